@@ -1,0 +1,44 @@
+import json
+from pathlib import Path
+
+from plugins.modules import run_archive, trainer_tasks
+
+
+def test_parses_the_states_of_several_units() -> None:
+    text = "ActiveState=active\nResult=success\n\nActiveState=failed\nResult=exit-code\n"
+    assert [block["ActiveState"] for block in trainer_tasks.parse_show(text)] == ["active", "failed"]
+
+
+def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    failed = {"event": "failed", "class": "diverged", "reason": "loss is nan at step 7"}
+    events.write_text(json.dumps({"event": "started"}) + "\n" + json.dumps(failed) + '\n{"event": "fin')
+    assert trainer_tasks.last_failure(events) == "diverged: loss is nan at step 7"
+    assert trainer_tasks.last_failure(tmp_path / "absent.jsonl") == ""
+
+
+def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ps-0.env").write_text('PSFLEET_RUN_ID="night-1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
+    assert trainer_tasks.run_id_of(tmp_path, "ps-0") == "night-1"
+    assert trainer_tasks.run_id_of(tmp_path, "ps-1") == ""
+
+
+def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
+    state, logs = tmp_path / "state", tmp_path / "log"
+    wanted = [
+        logs / "r1" / "ps0.out",
+        state / "runs/r1/events/worker0.jsonl",
+        state / "runs/r1/checkpoints/model.ckpt-5.index",
+    ]
+    other = [
+        logs / "r2" / "ps0.out",
+        state / "runs/r1/checkpoints/model.ckpt-9.tempstate1",
+        tmp_path / "secret",
+    ]
+    for path in wanted + other:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (logs / "r1" / "link.out").symlink_to(tmp_path / "secret")
+    names = [name for _, name in run_archive.members("r1", state, logs)]
+    assert names == ["logs/ps0.out", "events/worker0.jsonl", "checkpoints/model.ckpt-5.index"]
