@@ -1,0 +1,136 @@
+"""Watch a run from the chief's host until it is over, and show how it goes.
+
+The chief's `progress.json` tells of the whole cluster, so one connection is enough for any number of hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
+
+from trainer.progress import Progress, Watcher
+
+display = Display()
+
+SEPARATOR = "--psfleet--"
+LINGER_SECONDS = 15  # between the chief's last word and the end of its process
+LOST_SECONDS = 60  # without an answer from the chief's host
+
+
+class ActionModule(ActionBase):
+    """Arguments: `run_directory` on the chief's host, `unit`, `poll_seconds`, `plain_seconds`."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `phase`, `reason`, `global_step`, `restarts`; never fails: the run must be ended."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        if self._task.check_mode:
+            return result | {"changed": False, "phase": "not started", "reason": "check mode", "restarts": 0}
+        arguments = self._task.args
+        self._command = (
+            f"cat {arguments['run_directory']}/progress.json 2>/dev/null; echo; echo {SEPARATOR}; "
+            f"systemctl show --property=ActiveState,NRestarts {arguments['unit']}"
+        )
+        screen = Screen(float(arguments["plain_seconds"]))
+        outcome = self._watch(screen, float(arguments["poll_seconds"]))
+        screen.close()
+        return result | {"changed": False} | outcome
+
+    def _watch(self, screen: Screen, poll_seconds: float) -> dict[str, Any]:
+        watcher = Watcher()
+        restarts, over_since, answered, phase = 0, 0.0, time.monotonic(), ""
+        while True:
+            try:
+                progress, unit = self._read()
+                answered = time.monotonic()
+            except AnsibleError as error:
+                if time.monotonic() - answered > LOST_SECONDS:
+                    reason = f"no answer from the chief's host for {LOST_SECONDS} s: {error}"
+                    return {"phase": "lost", "reason": reason, "global_step": 0, "restarts": restarts}
+                screen.note(f"the chief's host does not answer: {error}")
+                time.sleep(poll_seconds)
+                continue
+            screen.show(watcher.line(progress), urgent=progress.phase != phase)
+            phase = progress.phase
+            if unit["restarts"] > restarts:
+                screen.note(f"worker0 was restarted ({unit['restarts']} times so far)")
+            restarts = unit["restarts"]
+            over_since = over_since or (time.monotonic() if progress.over else 0.0)
+            if not unit["alive"] or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
+                return {
+                    "phase": progress.phase,
+                    "reason": progress.reason,
+                    "global_step": progress.global_step,
+                    "restarts": restarts,
+                }
+            time.sleep(poll_seconds)
+
+    def _read(self) -> tuple[Progress, dict[str, Any]]:
+        """Return the chief's progress and its unit's state, in one command."""
+        answer = self._low_level_execute_command(self._command, sudoable=True)
+        text, _, shown = answer["stdout"].partition(SEPARATOR)
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = {}
+        unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
+        alive = unit.get("ActiveState") not in {"inactive", "failed"}
+        progress = Progress.from_mapping(values if isinstance(values, dict) else {})
+        return progress, {"alive": alive, "restarts": int(unit.get("NRestarts", 0))}
+
+
+class Screen:
+    """One line that is rewritten on a terminal; a line now and then where there is none."""
+
+    def __init__(self, plain_seconds: float) -> None:
+        """Without a terminal, show a line every `plain_seconds`."""
+        self._columns = terminal_columns()
+        self._plain_seconds = plain_seconds
+        self._shown_at = -plain_seconds
+        self._last = ""
+
+    def show(self, line: str, *, urgent: bool) -> None:
+        """Show where the run stands."""
+        if self._columns:
+            display.display(f"\r\x1b[K{line[: self._columns - 1]}", newline=False)
+        elif line != self._last and (urgent or time.monotonic() - self._shown_at >= self._plain_seconds):
+            display.display(line)
+            self._shown_at = time.monotonic()
+        self._last = line
+
+    def note(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        self._clear()
+        display.display(f"  ! {text}", color="yellow")
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._columns:
+            display.display("")
+        elif self._last:
+            display.display(self._last)
+
+    def _clear(self) -> None:
+        if self._columns:
+            display.display("\r\x1b[K", newline=False)
+
+
+def terminal_columns() -> int:
+    """Return the width of the terminal that people see, or 0 where there is none.
+
+    An action runs in a worker process, which has no terminal: what it shows goes through the parent's.
+    """
+    try:
+        with Path(f"/proc/{os.getppid()}/fd/1").open("rb", buffering=0) as stream:
+            return os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return 0

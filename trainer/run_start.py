@@ -1,0 +1,106 @@
+"""Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
+
+# What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
+FolderState = Literal["", "running", "stopped", "ended"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`start` begins (or resumes) the run, `attach` watches one that is going on."""
+
+    action: Literal["start", "attach", "refuse"]
+    problems: tuple[str, ...] = ()
+
+
+def decide(
+    run_id: str,
+    plan: Mapping[str, Any],
+    hosts: Mapping[str, Mapping[str, Any]],
+    folder_state: FolderState,
+) -> Decision:
+    """Decide what train.yml does.
+
+    `plan` is today's plan (`/etc/psfleet/plan.json` in docs/architecture.md); `hosts` maps each host that was
+    asked to what the module `trainer_tasks` found there: `deployed` (a plan or {}) and `tasks`.
+    """
+    if not RUN_ID_PATTERN.fullmatch(run_id):
+        return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
+    problems = [*_left_out(plan, hosts), *_undeployed(plan, hosts), *_other_runs(run_id, hosts)]
+    if folder_state == "ended":
+        problems.append(
+            f"run_id {run_id} exists and has ended; choose another, or look at it with "
+            f"ansible-playbook verify.yml -e run_id={run_id}"
+        )
+    if problems:
+        return Decision("refuse", tuple(problems))
+    alive = any(task["alive"] for found in hosts.values() for task in found["tasks"])
+    return Decision("attach" if alive else "start")
+
+
+def _left_out(plan: Mapping[str, Any], hosts: Mapping[str, object]) -> list[str]:
+    left_out = [
+        f"{task['job']}{task['index']} on {task['host']}"
+        for task in plan["tasks"]
+        if task["host"] not in hosts
+    ]
+    if not left_out:
+        return []
+    return [f"--limit leaves out {', '.join(left_out)}; a run needs every task: start it without --limit"]
+
+
+def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    bare = [host for host, found in hosts.items() if not found["deployed"]]
+    problems = [f"run deploy.yml first, on these hosts: {', '.join(bare)}"] if bare else []
+    other = [
+        host for host in hosts if host not in bare and hosts[host]["deployed"].get("hash") != plan["hash"]
+    ]
+    if other:
+        differences = "; ".join(_differences(hosts[other[0]]["deployed"], plan))
+        problems.append(
+            f"the plan deployed on {', '.join(other)} is not today's inventory ({differences}); "
+            "run deploy.yml"
+        )
+    return problems
+
+
+def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+    then, now = _places(deployed), _places(plan)
+    changed = [
+        f"{name}: {then.get(name, 'no such task')} deployed, {now.get(name, 'no such task')} in the inventory"
+        for name in sorted(then.keys() | now.keys())
+        if then.get(name) != now.get(name)
+    ]
+    return changed or [f"hash {deployed.get('hash')} deployed, {plan['hash']} in the inventory"]
+
+
+def _places(plan: Mapping[str, Any]) -> dict[str, str]:
+    tasks: Sequence[Mapping[str, Any]] = plan.get("tasks", [])
+    return {
+        f"{task['job']}{task['index']}": (
+            f"{task['host']} {task['address']}:{task['port']} GPUs {task['gpus']}"
+        )
+        for task in tasks
+    }
+
+
+def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    going: dict[str, list[str]] = {}
+    for host, found in hosts.items():
+        for task in found["tasks"]:
+            if task["alive"] and task["run_id"] != run_id:
+                going.setdefault(task["run_id"], []).append(f"{task['name']} on {host}")
+    return [
+        f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
+        f"-e run_id={other}, or end it with ansible-playbook stop.yml"
+        for other, tasks in going.items()
+    ]
