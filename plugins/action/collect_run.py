@@ -42,7 +42,8 @@ def unpack(archive: Path, folder: Path) -> list[str]:
     names = []
     with tarfile.open(archive) as stream:
         for member in stream:
-            content = stream.extractfile(member) if MEMBER.fullmatch(member.name) else None
+            wanted = member.isfile() and MEMBER.fullmatch(member.name)
+            content = stream.extractfile(member) if wanted else None
             if content is None:
                 continue
             target = folder / member.name
