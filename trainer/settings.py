@@ -1,0 +1,205 @@
+"""The training settings: names, types, ranges and defaults, in one place for the trainer and the inventory.
+
+Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+MODELS = ("linear", "mnist_mlp")
+OPTIMIZERS = ("sgd", "adam")
+ACTIVATIONS = ("sigmoid", "relu")
+
+# A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
+PER_HOST = frozenset({"batch_size", "data_dir"})
+
+# Flags are split at blanks by systemd, which also expands $ and quotes.
+_PLAIN_ABSOLUTE_PATH = re.compile(r"/[^\s\"'\\$`]*")
+_NULLS = ("", "null", "none", "~")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One value that cannot be used: the setting's name, the value given, and what is expected instead."""
+
+    name: str
+    value: object
+    expected: str
+
+    def __str__(self) -> str:
+        """Return the problem in one line."""
+        return f"{self.name} is {self.value!r}; expected {self.expected}"
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; `problems` holds every one of them."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Keep the problems, and say them all in the message."""
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting accepts: `convert` returns the value, or raises ValueError when it is not as expected."""
+
+    expected: str
+    convert: Callable[[object], object]
+
+
+def _to_integer(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError(value)
+
+
+def _to_number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def integer(minimum: int, maximum: int | None = None) -> Rule:
+    """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
+
+    def convert(value: object) -> int:
+        number = _to_integer(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            raise ValueError(value)
+        return number
+
+    return Rule(f"an integer {f'from {minimum} to {maximum}' if maximum else f'>= {minimum}'}", convert)
+
+
+def _number(minimum: float, *, exclusive: bool) -> Rule:
+    def convert(value: object) -> float:
+        number = _to_number(value)
+        if number < minimum or (exclusive and number == minimum):
+            raise ValueError(value)
+        return number
+
+    return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}", convert)
+
+
+def _choice(names: tuple[str, ...]) -> Rule:
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or value.strip() not in names:
+            raise ValueError(value)
+        return value.strip()
+
+    return Rule(f"one of {', '.join(names)}", convert)
+
+
+def _path_or_empty(value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not _PLAIN_ABSOLUTE_PATH.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+def _or_null(rule: Rule) -> Rule:
+    def convert(value: object) -> object:
+        absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
+        return None if absent else rule.convert(value)
+
+    return Rule(f"{rule.expected}, or null for the model's own", convert)
+
+
+def _setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything a run can be told about training; docs/architecture.md says what each setting means.
+
+    Build it by `from_mapping` where the values come from people: the constructor checks nothing.
+    """
+
+    model: str = _setting("mnist_mlp", _choice(MODELS))
+    steps: int = _setting(2000, integer(1))
+    epochs: int = _setting(0, integer(0))
+    batch_size: int = _setting(100, integer(1))
+    learning_rate: float | None = _setting(None, _or_null(_number(0, exclusive=True)))
+    optimizer: str | None = _setting(None, _or_null(_choice(OPTIMIZERS)))
+    hidden_units: int = _setting(100, integer(1))
+    activation: str = _setting("sigmoid", _choice(ACTIVATIONS))
+    steps_to_validate: int = _setting(100, integer(1))
+    checkpoint_interval_seconds: float = _setting(60.0, _number(0, exclusive=True))
+    checkpoints_to_keep: int = _setting(3, integer(1))
+    data_dir: str = _setting(
+        "",
+        Rule(
+            "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
+            _path_or_empty,
+        ),
+    )
+    seed: int = _setting(1, integer(0))
+    barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object]) -> TrainingSettings:
+        """Return the settings that `values` give, defaults for the others.
+
+        Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
+        SettingsError with every name that does not exist and every value that its rule refuses.
+        """
+        problems = []
+        converted: dict[str, Any] = {}
+        for name, value in values.items():
+            rule = RULES.get(name)
+            if rule is None:
+                problems.append(Problem(name, value, _close_names(name)))
+                continue
+            try:
+                converted[name] = rule.convert(value)
+            except ValueError:
+                problems.append(Problem(name, value, rule.expected))
+        if problems:
+            raise SettingsError(tuple(problems))
+        return cls(**converted)
+
+    def as_dict(self) -> dict[str, str | int | float | None]:
+        """Return name -> value of every setting."""
+        return asdict(self)
+
+    def as_flags(self) -> list[str]:
+        """Return the trainer's flags, such as "--model=linear"; what is None or empty is left out."""
+        return [
+            f"--{name}={_flag_text(value)}"
+            for name, value in self.as_dict().items()
+            if value not in (None, "")
+        ]
+
+
+def _rule_of(setting: Field[Any]) -> Rule:
+    rule: Rule = setting.metadata["rule"]
+    return rule
+
+
+RULES: Mapping[str, Rule] = {setting.name: _rule_of(setting) for setting in fields(TrainingSettings)}
+
+
+def _close_names(name: str) -> str:
+    close = get_close_matches(name, RULES, n=1)
+    if close:
+        return f"a setting that exists (did you mean {close[0]}?)"
+    return f"a setting that exists: {', '.join(RULES)}"
+
+
+def _flag_text(value: object) -> str:
+    """Return 60 rather than 60.0: people compare it with what they wrote."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
