@@ -48,7 +48,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting accepts: `convert` returns the value, or raises ValueError when it is not as expected."""
+    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected."""
 
     expected: str
     convert: Callable[[object], object]
