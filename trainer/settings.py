@@ -54,7 +54,8 @@ class Rule:
     convert: Callable[[object], object]
 
 
-def _to_integer(value: object) -> int:
+def to_integer(value: object) -> int:
+    """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -75,7 +76,7 @@ def integer(minimum: int, maximum: int | None = None) -> Rule:
     """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
 
     def convert(value: object) -> int:
-        number = _to_integer(value)
+        number = to_integer(value)
         if number < minimum or (maximum is not None and number > maximum):
             raise ValueError(value)
         return number
@@ -110,12 +111,14 @@ def _path_or_empty(value: object) -> str:
     return value
 
 
-def _or_null(rule: Rule) -> Rule:
+def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
+    """Return the rule that also takes null, which stands for `meaning`."""
+
     def convert(value: object) -> object:
         absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
         return None if absent else rule.convert(value)
 
-    return Rule(f"{rule.expected}, or null for the model's own", convert)
+    return Rule(f"{rule.expected}, or null for {meaning}", convert)
 
 
 def _setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
@@ -133,8 +136,8 @@ class TrainingSettings:
     steps: int = _setting(2000, integer(1))
     epochs: int = _setting(0, integer(0))
     batch_size: int = _setting(100, integer(1))
-    learning_rate: float | None = _setting(None, _or_null(_number(0, exclusive=True)))
-    optimizer: str | None = _setting(None, _or_null(_choice(OPTIMIZERS)))
+    learning_rate: float | None = _setting(None, or_null(_number(0, exclusive=True)))
+    optimizer: str | None = _setting(None, or_null(_choice(OPTIMIZERS)))
     hidden_units: int = _setting(100, integer(1))
     activation: str = _setting("sigmoid", _choice(ACTIVATIONS))
     steps_to_validate: int = _setting(100, integer(1))
