@@ -1,4 +1,4 @@
-"""What each inventory variable accepts: the trainer's by rules, those of other roles by their argument_specs."""
+"""What each inventory variable accepts: the trainer's by rules, other roles' by their argument_specs."""
 
 from __future__ import annotations
 
