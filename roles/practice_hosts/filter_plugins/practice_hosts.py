@@ -1,0 +1,146 @@
+"""Names, addresses and inventory of practice hosts, computed from the role's variables."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from typing import Any, TypedDict
+
+from ansible.errors import AnsibleFilterError
+
+FIRST_ADDRESS = 11  # the network's gateway has 1
+JOBS = ("ps", "worker")
+NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+NODE_NAME_IN_WORDS = "a small letter, then small letters, digits or '-', 31 at most"
+USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+WHERE = "where practice_hosts is applied (a playbook or a Molecule scenario)"
+
+
+class Host(TypedDict):
+    """One practice host: its name in the inventory, its container, and how to log in."""
+
+    name: str
+    container: str
+    address: str
+    groups: list[str]
+    user: str
+
+
+def practice_hosts_clone(path: str) -> str:
+    """The 8 hex digits that tell the containers of one clone from those of another."""
+    return hashlib.sha256(path.encode()).hexdigest()[:8]
+
+
+def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[str]:
+    """All that is wrong with the role's input, in words; empty when nothing is."""
+    problems = []
+    if not NODE_NAME.fullmatch(scenario):
+        problems.append(f"practice_hosts_scenario is '{scenario}'; expected {NODE_NAME_IN_WORDS}.")
+    if not nodes:
+        problems.append("practice_hosts_nodes is empty; expected at least one node.")
+    names = [str(node.get("name")) for node in nodes]
+    for position, node in enumerate(nodes):
+        where = f"practice_hosts_nodes[{position}]"
+        problems += [f"{where}{problem}" for problem in _node_problems(node)]
+        if names[position] in names[:position]:
+            problems.append(
+                f"{where}.name is '{names[position]}', which an earlier node has; expected another."
+            )
+    return [f"{problem} Edit it {WHERE}." for problem in problems]
+
+
+def _node_problems(node: dict[str, Any]) -> list[str]:
+    name, user, groups = str(node.get("name")), str(node.get("user", "root")), node.get("groups", [])
+    problems = [
+        f".groups has '{group}'; expected only {' and '.join(JOBS)}." for group in groups if group not in JOBS
+    ]
+    if not NODE_NAME.fullmatch(name):
+        problems.append(f".name is '{name}'; expected {NODE_NAME_IN_WORDS}.")
+    if not USER_NAME.fullmatch(user):
+        problems.append(f".user is '{user}'; expected a login name.")
+    return problems
+
+
+def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str) -> list[Host]:
+    """Each node with its container's name and its address, in the order given.
+
+    Raises AnsibleFilterError when the subnet has too few addresses.
+    """
+    network = ipaddress.ip_network(subnet)
+    if network.num_addresses < FIRST_ADDRESS + len(nodes) + 1:
+        raise AnsibleFilterError(
+            f"practice_hosts_nodes has {len(nodes)} nodes; "
+            f"the network {prefix} ({subnet}) has too few addresses."
+        )
+    return [
+        Host(
+            name=node["name"],
+            container=f"{prefix}-{node['name']}",
+            address=str(network[FIRST_ADDRESS + position]),
+            groups=list(node.get("groups", [])),
+            user=node.get("user", "root"),
+        )
+        for position, node in enumerate(nodes)
+    ]
+
+
+def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
+    """The text of a known_hosts file: one line for each host, under its address and its name."""
+    lines = [
+        f"{host['address']},{host['name']} {' '.join(key.split()[:2])}\n"
+        for host, key in zip(hosts, host_keys, strict=True)
+    ]
+    return "".join(lines)
+
+
+def practice_hosts_inventory(
+    hosts: list[Host], host_keys: list[str], directory: str, prefix: str
+) -> dict[str, Any]:
+    """The inventory: `tf_cluster` with `ps` and `worker`; hosts of neither stand beside it.
+
+    The control path names the host's key, so that a new host at an old address never meets the
+    connection that was kept open to its predecessor.
+    """
+    ssh = f"{directory}/.ssh"
+    control = f"%(directory)s/{practice_hosts_control_prefix(prefix)}"
+    variables = {
+        host["name"]: {
+            "ansible_host": host["address"],
+            "ansible_user": host["user"],
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={ssh}/known_hosts -o IdentitiesOnly=yes",
+            "ansible_control_path": f"{control}-{_short_hash(key)}-%%r",
+        }
+        for host, key in zip(hosts, host_keys, strict=True)
+    }
+    jobs = {job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}} for job in JOBS}
+    return {"all": {"hosts": variables, "children": {"tf_cluster": {"children": jobs}}}}
+
+
+def practice_hosts_control_prefix(prefix: str) -> str:
+    """How the names of a scenario's SSH control sockets begin; short, for a socket's path must be."""
+    return f"practice-{_short_hash(prefix)}"
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self) -> dict[str, Any]:
+        """Each filter by the name that templates use."""
+        return {
+            function.__name__: function
+            for function in (
+                practice_hosts_clone,
+                practice_hosts_control_prefix,
+                practice_hosts_inventory,
+                practice_hosts_known_hosts,
+                practice_hosts_plan,
+                practice_hosts_problems,
+            )
+        }
