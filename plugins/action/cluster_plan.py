@@ -1,0 +1,147 @@
+"""Make the cluster plan of the inventory, or fail with everything that is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.inventory.helpers import sort_groups
+from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
+
+from trainer.inventory import Inventory, Unreadable, read_inventory
+from trainer.inventory_problems import (
+    PARENT,
+    InventoryError,
+    InventoryFiles,
+    InventoryProblem,
+    describe,
+    shown,
+)
+from trainer.inventory_variables import PREFIX, rules
+from trainer.plan import ClusterPlan
+from trainer.settings import TrainingSettings
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+# What other roles need to know of the trainer's variables, as the fact `cluster_paths`.
+PATHS = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+
+
+class ActionModule(ActionBase):
+    """Takes no arguments and reaches no host."""
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `cluster_plan`, `cluster_settings` and `cluster_paths`, or fail with every problem."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        command_line = load_extra_vars(self._loader)
+        files = InventoryFiles(_sources(variables), _groups_of(variables), command_line)
+        try:
+            _require_hosts(variables)
+            inventory = self._inventory(variables, command_line)
+            plan, settings = read_inventory(inventory)
+        except InventoryError as error:
+            return result | {"failed": True, "msg": describe(error.problems, files)}
+        chosen = {**inventory.defaults, **inventory.variables[plan.chief.host]}
+        return result | {
+            "changed": False,
+            "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
+            "cluster_settings": cluster_settings(plan, settings),
+            "cluster_paths": {name: str(chosen[PREFIX + name]) for name in PATHS},
+        }
+
+    def _inventory(self, variables: Mapping[str, Any], command_line: Mapping[str, object]) -> Inventory:
+        specifications: dict[str, Any] = {}
+        roles = []
+        for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
+            roles.append(file.parents[1].name)
+            for entry in self._loader.load_from_file(str(file))["argument_specs"].values():
+                specifications |= entry.get("options", {})
+        known = rules(specifications)
+        defaults = self._loader.load_from_file(str(ROLES / "trainer/defaults/main.yml"))
+        groups = variables["groups"]
+        return Inventory(
+            groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
+            children=_children(variables),
+            variables={
+                str(host): _variables_of(variables["hostvars"], host, known)
+                for host in groups.get(PARENT, ())
+            },
+            defaults=defaults,
+            rules=known,
+            roles=roles,
+            command_line=command_line,
+        )
+
+
+def cluster_settings(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, Any]:
+    """Return the chief's settings as `cluster`, and each task's values and flags as `tasks`."""
+    tasks = {}
+    for task in plan.tasks:
+        values = settings[task.name].as_dict()
+        flags = settings[task.name].as_flags()
+        if task.job == "ps":  # it holds parameters and knows nothing of what is trained
+            values = {"barrier_deadline_seconds": values["barrier_deadline_seconds"]}
+            flags = [flag for flag in flags if flag.startswith("--barrier_deadline_seconds=")]
+        tasks[task.name] = {"values": values, "flags": " ".join(flags)}
+    return {"cluster": settings[plan.chief.name].as_dict(), "tasks": tasks}
+
+
+def _sources(variables: Mapping[str, Any]) -> list[str]:
+    return [str(source) for source in variables.get("ansible_inventory_sources") or ()]
+
+
+def _require_hosts(variables: Mapping[str, Any]) -> None:
+    """Raise InventoryError where an inventory is missing or held no host that could be read."""
+    sources = _sources(variables)
+    missing = [source for source in sources if "," not in source and not Path(source).exists()]
+    problems = [
+        InventoryProblem(
+            f"there is no inventory at {shown(Path(source))}",
+            cure="make one (cp -r inventory/sample inventory/cluster) and edit it, or name yours with -i",
+        )
+        for source in missing
+    ]
+    if not variables["groups"]["all"] and not missing:
+        problems.append(InventoryProblem("the inventory names no host that could be read"))
+    if problems:
+        raise InventoryError(problems)
+
+
+def _children(variables: Mapping[str, Any]) -> list[str]:
+    # No variable tells which groups are children of another: the inventory object does.
+    group = variables["hostvars"]._inventory.groups.get(PARENT)
+    return [str(child.name) for child in group.child_groups] if group else []
+
+
+def _groups_of(variables: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return each host's groups, the one whose variables win first."""
+    return {
+        str(host.name): [str(group.name) for group in reversed(sort_groups(host.get_groups()))]
+        for host in variables["hostvars"]._inventory.hosts.values()
+    }
+
+
+def _variables_of(hostvars: Mapping[str, Any], host: str, known: Mapping[str, object]) -> dict[str, object]:
+    """Return the variables set for a host; those that roles know with their values, the others by name."""
+    found: dict[str, object] = {}
+    values = hostvars[host]
+    for name in values:
+        if name not in known and name != "ansible_host":
+            found[str(name)] = None
+            continue
+        try:
+            found[str(name)] = values[name]
+        except AnsibleError as error:
+            # Another role's variable may be made of what is only known later, such as facts.
+            if name.startswith(PREFIX):
+                found[str(name)] = Unreadable(str(error))
+    return found
