@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -27,23 +28,23 @@ class ActionModule(ActionBase):
         except AnsibleConnectionFailure as error:
             problem = f"could not log in: {last_line(str(error))}"
         except AnsibleError as error:
-            problem = f"logged in, but could not act as root: {' '.join(str(error).split())}"
+            problem = f"logged in, but could not act as root: {shorten(str(error), 300)}"
         user = str(variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
         summary = f"- {variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
         return result | {"changed": False, "reached": not problem, "summary": summary}
 
 
 def said(answer: Mapping[str, Any]) -> str:
-    """Return the line in which a module that failed says why."""
-    for name in ("module_stderr", "module_stdout"):
+    """Return where a module that failed says why."""
+    for name in ("module_stderr", "module_stdout", "msg"):
         lines = [
             line for line in str(answer.get(name) or "").splitlines() if "Shared connection to" not in line
         ]
         if any(line.strip() for line in lines):
-            return last_line("\n".join(lines))
-    return " ".join(str(answer.get("msg") or "no answer").split())
+            return shorten(" ".join(lines), 300)
+    return "no answer"
 
 
 def last_line(text: str) -> str:
-    """Return the last line with anything in it: ssh and sudo end with the cause."""
+    """Return the last line with anything in it: ssh ends with the cause."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no answer")
