@@ -1,0 +1,110 @@
+"""`python -m trainer`: one task of a cluster. Flags, signals and exit codes; `server` and `worker` work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from trainer import flags
+from trainer.console import say
+from trainer.exit_codes import FINISHED, PROGRAM, USAGE
+from trainer.failure import TaskFailure
+from trainer.records import RecordWriter, TaskIdentity, events_file
+
+_STOPPED = 143
+# The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
+_SECONDS_TO_STOP = {"ps": 3.0, "worker": 20.0}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the task that the arguments describe; returns its exit code."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        options = flags.parse(arguments)
+    except flags.HelpRequested as request:
+        say(str(request))
+        return FINISHED
+    except flags.UsageError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{problem}\n")
+        sys.stderr.write("`python -m trainer --help` lists all flags.\n")
+        if error.identity is not None:
+            fields = {"class": "usage", "reason": str(error)}
+            _records(error.run_directory, error.identity).write("failed", fields)
+        return USAGE
+    if options.cluster.job == "ps":
+        # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    records = _records(options.run_directory, options.identity)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return _supervise(lambda: _run(options, records, stop), stop, _SECONDS_TO_STOP[options.cluster.job])
+
+
+def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
+    from trainer.task import Task
+
+    task = Task(options, records, stop)
+    try:
+        if options.cluster.job == "ps":
+            from trainer.server import run_ps
+
+            return run_ps(task)
+        from trainer.worker import run_worker
+
+        return run_worker(task)
+    except TaskFailure as failure:
+        code, name, reason = failure.code, failure.failure_class, failure.reason
+    except Exception as error:
+        traceback.print_exc()
+        code, name, reason = PROGRAM, "program", f"{type(error).__name__}: {error}"
+    records.write("failed", {"class": name, "reason": reason})
+    say(f"{options.cluster.task} failed ({name}): {reason}")
+    return code
+
+
+def _records(run_directory: Path | None, identity: TaskIdentity) -> RecordWriter:
+    path = events_file(run_directory, identity.job, identity.index) if run_directory else None
+    try:
+        return RecordWriter(path, identity)
+    except OSError as error:
+        say(f"no records are kept: {path}: {error.strerror}")
+        return RecordWriter(None, identity)
+
+
+def _supervise(work: Callable[[], int], stop: threading.Event, seconds_to_stop: float) -> int:
+    """Do the work in a thread, so that signals are heard while TensorFlow holds it; returns the exit code."""
+    codes: list[int] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            codes.append(work())
+        finally:
+            done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    stopping_since: float | None = None
+    while not done.wait(0.5):
+        if stop.is_set():
+            stopping_since = stopping_since or time.monotonic()
+            if time.monotonic() > stopping_since + seconds_to_stop:
+                say("The work does not end; leaving it.")
+                return _STOPPED
+    return codes[0] if codes else PROGRAM
+
+
+if __name__ == "__main__":
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # TensorFlow's server cannot be shut down, and tearing it down with the interpreter may hang.
+    os._exit(exit_code)

@@ -1,0 +1,232 @@
+"""The start barrier: no worker trains before every task is there, and whoever is missing is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+import tensorflow as tf
+
+from trainer.console import say
+from trainer.exit_codes import CLUSTER_BROKE, CONFIGURATION, PEERS_MISSING
+from trainer.failure import RunEnding, TaskFailure
+from trainer.ledger import Attendance, CallTookTooLong, Ledger, Note, PsStatus
+from trainer.peers import Missing, is_lost_connection, probe_all
+from trainer.reporting import Progress
+from trainer.settings import PER_HOST
+from trainer.task import Task
+
+_POLL_SECONDS = 0.2
+_SECONDS_BETWEEN_REPORTS = 2.0
+# A ps that came back forgets who was there. The others report again within this time unless they are gone.
+_SECONDS_TO_REPORT_AGAIN = 10.0
+# How long to wait for the ps where the setting says not to wait for workers.
+_DEADLINE_WITHOUT_BARRIER = 120.0
+
+_NOT_REPORTED = "its port answers but it has not reported"
+
+
+Prepare = Callable[[Ledger, Mapping[int, PsStatus]], None]
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Everyone is there: the nonces of each, and the last step of the run as the chief has set it."""
+
+    ledger: Ledger
+    ps_nonces: Mapping[str, int]
+    worker_nonces: Mapping[str, int]
+    last_step: int
+    waited_seconds: float
+
+
+class Barrier:
+    """A worker's way to the others, at its start and again after a ps was lost."""
+
+    def __init__(self, task: Task, target: str, progress: Progress) -> None:
+        """Take the task, its own server's address, and where to tell who is missing."""
+        self._task, self._target, self._progress = task, target, progress
+        self._cluster = task.cluster
+        self._ledger: Ledger | None = None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger as far as the ps have been reached."""
+        return self._ledger
+
+    def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
+        """Leave `note` on ps 0 and return when everyone is there and the variables are set.
+
+        `prepare` is the chief's: it sets the variables and makes the ps ready.
+        After a loss (`recovering`) other workers need not be there: the run goes on with those who are.
+        Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested.
+        """
+        since = time.monotonic()
+        setting = self._task.settings.barrier_deadline_seconds
+        deadline = since + (setting or _DEADLINE_WITHOUT_BARRIER)
+        patience = _SECONDS_TO_REPORT_AGAIN if recovering else setting
+        told: tuple[float, list[Missing]] = (0.0, [])
+        while True:
+            self._task.raise_if_stopping()
+            found = self._look(note, prepare, since, patience=patience if setting or recovering else 0.0)
+            if isinstance(found, Gathering):
+                return found
+            told = self._tell(found, told)
+            if time.monotonic() >= deadline:
+                code = CLUSTER_BROKE if recovering else PEERS_MISSING
+                names = "; ".join(str(missing) for missing in found)
+                raise TaskFailure(code, f"waited {time.monotonic() - since:.0f} s for {names}")
+            self._task.stop.wait(_POLL_SECONDS)
+
+    def reach_ledger(self, seconds: float) -> Ledger | None:
+        """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
+        deadline = time.monotonic() + seconds
+        ps_addresses = {f"ps{ps}": address for ps, address in enumerate(self._cluster.ps_hosts)}
+        while self._ledger is None and time.monotonic() < deadline:
+            if not probe_all(ps_addresses):
+                self._ledger = Ledger(self._target, self._cluster)
+            else:
+                time.sleep(_POLL_SECONDS)
+        return self._ledger
+
+    def drop_ledger(self) -> None:
+        """Forget a ledger whose ps may be gone."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger = None
+
+    def _look(
+        self, note: Note, prepare: Prepare | None, since: float, patience: float
+    ) -> Gathering | list[Missing]:
+        if self._ledger is None:
+            unreachable = self._unreachable(self._cluster.addresses)
+            if any(missing.task.startswith("ps") for missing in unreachable):
+                return unreachable
+            self._ledger = Ledger(self._target, self._cluster)
+        try:
+            return self._read(self._ledger, note, prepare, since, patience)
+        except (tf.errors.OpError, CallTookTooLong) as error:
+            if not is_lost_connection(error):
+                raise
+            self.drop_ledger()
+            return [self._missing("ps0", _NOT_REPORTED)]
+
+    def _read(
+        self, ledger: Ledger, note: Note, prepare: Prepare | None, since: float, patience: float
+    ) -> Gathering | list[Missing]:
+        statuses, silent = self._statuses(ledger)
+        if silent:
+            self.drop_ledger()
+            return silent
+        attendance = ledger.attendance()
+        if attendance.notes.get(self._cluster.index) != note:
+            ledger.report(note)
+            attendance = ledger.attendance()
+        self._compare(note, attendance, statuses)
+        if not all(status.ready for status in statuses.values()):
+            absent = self._absent(attendance)
+            if prepare is None:
+                chief = [self._missing("worker0", "it is setting the variables")]
+                return self._with_reasons(absent) if absent else chief
+            if absent and time.monotonic() - since < patience:
+                return self._with_reasons(absent)
+            prepare(ledger, statuses)
+            statuses = {ps: ledger.status(ps) for ps in statuses}
+            attendance = ledger.attendance()
+        return Gathering(
+            ledger=ledger,
+            ps_nonces={f"ps{ps}": status.nonce for ps, status in statuses.items()},
+            worker_nonces={
+                f"worker{worker}": _integer(of, "nonce") for worker, of in attendance.notes.items()
+            },
+            last_step=_integer(attendance.notes.get(0, note), "last_step"),
+            waited_seconds=time.monotonic() - since,
+        )
+
+    def _statuses(self, ledger: Ledger) -> tuple[dict[int, PsStatus], list[Missing]]:
+        statuses, silent = {}, []
+        for ps in range(len(self._cluster.ps_hosts)):
+            status = _status_or_none(ledger, ps)
+            if status is None or not status.note:
+                silent.append(self._missing(f"ps{ps}", _NOT_REPORTED))
+                continue
+            if status.end or status.stop:
+                raise RunEnding(status.stop or status.end, status.stop_reason)
+            statuses[ps] = status
+        return statuses, silent
+
+    def _compare(self, note: Note, attendance: Attendance, statuses: Mapping[int, PsStatus]) -> None:
+        """Raise TaskFailure where another task was started for another cluster or with other settings."""
+        others = [(f"ps{ps}", status.note) for ps, status in statuses.items()]
+        others += [(f"worker{worker}", other) for worker, other in attendance.notes.items()]
+        for task, other in others:
+            for part in ("cluster", "settings"):
+                difference = _first_difference(note[part], other.get(part))
+                if difference is not None:
+                    name, own, theirs = difference
+                    me = self._cluster.task
+                    raise TaskFailure(
+                        CONFIGURATION,
+                        f"{me} and {task} differ in {name}: {me} has {own!r}, {task} has {theirs!r};"
+                        " start every task of a run with the same",
+                    )
+
+    def _absent(self, attendance: Attendance) -> list[str]:
+        workers = range(len(self._cluster.worker_hosts))
+        return [f"worker{worker}" for worker in workers if worker not in attendance.notes]
+
+    def _with_reasons(self, tasks: Iterable[str]) -> list[Missing]:
+        addresses = {task: self._cluster.addresses[task] for task in tasks}
+        reasons = {missing.task: missing for missing in self._unreachable(addresses)}
+        return [reasons.get(task) or self._missing(task, _NOT_REPORTED) for task in addresses]
+
+    def _unreachable(self, addresses: Mapping[str, str]) -> list[Missing]:
+        others = {task: address for task, address in addresses.items() if task != self._cluster.task}
+        return [Missing(task, others[task], reason) for task, reason in probe_all(others).items()]
+
+    def _missing(self, task: str, reason: str) -> Missing:
+        return Missing(task, self._cluster.addresses[task], reason)
+
+    def _tell(self, found: list[Missing], told: tuple[float, list[Missing]]) -> tuple[float, list[Missing]]:
+        """Print the list when it changes; the watchdog and `progress.json` hear of it every 2 s."""
+        when, before = told
+        if found != before:
+            say(f"Waiting for {'; '.join(str(missing) for missing in found)}")
+        elif time.monotonic() < when + _SECONDS_BETWEEN_REPORTS:
+            return told
+        self._progress.missing = [asdict(missing) for missing in found]
+        self._progress.change("waiting")
+        return time.monotonic(), found
+
+
+def worker_note(task: Task, last_step: int) -> dict[str, object]:
+    """What a worker leaves on ps 0: who it is, and what it must have in common with the others."""
+    shared = {name: value for name, value in task.settings.as_dict().items() if name not in PER_HOST}
+    return {
+        "nonce": task.nonce,
+        "last_step": last_step,
+        "cluster": task.cluster.description,
+        "settings": {**shared, "run_id": task.options.run_id},
+    }
+
+
+def _status_or_none(ledger: Ledger, ps: int) -> PsStatus | None:
+    try:
+        return ledger.status(ps)
+    except (tf.errors.OpError, CallTookTooLong):
+        return None
+
+
+def _first_difference(own: object, theirs: object) -> tuple[str, object, object] | None:
+    if not isinstance(own, Mapping) or not isinstance(theirs, Mapping):
+        return None
+    for name, value in own.items():
+        if theirs.get(name) != value:
+            return name, value, theirs.get(name)
+    return None
+
+
+def _integer(note: Note, name: str) -> int:
+    value = note.get(name)
+    return value if isinstance(value, int) else 0

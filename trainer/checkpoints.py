@@ -1,0 +1,120 @@
+"""Checkpoints on the chief's own disk, whole and readable without a shared file system.
+
+Values are read from every ps and written by the chief alone; restoring reads the file here and assigns.
+File names are TensorFlow's: `model.ckpt-<global step>.*` and the state file `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.ledger import COUNTERS, GLOBAL_STEP
+
+v1 = tf.compat.v1
+
+_INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
+Values = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint held: its path without ending, its global step, variable name -> value."""
+
+    path: Path
+    global_step: int
+    values: Values
+
+
+class SaveOperation:
+    """The part of the chief's graph that writes a checkpoint named by the global step that is in it."""
+
+    def __init__(self, directory: Path, variables: Sequence[tf.Variable], counters: tf.Variable) -> None:
+        """Add it to the default graph; `counters` is one of the variables."""
+        with tf.device("/job:worker/task:0/device:CPU:0"):
+            values = {variable.op.name: _finite(variable) for variable in variables}
+            step = values[counters.op.name][GLOBAL_STEP]
+            self._path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
+            self._write = tf.raw_ops.SaveV2(
+                prefix=self._path,
+                tensor_names=list(values),
+                shape_and_slices=[""] * len(values),
+                tensors=list(values.values()),
+            )
+
+    def run(self, session: tf.compat.v1.Session) -> Path:
+        """Write the files and return their path without ending. Raises tf.errors.OpError."""
+        path, _ = session.run([self._path, self._write])
+        return Path(path.decode())
+
+
+class CheckpointFolder:
+    """The checkpoints of a run, newest last, and the rule which are kept."""
+
+    def __init__(self, directory: Path, keep: int) -> None:
+        """Make the folder, and remove what a save that was cut short has left. Raises OSError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for leftover in directory.glob("*.tempstate*"):
+            leftover.unlink(missing_ok=True)
+        self._keep = keep
+        self.directory = directory
+
+    def newest_good(self, complain: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that reads whole; `complain` hears of each that does not."""
+        for path in reversed(self._paths()):
+            checkpoint, problem = _read(path)
+            if checkpoint is not None:
+                return checkpoint
+            complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
+            self._set_aside(path)
+        return None
+
+    def saved(self) -> None:
+        """Write the state file and remove the checkpoints beyond those to keep. Raises OSError."""
+        paths = self._paths()
+        kept = paths[-self._keep :]
+        v1.train.update_checkpoint_state(
+            str(self.directory),
+            model_checkpoint_path=kept[-1].name,
+            all_model_checkpoint_paths=[path.name for path in kept],
+        )
+        for path in paths[: -self._keep]:
+            for file in self.directory.glob(f"{path.name}.*"):
+                file.unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path) -> None:
+        """Rename it: it must not count as the newest when later saves have lower steps."""
+        for file in self.directory.glob(f"{path.name}.*"):
+            file.rename(file.with_name(f"damaged-{file.name}"))
+
+    def _paths(self) -> list[Path]:
+        steps = sorted(
+            int(match[1])
+            for file in self.directory.iterdir()
+            if (match := _INDEX_FILE.fullmatch(file.name)) is not None
+        )
+        return [self.directory / f"model.ckpt-{step}" for step in steps]
+
+
+def _finite(variable: tf.Variable) -> tf.Tensor:
+    """Its value; the save fails where that is not finite, so that no checkpoint keeps a diverged model."""
+    value = variable.read_value()
+    if not value.dtype.is_floating:
+        return value
+    return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
+
+
+def _read(path: Path) -> tuple[Checkpoint | None, str]:
+    """The checkpoint, or why it cannot be read."""
+    try:
+        reader = tf.train.load_checkpoint(str(path))
+        values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        return Checkpoint(path, int(values[COUNTERS][GLOBAL_STEP]), values), ""
+    except (tf.errors.OpError, KeyError, ValueError, RuntimeError) as error:
+        return None, (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,120 @@
+"""What worker 0 does beside training: it sets the variables, saves them, evaluates, and ends the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from trainer.checkpoints import CheckpointFolder, SaveOperation
+from trainer.console import say
+from trainer.exit_codes import INPUT
+from trainer.failure import TaskFailure
+from trainer.ledger import Ledger, PsStatus
+from trainer.peers import is_lost_connection
+from trainer.task import Task, draw_nonce
+from trainer.training import TrainingGraph, TrainingSession
+
+SIGN_OFF_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+
+
+class Chief:
+    """The duties of worker 0. `summary_lines` is what people read about the evaluation."""
+
+    def __init__(self, task: Task, graph: TrainingGraph, target: str) -> None:
+        """Take the chief's graph and the address of its server. Raises TaskFailure."""
+        self._task, self._graph, self._target = task, graph, target
+        self._session: TrainingSession | None = None
+        self.summary_lines: list[str] = []
+        self._folder = _checkpoint_folder(task)
+        self._save_operation = None
+        if self._folder is not None:
+            with graph.graph.as_default():
+                self._save_operation = SaveOperation(self._folder.directory, graph.variables, graph.counters)
+        self._next_save = time.monotonic() + task.settings.checkpoint_interval_seconds
+        self._saved_step = -1
+
+    def prepare(self, ledger: Ledger, statuses: Mapping[int, PsStatus]) -> None:
+        """Set all variables from the newest good checkpoint or to their first values, and let all start."""
+        ledger.clear_ready()
+        session = self._graph.session(self._target)
+        session.initialise()
+        checkpoint = self._folder.newest_good(say) if self._folder else None
+        if checkpoint is None:
+            say("The variables have their first values: there is no checkpoint of this run.")
+            self._task.records.write("initialised", {"global_step": 0})
+        else:
+            session.restore(checkpoint)
+            say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
+            fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
+            self._task.records.write("restored", fields)
+        self._saved_step = checkpoint.global_step if checkpoint else -1
+        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+        self._session = session
+        ledger.set_ready({ps: status.nonce or draw_nonce() for ps, status in statuses.items()})
+
+    def take_session(self) -> TrainingSession | None:
+        """The session that has set the variables, for the steps to go on with; only once."""
+        session, self._session = self._session, None
+        return session
+
+    def save_in_time(self, session: TrainingSession, global_step: int) -> None:
+        """Save a checkpoint when the interval has passed."""
+        if time.monotonic() >= self._next_save:
+            self.save(session, global_step)
+
+    def save(self, session: TrainingSession, global_step: int) -> None:
+        """Save a checkpoint; where that fails, say so and go on. Raises OpError when a ps is lost."""
+        if self._folder is None or self._save_operation is None or global_step == self._saved_step:
+            return
+        began = time.monotonic()
+        try:
+            path = self._save_operation.run(session.session)
+            self._folder.saved()
+        except (tf.errors.OpError, OSError) as error:
+            if is_lost_connection(error):
+                raise
+            reason = getattr(error, "message", None) or str(error)
+            say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
+            fields = {"global_step": global_step, "reason": reason}
+            self._task.records.write("checkpoint_failed", fields)
+        else:
+            self._saved_step = int(path.name.rpartition("-")[2])
+            seconds = round(time.monotonic() - began, 6)
+            fields = {"global_step": self._saved_step, "path": str(path), "seconds": seconds}
+            self._task.records.write("checkpointed", fields)
+        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+
+    def evaluate(self, session: TrainingSession, global_step: int) -> None:
+        """Judge the model by the test examples."""
+        metrics = session.evaluate(self._graph.data.test)
+        self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
+        self.summary_lines = list(self._graph.model.summary_lines(metrics))
+
+    def wait_for_sign_offs(self, ledger: Ledger) -> None:
+        """Wait until every other worker that was there has signed off, at most 5 s."""
+        deadline = time.monotonic() + SIGN_OFF_SECONDS
+        while time.monotonic() < deadline:
+            attendance = ledger.attendance()
+            if not set(attendance.notes) - attendance.signed_off - {0}:
+                return
+            time.sleep(_POLL_SECONDS)
+        names = ", ".join(
+            f"worker{worker}" for worker in sorted(set(attendance.notes) - attendance.signed_off)
+        )
+        say(f"Ending without waiting longer for {names}.")
+
+
+def _checkpoint_folder(task: Task) -> CheckpointFolder | None:
+    directory = task.options.run_directory
+    if directory is None:
+        return None
+    # TensorFlow takes a relative path from wherever its own process stands; this one is written to messages.
+    absolute = Path(directory).absolute() / "checkpoints"
+    try:
+        return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{absolute} cannot be used for checkpoints: {error.strerror}") from error

@@ -1,0 +1,145 @@
+"""The command line: the four flags of the cluster, the run, and one flag for each training setting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from absl import flags
+
+from trainer.cluster import JOBS, Cluster
+from trainer.records import TaskIdentity
+from trainer.settings import RULES, SettingsError, TrainingSettings
+
+USAGE_TEXT = """\
+Trains a model with TensorFlow's parameter servers. Start this program once for each task, with the same
+--ps_hosts and --worker_hosts everywhere:
+
+  python -m trainer --job_name=ps     --task_index=0 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+  python -m trainer --job_name=worker --task_index=0 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+  python -m trainer --job_name=worker --task_index=1 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+
+Training starts when all tasks are there. Worker 0, the chief, initialises, saves and evaluates; every task
+ends by itself when the run is over. Training flags go to the workers, the same to all of them except for
+--batch_size and --data_dir.
+"""
+
+_CLUSTER_FLAGS = {
+    "job_name": "ps or worker",
+    "task_index": "the task's position in the list of its job, from 0",
+    "ps_hosts": "host:port of each parameter server, separated by commas",
+    "worker_hosts": "host:port of each worker, separated by commas",
+    "run_id": "the run's name in its records",
+    "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
+}
+_SETTING_HELP = {
+    "model": "what to train",
+    "steps": "global steps of the run",
+    "epochs": "when above 0: as many steps as let the chief read the examples this often",
+    "batch_size": "examples in a step of this worker",
+    "learning_rate": "",
+    "optimizer": "",
+    "hidden_units": "width of the hidden layer",
+    "activation": "of the hidden layer",
+    "steps_to_validate": "local steps between printed lines",
+    "checkpoint_interval_seconds": "time between the chief's checkpoints",
+    "checkpoints_to_keep": "older ones are removed",
+    "data_dir": "folder of MNIST's IDX files",
+    "seed": "worker k draws from seed + k",
+    "barrier_deadline_seconds": "how long a task waits for the others; 0: without waiting for other workers",
+}
+
+
+class UsageError(Exception):
+    """A command line that cannot be used; `problems` holds everything that is wrong with it."""
+
+    def __init__(
+        self, problems: Sequence[str], identity: TaskIdentity | None = None, run_directory: Path | None = None
+    ) -> None:
+        """Keep the problems and, as far as they are known, whose records they go to."""
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+        self.identity = identity
+        self.run_directory = run_directory
+
+
+class HelpRequested(Exception):  # noqa: N818 - not an error
+    """`--help` was given; the message is the help text."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """A command line that can be used. `run_directory` is None where nothing is to be written."""
+
+    cluster: Cluster
+    settings: TrainingSettings
+    identity: TaskIdentity
+    run_directory: Path | None
+
+    @property
+    def run_id(self) -> str:
+        """The run's name; empty where a task was started by hand."""
+        return self.identity.run_id
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read the arguments (without the program's name) and the environment.
+
+    Raises UsageError with every problem found, and HelpRequested.
+    """
+    if any(argument.lstrip("-") in {"help", "h"} for argument in arguments if argument.startswith("-")):
+        raise HelpRequested(_help_text())
+    values = _flag_values(arguments)
+    problems = [f"--{name} is missing" for name in ("job_name", "task_index") if not values[name]]
+    cluster = Cluster(
+        job=values["job_name"] or "ps",
+        index=int(values["task_index"]) if values["task_index"].isdigit() else -1,
+        ps_hosts=_split(values["ps_hosts"]),
+        worker_hosts=_split(values["worker_hosts"]),
+        plan_hash=os.environ.get("PSFLEET_PLAN_HASH", ""),
+        release=os.environ.get("PSFLEET_RELEASE", ""),
+    )
+    if not problems:
+        problems += cluster.problems()
+    settings = TrainingSettings()
+    try:
+        settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
+    except SettingsError as error:
+        problems += [f"--{problem}" for problem in error.problems]
+    run_directory = Path(values["run_directory"]) if values["run_directory"] else None
+    identity = TaskIdentity(values["run_id"], cluster.job, cluster.index, cluster.plan_hash, cluster.release)
+    if problems:
+        known = values["job_name"] in JOBS and cluster.index >= 0
+        raise UsageError(problems, identity if known else None, run_directory)
+    return Options(cluster, settings, identity, run_directory)
+
+
+def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
+    known = flags.FlagValues()  # type: ignore[no-untyped-call]
+    for name in (*_CLUSTER_FLAGS, *RULES):
+        flags.DEFINE_string(name, "", "", flag_values=known)
+    try:
+        rest = known(["trainer", *arguments])[1:]
+    except flags.Error as error:
+        raise UsageError([str(error)]) from error
+    if rest:
+        raise UsageError([f"{rest[0]!r} is no flag: flags are written --name=value"])
+    return {name: str(known[name].value) for name in (*_CLUSTER_FLAGS, *RULES)}
+
+
+def _split(hosts: str) -> tuple[str, ...]:
+    return tuple(host.strip() for host in hosts.split(",") if host.strip())
+
+
+def _help_text() -> str:
+    lines = [USAGE_TEXT, "The cluster and the run:"]
+    lines += [f"  --{name:<28} {text}" for name, text in _CLUSTER_FLAGS.items()]
+    lines += ["", "Training:"]
+    defaults = TrainingSettings().as_dict()
+    for name, rule in RULES.items():
+        default = "the model's own" if defaults[name] is None else defaults[name]
+        parts = [_SETTING_HELP.get(name, ""), rule.expected, f"default {default}" if default != "" else ""]
+        lines.append(f"  --{name:<28} {'; '.join(part for part in parts if part)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,13 @@
+"""The models that can be trained. A new one is a file with a `MODEL` like these, and a line in `_MODELS`.
+
+Its name also goes into `MODELS` of trainer/settings.py.
+"""
+
+from __future__ import annotations
+
+from trainer.models import linear, mnist_mlp
+from trainer.models.model import Model
+
+_MODELS = (linear.MODEL, mnist_mlp.MODEL)
+
+REGISTRY: dict[str, Model] = {model.name: model for model in _MODELS}

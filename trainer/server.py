@@ -1,0 +1,81 @@
+"""A parameter server: it holds variables, watches the ledger, and ends by itself when the run is over."""
+
+from __future__ import annotations
+
+import time
+
+import tensorflow as tf
+
+from trainer.console import say
+from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING
+from trainer.failure import StopRequested, TaskFailure
+from trainer.ledger import RUN_OVER, STOPPED, CallTookTooLong, Ledger, PsStatus
+from trainer.systemd import notify
+from trainer.task import Task, ready
+
+_POLL_SECONDS = 0.5
+# How long past the workers' own deadline a ps waits for a run that never starts.
+_GRACE_SECONDS = 30.0
+# How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
+_SECONDS_AFTER_FAILURE = 6.0
+_SECONDS_AFTER_STOP = 60.0
+
+
+def run_ps(task: Task) -> int:
+    """Serve until the run is over and return the exit code. Raises TaskFailure and tf.errors.OpError."""
+    # Not server.join(): Python's handler of SIGTERM never runs inside it.
+    server = task.start_server()
+    ledger = Ledger(server.target, task.cluster)
+    ledger.create_own_part({"cluster": task.cluster.description, "nonce": task.nonce})
+    ready("no run yet")
+    say(f"{task.cluster.task} listens at {task.cluster.addresses[task.cluster.task]}")
+    try:
+        code, reason = _serve(task, ledger)
+    except StopRequested:
+        code, reason = STOPPED, "stopped"
+    if code in FAILURE_CLASSES:
+        raise TaskFailure(code, reason)
+    task.records.write("finished", {"reason": reason})
+    say(f"{task.cluster.task} ends: {reason}")
+    return STOPPED if task.stop.is_set() else FINISHED
+
+
+def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
+    """Watch the ledger until it says that this ps ends; the end code and the reason."""
+    deadline = time.monotonic() + task.settings.barrier_deadline_seconds + _GRACE_SECONDS
+    started, stop_seen = False, None
+    while True:
+        task.raise_if_stopping()
+        status = _look(ledger, task.cluster.index)
+        if status is not None:
+            notify("WATCHDOG=1", f"STATUS={'serving a run' if status.ready else 'no run yet'}")
+            started = started or status.ready
+            stop_seen = (stop_seen or time.monotonic()) if status.stop else None
+            if status.end:
+                return status.end, _reason(status.end, status)
+            if stop_seen is not None and time.monotonic() > stop_seen + _patience(status.stop):
+                return status.stop, _reason(status.stop, status)
+        if not started and time.monotonic() > deadline:
+            waited = time.monotonic() - task.started
+            return (
+                PEERS_MISSING,
+                f"no run has started within {waited:.0f} s: the chief has not come, or not all",
+            )
+        task.stop.wait(_POLL_SECONDS)
+
+
+def _look(ledger: Ledger, index: int) -> PsStatus | None:
+    """The own status; None where even this task's own server does not answer, for the watchdog to notice."""
+    try:
+        return ledger.status(index)
+    except (tf.errors.OpError, CallTookTooLong) as error:
+        say(f"this task's own server does not answer: {error}")
+        return None
+
+
+def _patience(stop_code: int) -> float:
+    return _SECONDS_AFTER_STOP if stop_code == STOPPED else _SECONDS_AFTER_FAILURE
+
+
+def _reason(code: int, status: PsStatus) -> str:
+    return {RUN_OVER: "run over", STOPPED: "stopped"}.get(code, status.stop_reason)

@@ -1,0 +1,130 @@
+"""A worker's steps: taken one after the other, counted, printed and recorded."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from trainer.chief import Chief
+from trainer.console import say
+from trainer.exit_codes import DIVERGED
+from trainer.failure import RunEnding, TaskFailure
+from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
+from trainer.models.model import StepReport
+from trainer.reporting import Progress, StepWindows
+from trainer.task import Task
+from trainer.training import StepResult, TrainingGraph, TrainingSession
+
+
+class Steps:
+    """The steps that this process has applied, over all its sessions."""
+
+    def __init__(self, task: Task, graph: TrainingGraph, progress: Progress, chief: Chief | None) -> None:
+        """Take what the steps are of, and who saves them; nothing is taken yet."""
+        self._task, self._graph, self._progress, self._chief = task, graph, progress, chief
+        self._batches_per_epoch = math.ceil(len(graph.data.train) / task.settings.batch_size)
+        self._windows = StepWindows(task.records, 1, task.settings.batch_size)
+        self._since: float | None = None
+        self._printed = (0, 0.0)
+        self.local_step = 0
+        self.last_step = 0
+        self.loss = math.nan
+        self.session: TrainingSession | None = None
+        self.counters: tuple[int, ...] = (0, 0, *[0] * len(task.cluster.worker_hosts))
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the first step began; 0 before it."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
+
+    @property
+    def examples(self) -> int:
+        """How many examples this worker has learned from."""
+        return self.local_step * self._task.settings.batch_size
+
+    def enter(self, session: TrainingSession, last_step: int) -> None:
+        """Take a session to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
+        self.session, self.last_step = session, last_step
+        self._progress.last_step = last_step
+        self._windows = StepWindows(self._task.records, last_step, self._task.settings.batch_size)
+        self._see(session.counters())
+
+    def leave(self) -> None:
+        """Let go of a session whose ps was lost."""
+        if self.session is not None:
+            self.session.close()
+        self.session = None
+
+    def run(self) -> None:
+        """Take steps until the global step reaches the last.
+
+        Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`) and tf.errors.OpError.
+        """
+        session = self._connected()
+        self._since = self._since or time.monotonic()
+        self._printed = (self.local_step, time.monotonic())
+        try:
+            while self.counters[GLOBAL_STEP] < self.last_step:
+                self._task.raise_if_stopping()
+                self._count(session.step())
+                if self.local_step % self._task.settings.steps_to_validate == 0:
+                    self._print(session)
+                self._progress.tell_in_time()
+                if self._chief is not None:
+                    self._chief.save_in_time(session, self.counters[GLOBAL_STEP])
+        finally:
+            self._windows.flush()
+
+    def contributions(self) -> dict[str, int]:
+        """Worker -> its steps, as the ps counted them when this worker last looked."""
+        return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
+
+    def look(self) -> None:
+        """Read the counters without taking a step."""
+        self._keep(self._connected().counters())
+
+    def _connected(self) -> TrainingSession:
+        if self.session is None:
+            raise ValueError("steps need a session: enter one first")
+        return self.session
+
+    def _keep(self, counters: tuple[int, ...]) -> None:
+        self.counters = counters
+        self._progress.global_step = counters[GLOBAL_STEP]
+        self._progress.contributions = list(counters[FIRST_WORKER:])
+
+    def _see(self, counters: tuple[int, ...]) -> None:
+        self._keep(counters)
+        if counters[STOP_CODE]:
+            raise RunEnding(counters[STOP_CODE], "")
+
+    def _count(self, step: StepResult) -> None:
+        self.local_step += 1
+        self.loss = self._progress.loss = step.loss
+        self._windows.add(self.local_step, step.loss, step.global_step_before, step.global_step)
+        if not math.isfinite(step.loss):
+            self._keep(step.counters)
+            rate = self._graph.model.learning_rate(self._task.settings)
+            raise TaskFailure(
+                DIVERGED,
+                f"loss is {step.loss} at local step {self.local_step}, global step {step.global_step};"
+                f" the learning rate is {rate:g}",
+            )
+        self._see(step.counters)
+
+    def _print(self, session: TrainingSession) -> None:
+        now = time.monotonic()
+        steps_before, when = self._printed
+        batch = (self.local_step - 1) % self._batches_per_epoch
+        report = StepReport(
+            local_step=self.local_step,
+            global_step=self.counters[GLOBAL_STEP],
+            epoch=1 + (self.local_step - 1) // self._batches_per_epoch,
+            batch=batch + 1,
+            batches_per_epoch=self._batches_per_epoch,
+            loss=self.loss,
+            average_milliseconds=1000 * (now - when) / max(self.local_step - steps_before, 1),
+            watched=session.watched(),
+        )
+        say(self._graph.model.step_line(report))
+        self._printed = (self.local_step, now)

@@ -1,0 +1,20 @@
+"""Notifications to systemd: READY when the server listens, WATCHDOG on progress, STATUS for people."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def notify(*lines: str) -> None:
+    """Send lines such as `READY=1` to the service manager; does nothing where there is none."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.sendto("\n".join(lines).encode(), address)
+    except OSError:
+        return

@@ -1,0 +1,94 @@
+"""What every part of a task needs to know about it, and the start of its server."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import time
+from dataclasses import dataclass, field
+from threading import Event
+
+import tensorflow as tf
+
+from trainer.cluster import Cluster
+from trainer.exit_codes import CLUSTER_BROKE
+from trainer.failure import StopRequested, TaskFailure
+from trainer.flags import Options
+from trainer.records import RecordWriter
+from trainer.settings import TrainingSettings
+from trainer.systemd import notify
+
+v1 = tf.compat.v1
+
+_NONCE_BITS = 48  # exact in JSON readers that know only doubles
+
+
+def draw_nonce() -> int:
+    """A number that nobody else has drawn, never 0."""
+    return secrets.randbits(_NONCE_BITS) | 1
+
+
+@dataclass
+class Task:
+    """A running task. `stop` is set by SIGTERM; `started` is in seconds of the monotonic clock."""
+
+    options: Options
+    records: RecordWriter
+    stop: Event = field(default_factory=Event)
+    nonce: int = field(default_factory=draw_nonce)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster and this task's place in it."""
+        return self.options.cluster
+
+    @property
+    def settings(self) -> TrainingSettings:
+        """What the run trains."""
+        return self.options.settings
+
+    def raise_if_stopping(self) -> None:
+        """Raise StopRequested once the task has been told to stop."""
+        if self.stop.is_set():
+            raise StopRequested(f"{self.cluster.task} was told to stop")
+
+    def start_server(self) -> tf.compat.v1.train.Server:
+        """Listen on this task's port and write the `started` record. READY is for the caller to say.
+
+        Raises TaskFailure of class `cluster_broke` where the port is taken: its holder may be on its way out.
+        """
+        cluster = self.cluster
+        address = cluster.addresses[cluster.task]
+        config = v1.ConfigProto()
+        config.gpu_options.allow_growth = True
+        try:
+            server = v1.train.Server(
+                tf.train.ClusterSpec(cluster.jobs),
+                job_name=cluster.job,
+                task_index=cluster.index,
+                config=config,
+            )
+        except tf.errors.OpError as error:
+            port = address.rpartition(":")[2]
+            raise TaskFailure(
+                CLUSTER_BROKE,
+                f"{cluster.task} cannot listen on port {port} ({error.message.splitlines()[0]}): something"
+                f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
+            ) from error
+        self.records.write(
+            "started",
+            {
+                "nonce": self.nonce,
+                "settings": self.settings.as_dict(),
+                "tensorflow": tf.__version__,
+                "python": platform.python_version(),
+                "address": address,
+            },
+        )
+        return server
+
+
+def ready(status: str) -> None:
+    """Tell systemd that the task's server listens."""
+    notify("READY=1", f"STATUS={status}")

@@ -1,0 +1,132 @@
+"""A worker: it waits for the others, takes steps until the run is over, and leaves in good order."""
+
+from __future__ import annotations
+
+import math
+import traceback
+
+import tensorflow as tf
+
+from trainer.barrier import Barrier, Gathering, worker_note
+from trainer.chief import Chief
+from trainer.console import say
+from trainer.departure import Departure
+from trainer.exit_codes import PROGRAM
+from trainer.failure import RunEnding, StopRequested, TaskFailure
+from trainer.ledger import GLOBAL_STEP, CallTookTooLong
+from trainer.models import REGISTRY
+from trainer.peers import is_lost_connection
+from trainer.reporting import Progress
+from trainer.steps import Steps
+from trainer.task import Task, ready
+from trainer.training import TrainingGraph
+
+# A program that loses its ps again and again without a single step between is broken, not unlucky.
+_LOSSES_WITHOUT_A_STEP = 5
+_REASON_LINES = 6
+
+
+def run_worker(task: Task) -> int:
+    """Do a worker's whole work and return its exit code. Raises TaskFailure where it cannot even listen."""
+    directory = task.options.run_directory
+    progress = Progress(
+        run_id=task.options.run_id,
+        workers=len(task.cluster.worker_hosts),
+        path=directory / "progress.json" if directory and task.cluster.is_chief else None,
+    )
+    progress.tell()
+    target: str = task.start_server().target
+    ready(progress.status)
+    barrier = Barrier(task, target, progress)
+    departure = Departure(task, barrier, progress)
+    try:
+        worker = _Worker(task, target, barrier, progress)
+        departure.steps, departure.chief = worker.steps, worker.chief
+        worker.train()
+        return departure.finish()
+    except StopRequested:
+        return departure.stop()
+    except RunEnding as ending:
+        return departure.follow(ending)
+    except TaskFailure as failure:
+        return departure.fail(failure)
+    except Exception as error:  # whatever the program raises
+        traceback.print_exc()
+        return departure.fail(TaskFailure(PROGRAM, _last_lines(error)))
+
+
+class _Worker:
+    """A worker that can train: its examples are loaded and its graph is built."""
+
+    def __init__(self, task: Task, target: str, barrier: Barrier, progress: Progress) -> None:
+        self._task, self._target, self._barrier, self._progress = task, target, barrier, progress
+        settings = task.settings
+        model = REGISTRY[settings.model]
+        data = model.load(settings)
+        self._graph = TrainingGraph(task.cluster, settings, model, data)
+        self.chief = Chief(task, self._graph, target) if task.cluster.is_chief else None
+        self.steps = Steps(task, self._graph, progress, self.chief)
+        steps = math.ceil(settings.epochs * len(data.train) / settings.batch_size) or settings.steps
+        self._note = worker_note(task, steps)
+
+    def train(self) -> None:
+        """Take steps until the last of the run, through losses of a ps."""
+        losses, steps_at_loss = 0, -1
+        while True:
+            prepare = self.chief.prepare if self.chief else None
+            gathering = self._barrier.wait(self._note, prepare, recovering=steps_at_loss >= 0)
+            try:
+                self._take_part(gathering)
+                return
+            except (tf.errors.OpError, CallTookTooLong) as error:
+                losses = losses + 1 if self.steps.local_step == steps_at_loss else 1
+                if not is_lost_connection(error) or losses > _LOSSES_WITHOUT_A_STEP:
+                    raise
+                self._recover(error)
+            steps_at_loss = self.steps.local_step
+
+    def _take_part(self, gathering: Gathering) -> None:
+        prepared = self.chief.take_session() if self.chief else None
+        session = prepared or self._graph.session(self._target)
+        self.steps.enter(session, gathering.last_step)
+        self._tell_of(gathering)
+        self.steps.run()
+        gathering.ledger.sign_off()
+        if self.chief is not None:
+            self._progress.change("ending")
+            self.chief.wait_for_sign_offs(gathering.ledger)
+            self.steps.look()
+            self.chief.evaluate(session, self.steps.counters[GLOBAL_STEP])
+            self.chief.save(session, self.steps.counters[GLOBAL_STEP])
+
+    def _tell_of(self, gathering: Gathering) -> None:
+        global_step = self.steps.counters[GLOBAL_STEP]
+        self._task.records.write(
+            "peers_ready",
+            {
+                "ps_nonces": gathering.ps_nonces,
+                "worker_nonces": gathering.worker_nonces,
+                "waited_seconds": round(gathering.waited_seconds, 6),
+                "global_step": global_step,
+            },
+        )
+        say(
+            f"All tasks are there after {gathering.waited_seconds:.1f} s:"
+            f" training from global step {global_step} to {gathering.last_step}."
+        )
+        self._progress.missing = ()
+        self._progress.change("training")
+
+    def _recover(self, error: Exception) -> None:
+        reason = _last_lines(error)
+        say(f"A ps was lost, connecting again: {reason}")
+        self._task.records.write("recovering", {"reason": reason})
+        self.steps.leave()
+        self._barrier.drop_ledger()
+
+
+def _last_lines(error: Exception) -> str:
+    """What went wrong in a few lines, with the kind of error."""
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip(" =")]
+    return "\n".join([type(error).__name__ + ":", *lines[-_REASON_LINES:]]) if lines else type(error).__name__
