@@ -82,15 +82,20 @@ def _job_problems(inventory: Inventory) -> list[str]:
     problems = []
     for job in JOBS:
         hosts = inventory.groups.get(job)
-        if hosts is None:
+        if hosts is None and job not in map(_meant_job, inventory.children):
             hint = _similar_group(job, inventory.groups)
             expected = f"a child group {job} of {PARENT} with one host or more"
             problems.append(f"there is no group {job}{hint}; expected {expected}")
-        elif not hosts:
+        elif hosts is not None and not hosts:
             problems.append(f"the group {job} is empty; expected one host or more in it")
-        elif job not in inventory.children:
+        elif hosts and job not in inventory.children:
             problems.append(f"the group {job} is not below {PARENT}; expected it among {PARENT}'s children")
     return problems
+
+
+def _meant_job(group: str) -> str:
+    """Return the job whose misspelling the group's name is, "" where it is none."""
+    return "" if group in JOBS else next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 
 def _stray_groups(inventory: Inventory) -> list[str]:
@@ -110,7 +115,7 @@ def _stray_hosts(inventory: Inventory) -> list[str]:
     stray = [host for host in inventory.groups[PARENT] if host not in placed]
     if not stray:
         return []
-    return [f"{named(stray)} in {PARENT}, but neither in ps nor in worker; expected each host in one or both"]
+    return [f"neither ps nor worker holds {named(stray)} of {PARENT}; expected each host in one or both"]
 
 
 def _unknown_names(inventory: Inventory) -> list[InventoryProblem]:
@@ -132,7 +137,10 @@ def _unknown_names(inventory: Inventory) -> list[InventoryProblem]:
 
 def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
     """Return host -> variable -> value with the defaults, less what is refused; and what is refused."""
-    defaults = {name: inventory.rules[name].convert(value) for name, value in inventory.defaults.items()}
+    rules = inventory.rules
+    defaults = {
+        name: rules[name].convert(value) for name, value in inventory.defaults.items() if name in rules
+    }
     hosts_with: dict[tuple[str, str], list[str]] = {}
     converted = {host: dict(defaults) for host in inventory.variables}
     for host, variables in inventory.variables.items():
@@ -143,12 +151,11 @@ def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[In
             except ValueError:
                 converted[host].pop(name, None)
                 hosts_with.setdefault((name, _found(variables[name])), []).append(host)
-    refused = [
-        InventoryProblem(
-            f"{name} {found} on {named(hosts)}; expected {inventory.rules[name].expected}", name, tuple(hosts)
-        )
-        for (name, found), hosts in sorted(hosts_with.items())
-    ]
+    refused = []
+    for (name, found), hosts in sorted(hosts_with.items()):
+        where = "" if len(hosts) == len(converted) else f" on {named(hosts)}"
+        what = f"{name} {found}{where}; expected {inventory.rules[name].expected}"
+        refused.append(InventoryProblem(what, name, tuple(hosts)))
     return converted, refused
 
 
