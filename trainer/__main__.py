@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.cluster.job == "ps":
         # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus else "2")
     records = _records(options.run_directory, options.identity)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,13 +11,15 @@ import tensorflow as tf
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, CONFIGURATION, PEERS_MISSING
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import Attendance, CallTookTooLong, Ledger, Note, PsStatus
+from trainer.ledger import AT_START, Attendance, CallTookTooLong, Ledger, Note, PsStatus
 from trainer.peers import Missing, is_lost_connection, probe_all
 from trainer.reporting import Progress
 from trainer.settings import PER_HOST
 from trainer.task import Task
 
 _POLL_SECONDS = 0.2
+_SECONDS_TO_LINE_UP = 3.0
+_LINE_UP_POLL_SECONDS = 0.02
 _SECONDS_BETWEEN_REPORTS = 2.0
 # A ps that came back forgets who was there. The others report again within this time unless they are gone.
 _SECONDS_TO_REPORT_AGAIN = 10.0
@@ -78,6 +80,14 @@ class Barrier:
                 names = "; ".join(str(missing) for missing in found)
                 raise TaskFailure(code, f"waited {time.monotonic() - since:.0f} s for {names}")
             self._task.stop.wait(_POLL_SECONDS)
+
+    def line_up(self, ledger: Ledger) -> None:
+        """Wait a moment, with the session open, for those who are still opening theirs; all start at once."""
+        ledger.mark(AT_START)
+        deadline = time.monotonic() + _SECONDS_TO_LINE_UP
+        while ledger.attendance().behind(AT_START) and time.monotonic() < deadline:
+            self._task.raise_if_stopping()
+            time.sleep(_LINE_UP_POLL_SECONDS)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
         """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""

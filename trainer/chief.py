@@ -12,7 +12,7 @@ from trainer.checkpoints import CheckpointFolder, SaveOperation
 from trainer.console import say
 from trainer.exit_codes import INPUT
 from trainer.failure import TaskFailure
-from trainer.ledger import Ledger, PsStatus
+from trainer.ledger import SIGNED_OFF, Ledger, PsStatus
 from trainer.peers import is_lost_connection
 from trainer.task import Task, draw_nonce
 from trainer.training import TrainingGraph, TrainingSession
@@ -98,13 +98,11 @@ class Chief:
         """Wait until every other worker that was there has signed off, at most 5 s."""
         deadline = time.monotonic() + SIGN_OFF_SECONDS
         while time.monotonic() < deadline:
-            attendance = ledger.attendance()
-            if not set(attendance.notes) - attendance.signed_off - {0}:
+            behind = ledger.attendance().behind(SIGNED_OFF)
+            if not set(behind) - {0}:
                 return
             time.sleep(_POLL_SECONDS)
-        names = ", ".join(
-            f"worker{worker}" for worker in sorted(set(attendance.notes) - attendance.signed_off)
-        )
+        names = ", ".join(f"worker{worker}" for worker in behind if worker)
         say(f"Ending without waiting longer for {names}.")
 
 

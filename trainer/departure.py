@@ -11,7 +11,7 @@ from trainer.chief import Chief
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import GLOBAL_STEP, RUN_OVER, STOPPED, CallTookTooLong, Ledger
+from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, STOPPED, CallTookTooLong, Ledger
 from trainer.reporting import Progress
 from trainer.steps import Steps
 from trainer.task import Task
@@ -91,7 +91,7 @@ class Departure:
     def _sign_off(self, ledger: Ledger | None) -> None:
         if ledger is None:
             return
-        _quietly(ledger.sign_off)
+        _quietly(lambda: ledger.mark(SIGNED_OFF))
         chief = self.chief
         if chief is not None:
             _quietly(lambda: chief.wait_for_sign_offs(ledger))

@@ -1,7 +1,7 @@
 """The ledger: small variables on the ps through which the tasks of a run coordinate.
 
 Each ps holds its own status, its description of the cluster, and why the run ends. ps 0 also holds a note of
-each worker, who has signed off, and the counters: [global step, stop code, steps of worker 0, of worker 1].
+each worker, how far each has come, and the counters: [global step, stop code, steps of each worker].
 A worker adds one constant vector to the counters for each step, so its share and the global step never
 disagree. Every process builds these variables with the same names on the same devices: so they are one.
 """
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 from trainer.cluster import Cluster
@@ -28,6 +27,9 @@ STOPPED = 143
 COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
 _READY, _STOP, _END, _NONCE = range(4)
+
+# How far a worker has come.
+REPORTED, AT_START, SIGNED_OFF = range(3)
 
 Result = TypeVar("Result")
 Note = Mapping[str, object]
@@ -47,10 +49,14 @@ class PsStatus:
 
 @dataclass(frozen=True)
 class Attendance:
-    """What ps 0 holds about the workers: the note of each that has reported, and who has signed off."""
+    """What ps 0 holds about the workers: the note of each that has reported, and the mark of each."""
 
     notes: Mapping[int, Note]
-    signed_off: frozenset[int]
+    marks: tuple[int, ...]
+
+    def behind(self, mark: int) -> list[int]:
+        """The workers that have reported and have not come as far as this mark."""
+        return [worker for worker in sorted(self.notes) if self.marks[worker] < mark]
 
 
 class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
@@ -133,12 +139,12 @@ class Ledger:
         )
 
     def attendance(self) -> Attendance:
-        """Which workers have reported, and which have signed off."""
+        """Which workers have reported, and how far each has come."""
         part = self._of_ps0()
-        signed_off, *notes = self._run([part.signed_off, *part.notes])
+        marks, *notes = self._run([part.marks, *part.notes])
         return Attendance(
             notes={worker: _note(note) for worker, note in enumerate(notes) if note},
-            signed_off=frozenset(int(worker) for worker in np.flatnonzero(signed_off)),
+            marks=tuple(int(mark) for mark in marks),
         )
 
     def counters(self) -> list[int]:
@@ -147,14 +153,14 @@ class Ledger:
 
     def report(self, note: Note) -> None:
         """Leave this worker's note on ps 0."""
-        part, worker = self._of_ps0(), self._cluster.index
-        self._run(part.mark_signed_off, {part.worker: worker, part.mark: 0})
-        self._run(part.leave_notes[worker], {part.text: json.dumps(note)})
-
-    def sign_off(self) -> None:
-        """Say on ps 0 that this worker applies no more steps."""
         part = self._of_ps0()
-        self._run(part.mark_signed_off, {part.worker: self._cluster.index, part.mark: 1})
+        self.mark(REPORTED)
+        self._run(part.leave_notes[self._cluster.index], {part.text: json.dumps(note)})
+
+    def mark(self, mark: int) -> None:
+        """Say on ps 0 how far this worker has come; after SIGNED_OFF it applies no more steps."""
+        part = self._of_ps0()
+        self._run(part.set_mark, {part.worker: self._cluster.index, part.value: mark})
 
     def clear_ready(self) -> None:
         """Hold back everyone who waits: the variables are about to be set."""
@@ -172,7 +178,7 @@ class Ledger:
             self._run(part.give_reason, {part.text: reason})
             self._run(part.set_status, {part.places: [_STOP], part.values: [code]})
         ps0 = self._of_ps0()
-        self._run(ps0.set_stop_code, {ps0.mark: code})
+        self._run(ps0.set_stop_code, {ps0.value: code})
 
     def end(self, code: int) -> None:
         """Tell every ps to end: RUN_OVER, STOPPED or the exit code of a failure."""
@@ -213,19 +219,19 @@ class _AttendancePart:
 
     def __init__(self, workers: int) -> None:
         notes = [_variable(f"note_worker{worker}", 0, [], tf.string) for worker in range(workers)]
-        signed_off = _variable("signed_off", 0, [workers], tf.int64)
+        marks = _variable("marks", 0, [workers], tf.int64)
         counters = create_counters(workers)
-        self.initializers = [variable.initializer for variable in (*notes, signed_off, counters)]
+        self.initializers = [variable.initializer for variable in (*notes, marks, counters)]
         self.text = v1.placeholder(tf.string, [])
         self.worker = v1.placeholder(tf.int64, [])
-        self.mark = v1.placeholder(tf.int64, [])
+        self.value = v1.placeholder(tf.int64, [])
         with tf.device(counters.device):
             self.notes = [note.read_value() for note in notes]
-            self.signed_off = signed_off.read_value()
+            self.marks = marks.read_value()
             self.counters = counters.read_value()
             self.leave_notes = [note.assign(self.text).op for note in notes]
-            self.mark_signed_off = v1.scatter_update(signed_off, self.worker, self.mark).op
-            self.set_stop_code = v1.scatter_update(counters, STOP_CODE, self.mark).op
+            self.set_mark = v1.scatter_update(marks, self.worker, self.value).op
+            self.set_stop_code = v1.scatter_update(counters, STOP_CODE, self.value).op
 
 
 def _variable(name: str, ps: int, shape: list[int], dtype: tf.DType) -> tf.Variable:

@@ -19,6 +19,8 @@ from trainer.settings import TrainingSettings
 from trainer.systemd import notify
 
 v1 = tf.compat.v1
+# Deprecation warnings speak to who writes this program, not to who runs it.
+tf.get_logger().setLevel("ERROR")
 
 _NONCE_BITS = 48  # exact in JSON readers that know only doubles
 

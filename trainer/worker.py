@@ -13,7 +13,7 @@ from trainer.console import say
 from trainer.departure import Departure
 from trainer.exit_codes import PROGRAM
 from trainer.failure import RunEnding, StopRequested, TaskFailure
-from trainer.ledger import GLOBAL_STEP, CallTookTooLong
+from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, CallTookTooLong
 from trainer.models import REGISTRY
 from trainer.peers import is_lost_connection
 from trainer.reporting import Progress
@@ -88,10 +88,11 @@ class _Worker:
     def _take_part(self, gathering: Gathering) -> None:
         prepared = self.chief.take_session() if self.chief else None
         session = prepared or self._graph.session(self._target)
+        self._barrier.line_up(gathering.ledger)
         self.steps.enter(session, gathering.last_step)
         self._tell_of(gathering)
         self.steps.run()
-        gathering.ledger.sign_off()
+        gathering.ledger.mark(SIGNED_OFF)
         if self.chief is not None:
             self._progress.change("ending")
             self.chief.wait_for_sign_offs(gathering.ledger)

@@ -14,7 +14,7 @@ from trainer.settings import TrainingSettings
 v1 = tf.compat.v1
 
 WEIGHT, BIAS, NOISE = 2.0, 10.0, 0.33
-_TRAIN_EXAMPLES, _TEST_EXAMPLES = 1000, 200
+_TRAIN_EXAMPLES, _TEST_EXAMPLES = 10_000, 1_000
 # Every task must see the same line, whatever the run's seed.
 _DATA_SEED = 20_210
 
