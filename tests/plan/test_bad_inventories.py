@@ -176,6 +176,20 @@ SHOW = """---
 """
 
 
+SHOW_TASKS = """---
+- name: Check the inventory
+  ansible.builtin.import_playbook: {repository}/playbooks/preflight_inventory.yml
+- name: Look at the plan
+  hosts: tf_cluster
+  gather_facts: false
+  tasks:
+    - name: Show each task
+      ansible.builtin.debug:
+        msg: "{{{{ item.job ~ item.index }}}}={{{{ item.address ~ ':' ~ item.port }}}} on {{{{ item.host }}}}"
+      loop: "{{{{ cluster_plan.tasks }}}}"
+"""
+
+
 @pytest.mark.parametrize(
     ("options", "hosts"),
     [
@@ -200,6 +214,22 @@ def test_every_host_has_the_whole_plan(
     assert "optimizer" not in printed
     assert ", 8, /var/log/psfleet" in printed
     assert ("node3 sees" in printed) is (options != ("--limit", "node2"))
+
+
+def test_the_example_of_the_documentation_gives_the_tasks_that_it_says(
+    tmp_path: Path, preflight: Preflight
+) -> None:
+    text = (REPOSITORY / "docs/inventory.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n# inventory/cluster/(\S+)\n(.*?)```", text, flags=re.DOTALL)
+    playbook = tmp_path / "show.yml"
+    playbook.write_text(SHOW_TASKS.format(repository=REPOSITORY), encoding="utf-8")
+    run = preflight(dict(blocks), "--limit", "node1", playbook=str(playbook))
+    assert run.status == 0, run.output
+    hosts = {"node1": "10.0.0.11", "node2": "10.0.0.12", "node3": "10.0.0.13"}
+    said = re.findall(r"`((?:ps|worker)\d)` on\s+(node\d):(\d+)", text)
+    assert len(said) == 4
+    for task, host, port in said:
+        assert f"{task}={hosts[host]}:{port} on {host}" in run.output
 
 
 def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight) -> None:
