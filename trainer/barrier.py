@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -67,11 +68,12 @@ class Barrier:
         since = time.monotonic()
         setting = self._task.settings.barrier_deadline_seconds
         deadline = since + (setting or _DEADLINE_WITHOUT_BARRIER)
-        patience = _SECONDS_TO_REPORT_AGAIN if recovering else setting
+        waits_for_workers = math.inf if setting else 0.0
+        patience = _SECONDS_TO_REPORT_AGAIN if recovering else waits_for_workers
         told: tuple[float, list[Missing]] = (0.0, [])
         while True:
             self._task.raise_if_stopping()
-            found = self._look(note, prepare, since, patience=patience if setting or recovering else 0.0)
+            found = self._look(note, prepare, since, patience)
             if isinstance(found, Gathering):
                 return found
             told = self._tell(found, told)

@@ -52,7 +52,7 @@ def run_worker(task: Task) -> int:
         return departure.fail(failure)
     except Exception as error:  # whatever the program raises
         traceback.print_exc()
-        return departure.fail(TaskFailure(PROGRAM, _last_lines(error)))
+        return departure.fail(TaskFailure(PROGRAM, _in_short(error)))
 
 
 class _Worker:
@@ -119,15 +119,19 @@ class _Worker:
         self._progress.change("training")
 
     def _recover(self, error: Exception) -> None:
-        reason = _last_lines(error)
+        reason = _in_short(error)
         say(f"A ps was lost, connecting again: {reason}")
         self._task.records.write("recovering", {"reason": reason})
         self.steps.leave()
         self._barrier.drop_ledger()
 
 
-def _last_lines(error: Exception) -> str:
-    """What went wrong in a few lines, with the kind of error."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip(" =")]
-    return "\n".join([type(error).__name__ + ":", *lines[-_REASON_LINES:]]) if lines else type(error).__name__
+def _in_short(error: Exception) -> str:
+    """What went wrong in a few lines; TensorFlow's errors say it first, and then where it comes from."""
+    if not isinstance(error, tf.errors.OpError):
+        return "\n".join(
+            "".join(traceback.format_exception_only(error)).strip().splitlines()[-_REASON_LINES:]
+        )
+    text = str(error.message).partition("\nOriginal stack trace")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip(" =") and "execution error" not in line]
+    return "\n".join([f"{type(error).__name__}:", *lines[:_REASON_LINES]])

@@ -1,0 +1,40 @@
+"""The trainer with a model that has a bug: its loss raises at step 10. Started like the trainer."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer import __main__ as program
+from trainer import models
+from trainer.models import linear
+from trainer.models.model import Variables
+from trainer.settings import TrainingSettings
+
+_calls = itertools.count(1)
+
+
+def _raise_at_step_10(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    if next(_calls) == 10:
+        raise ValueError("the tenth step has a bug")
+    return loss
+
+
+def _broken_loss(
+    settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+) -> tf.Tensor:
+    loss = linear.loss(settings, variables, features, labels)
+    checked = tf.numpy_function(_raise_at_step_10, [loss], tf.float32)
+    return loss + 0 * tf.stop_gradient(tf.reshape(checked, []))
+
+
+models.REGISTRY["linear"] = dataclasses.replace(linear.MODEL, loss=_broken_loss)
+
+if __name__ == "__main__":
+    os._exit(program.main(sys.argv[1:]))
