@@ -29,7 +29,11 @@ class Host(TypedDict):
 
 def practice_hosts_clone(path: str) -> str:
     """The 8 hex digits that tell the containers of one clone from those of another."""
-    return hashlib.sha256(path.encode()).hexdigest()[:8]
+    return _short_hash(path)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[str]:
@@ -94,38 +98,28 @@ def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
     return "".join(lines)
 
 
-def practice_hosts_inventory(
-    hosts: list[Host], host_keys: list[str], directory: str, prefix: str
-) -> dict[str, Any]:
+def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
     """The inventory: `tf_cluster` with `ps` and `worker`; hosts of neither stand beside it.
 
     The control path names the host's key, so that a new host at an old address never meets the
     connection that was kept open to its predecessor.
     """
     ssh = f"{directory}/.ssh"
-    control = f"%(directory)s/{practice_hosts_control_prefix(prefix)}"
     variables = {
         host["name"]: {
             "ansible_host": host["address"],
             "ansible_user": host["user"],
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={ssh}/known_hosts -o IdentitiesOnly=yes",
-            "ansible_control_path": f"{control}-{_short_hash(key)}-%%r",
+            "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o 'UserKnownHostsFile=\"{ssh}/known_hosts\"'",
+            "ansible_control_path": f"%(directory)s/practice-{_short_hash(key)}-%%r",
         }
         for host, key in zip(hosts, host_keys, strict=True)
     }
-    jobs = {job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}} for job in JOBS}
+    jobs: dict[str, Any] = {
+        job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}} for job in JOBS
+    }
     return {"all": {"hosts": variables, "children": {"tf_cluster": {"children": jobs}}}}
-
-
-def practice_hosts_control_prefix(prefix: str) -> str:
-    """How the names of a scenario's SSH control sockets begin; short, for a socket's path must be."""
-    return f"practice-{_short_hash(prefix)}"
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 class FilterModule:
@@ -137,7 +131,6 @@ class FilterModule:
             function.__name__: function
             for function in (
                 practice_hosts_clone,
-                practice_hosts_control_prefix,
                 practice_hosts_inventory,
                 practice_hosts_known_hosts,
                 practice_hosts_plan,
