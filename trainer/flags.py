@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,5 +142,6 @@ def _help_text() -> str:
     for name, rule in RULES.items():
         default = "the model's own" if defaults[name] is None else defaults[name]
         parts = [_SETTING_HELP.get(name, ""), rule.expected, f"default {default}" if default != "" else ""]
-        lines.append(f"  --{name:<28} {'; '.join(part for part in parts if part)}")
+        text = "; ".join(part for part in parts if part)
+        lines += textwrap.wrap(f"  --{name:<28} {text}", 100, subsequent_indent=" " * 33)
     return "\n".join(lines) + "\n"

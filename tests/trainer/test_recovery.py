@@ -47,7 +47,7 @@ def test_a_stopped_run_resumes_at_that_very_step(tmp_path: Path) -> None:
 
 
 def test_a_killed_ps_that_comes_back_costs_only_what_was_not_saved(tmp_path: Path) -> None:
-    flags = ["--steps=3000", "--checkpoint_interval_seconds=0.5"]
+    flags = ["--steps=2000", "--checkpoint_interval_seconds=0.3"]
     with Cluster(tmp_path, ps=2, workers=2, flags=flags) as cluster:
         cluster.start()
         cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) >= 2, "two checkpoints")
@@ -69,7 +69,7 @@ def test_a_killed_ps_that_comes_back_costs_only_what_was_not_saved(tmp_path: Pat
         assert nonces[0]["ps1"] != nonces[1]["ps1"]
 
         finished = cluster.only("worker0", "finished")
-        assert sum(finished.integers("contributions").values()) == finished.integer("global_step") >= 3000
+        assert sum(finished.integers("contributions").values()) == finished.integer("global_step") >= 2000
         metrics = cluster.only("worker0", "evaluated").fields["metrics"]
         assert isinstance(metrics, dict)
         assert metrics["accuracy"] > 0.93
