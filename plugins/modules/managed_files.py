@@ -24,6 +24,7 @@ description:
   - All files are staged and validated before the first of them is replaced; each is replaced by a rename.
   - A file that belongs to another user is written with that user's rights, so that a link in a directory
     of theirs leads nowhere that they could not write themselves.
+  - C(owner) is the user that the module runs as unless it is given, C(group) the one of the same name.
 options:
   directories:
     description: Directories to make, in this order, each with C(path), and C(owner), C(group), C(mode).
@@ -87,7 +88,7 @@ class Entry:
         missing = sorted(({"path"} if directory else {"path", "content"}) - set(values))
         if unknown or missing:
             raise ValueError(f"{values.get('path', values)}: unknown {unknown}, missing {missing}")
-        owner = str(values.get("owner", "root"))
+        owner = str(values.get("owner", pwd.getpwuid(os.geteuid()).pw_name))
         return cls(
             path=Path(values["path"]),
             owner=owner,
@@ -217,8 +218,9 @@ def validate_files(entries: Sequence[Entry]) -> list[str]:
                 continue
             command = [part.replace("%s", f"{directory}/{entry.path.name}") for part in entry.validate]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode or done.stderr.strip():
-                said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+            said = done.stderr.strip()
+            if done.returncode or said:
+                said = said or done.stdout.strip() or f"exit code {done.returncode}"
                 problems.append(f"{entry.path}: {' '.join(entry.validate)}: {said}")
         return problems
 

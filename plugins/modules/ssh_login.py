@@ -1,0 +1,93 @@
+"""Prove that the system user of one host can log in to it over SSH, without a question."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: ssh_login
+short_description: Prove that a user can log in over SSH without a question
+description:
+  - The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take part as they
+    do towards every other host.
+  - Where the login fails, sshd is told to read its configuration and certificate again, and the login is tried once more. That
+    mends a host whose deployment was interrupted before sshd was reloaded.
+options:
+  user:
+    description: The user that logs in.
+    type: str
+    required: true
+  host:
+    description: The name to log in to.
+    type: str
+    required: true
+  service:
+    description: The systemd service of sshd.
+    type: str
+    required: true
+author: psfleet
+"""
+
+EXAMPLES = r"""
+- name: Prove the login
+  ssh_login:
+    user: psfleet
+    host: node1
+    service: ssh
+"""
+
+RETURN = r"""
+reloaded:
+  description: Whether sshd had to be reloaded.
+  returned: success
+  type: bool
+"""
+
+CONNECT_SECONDS = 10
+
+
+def login_command(user: str, host: str) -> list[str]:
+    """Return the command line that logs in as `user` and does nothing."""
+    ssh = ["ssh", "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}", host, "true"]
+    return ["runuser", "--user", user, "--", *ssh]
+
+
+def failure(command: Sequence[str]) -> str:
+    """Run a command; return what it said where it failed, or an empty string."""
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "user": {"type": "str", "required": True},
+            "host": {"type": "str", "required": True},
+            "service": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    user, host, service = (module.params[name] for name in ("user", "host", "service"))
+    if module.check_mode:
+        module.exit_json(changed=False, reloaded=False)
+    command = login_command(user, host)
+    first = failure(command)
+    if not first:
+        module.exit_json(changed=False, reloaded=False)
+    not_reloaded = failure(["systemctl", "reload", service])
+    second = not_reloaded or failure(command)
+    if second:
+        module.fail_json(
+            msg=f"{user} cannot log in from {host} to itself: {second}. If this host's own sshd_config limits who may log in "
+            f"(AllowUsers, AllowGroups, DenyUsers) or does not include sshd_config.d/*.conf, let {user} in. "
+            f"`journalctl --unit={service}` says what sshd objected to."
+        )
+    module.exit_json(changed=True, reloaded=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Keep systemd on one host in step with the plan: no task that left it, no unit that changed unread."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: trainer_units
+short_description: Stop the tasks that left the plan, and let systemd read units that changed
+description:
+  - Looks at what systemd has loaded, not at what a deployment has changed. So it also finishes an interrupted one.
+  - Never starts or restarts a task.
+options:
+  tasks:
+    description: The tasks of this host, each with C(job) and C(index).
+    type: list
+    elements: dict
+    required: true
+author: psfleet
+"""
+
+EXAMPLES = r"""
+- name: Stop the tasks that left the plan
+  trainer_units:
+    tasks: [{job: ps, index: 0}]
+"""
+
+RETURN = r"""
+stopped:
+  description: Units of tasks that left the plan.
+  returned: always
+  type: list
+reloaded:
+  description: Whether systemd has read its units again.
+  returned: always
+  type: bool
+"""
+
+PATTERNS = ("psfleet-ps@*.service", "psfleet-worker@*.service", "psfleet-journal@*.service", "psfleet.target")
+TASK = re.compile(r"psfleet-(?P<job>ps|worker)@(?P<index>[0-9]+)\.service")
+
+
+def loaded_units(text: str) -> list[str]:
+    """Return the names of units in what `systemctl list-units --plain --no-legend` prints."""
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the loaded units of tasks that are not among `tasks`."""
+    found = ((unit, TASK.fullmatch(unit)) for unit in loaded)
+    return [unit for unit, match in found if match and (match["job"], int(match["index"])) not in tasks]
+
+
+def systemctl(*arguments: str) -> str:
+    """Run systemctl and return what it printed. Raises ValueError with what it said where it fails."""
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={"tasks": {"type": "list", "elements": "dict", "required": True}},
+        supports_check_mode=True,
+    )
+    tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
+    try:
+        loaded = loaded_units(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
+        gone = departed(loaded, tasks)
+        unread = bool(loaded) and "yes" in systemctl(
+            "show", "--property=NeedDaemonReload", "--value", *loaded
+        )
+        if not module.check_mode:
+            if gone:
+                systemctl("stop", *gone)
+                systemctl("reset-failed", *gone)
+            if unread:
+                systemctl("daemon-reload")
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(gone or unread), stopped=gone, reloaded=unread)
+
+
+if __name__ == "__main__":
+    main()
