@@ -1,0 +1,48 @@
+"""`python -m trainer.evidence FOLDER`: judge a run's folder, say it, and write verdict.json there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.evidence.reading import read_settings
+from trainer.evidence.report import as_lines
+from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.verdict import CANNOT_TELL, EXIT_CODES, judge
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the folder; return 0 where the run is proven, 1 where it is not, 2 where that cannot be told."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.evidence",
+        description="Say from a run's records alone whether its workers trained one model together, and"
+        " whether it converged. Writes verdict.json into the folder.",
+        epilog="Exit code: 0 proven, 1 not proven, 2 cannot tell.",
+    )
+    parser.add_argument("folder", type=Path, help="a run's folder, with plan.json, settings.json and events/")
+    parser.add_argument("--json", action="store_true", help="print verdict.json instead of the report")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
+    try:
+        settings = read_settings(folder) if folder.is_dir() else EvidenceSettings()
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_CODES[CANNOT_TELL]
+    verdict = judge(folder, settings)
+    if options.json:
+        sys.stdout.write(json.dumps(verdict.as_json(), indent=2) + "\n")
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line, _ in as_lines(verdict)))
+    if folder.is_dir():
+        try:
+            verdict.write(folder)
+        except OSError as error:
+            sys.stderr.write(f"verdict.json was not written: {error}\n")
+    return verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""A verdict in words, line by line, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from trainer.evidence.figures import figure_lines
+from trainer.evidence.verdict import Verdict
+
+Kind = Literal["headline", "ok", "failed", "unknown", "figure"]
+_MARKS: dict[bool | None, tuple[str, Kind]] = {
+    True: ("ok", "ok"),
+    False: ("FAILED", "failed"),
+    None: ("unknown", "unknown"),
+}
+
+
+def as_lines(verdict: Verdict) -> Iterator[tuple[str, Kind]]:
+    """Yield each line and what it tells, so that it can be shown in a fitting colour."""
+    yield f"{verdict.headline} (run {verdict.run_id})", "headline"
+    yield "", "figure"
+    width = max(len(check.check) for check in verdict.checks)
+    for check in verdict.checks:
+        mark, kind = _MARKS[check.ok]
+        yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
+    yield "", "figure"
+    for name, value in figure_lines(verdict.figures):
+        yield f"  {name:<{width + 8}}  {value}", "figure"

@@ -1,0 +1,202 @@
+"""A run as its records tell it: tasks, the processes that ran each task, and the windows of steps of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from trainer.plan import ClusterPlan
+from trainer.records import Record
+
+CHIEF = "worker0"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A row of local steps. `before` and `after` are the global step before the first and after the last.
+
+    `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite.
+    """
+
+    local_step: int
+    steps: int
+    before: int
+    after: int
+    loss: float
+    loss_mean: float
+    examples: int
+    seconds: float
+
+    @classmethod
+    def of(cls, record: Record) -> Window:
+        """Read a `step` record."""
+        return cls(
+            local_step=record.integer("local_step"),
+            steps=record.integer("steps"),
+            before=record.integer("global_step_before"),
+            after=record.integer("global_step_after"),
+            loss=record.number("loss"),
+            loss_mean=record.number("loss_mean"),
+            examples=record.integer("examples"),
+            seconds=record.number("seconds"),
+        )
+
+
+@dataclass(frozen=True)
+class Process:
+    """One life of a task, from its `started` on; a task that is restarted has several."""
+
+    records: tuple[Record, ...]
+
+    @cached_property
+    def nonce(self) -> int | None:
+        """What this process drew at its start; None where its `started` is missing."""
+        first = self.records[0]
+        return first.integer("nonce") if first.event == "started" else None
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of steps, in the order written."""
+        return tuple(Window.of(record) for record in self.records if record.event == "step")
+
+    @cached_property
+    def stretches(self) -> tuple[tuple[Window, ...], ...]:
+        """The windows between which the global step did not go back and the cluster did not break."""
+        stretches: list[list[Window]] = []
+        joined = False
+        for record in self.records:
+            if record.event != "step":
+                joined = joined and record.event not in {"recovering", "peers_ready"}
+                continue
+            window = Window.of(record)
+            if not joined or window.before < stretches[-1][-1].after:
+                stretches.append([])
+            stretches[-1].append(window)
+            joined = True
+        return tuple(tuple(stretch) for stretch in stretches)
+
+    @cached_property
+    def ending(self) -> Record | None:
+        """Its `finished` or `failed`; None where it was killed, or its records are cut."""
+        endings = [record for record in self.records if record.event in {"finished", "failed"}]
+        return endings[-1] if endings else None
+
+    @property
+    def local_steps(self) -> int:
+        """How many steps this process applied, as far as it told."""
+        counts = [window.local_step for window in self.windows]
+        if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
+            counts.append(self.ending.integer("local_step"))
+        return max(counts, default=0)
+
+
+@dataclass(frozen=True)
+class TaskRecords:
+    """What one task left. `unreadable` and `foreign` say, in words, what in its file is not its records."""
+
+    name: str
+    records: tuple[Record, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    repeated: int = 0
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """The lives of the task, in the order of its file."""
+        lives: list[list[Record]] = []
+        for record in self.records:
+            if record.event == "started" or not lives:
+                lives.append([])
+            lives[-1].append(record)
+        return tuple(Process(tuple(life)) for life in lives)
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of all its processes, in the order written."""
+        return tuple(window for process in self.processes for window in process.windows)
+
+    @property
+    def ending(self) -> Record | None:
+        """How its last process ended."""
+        return self.processes[-1].ending if self.processes else None
+
+    @property
+    def local_steps(self) -> int:
+        """The steps that all its processes tell of."""
+        return sum(process.local_steps for process in self.processes)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(len(self.processes) - 1, 0)
+
+    def of(self, event: str) -> tuple[Record, ...]:
+        """Its records of this event."""
+        return tuple(record for record in self.records if record.event == event)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that the checks look at. Where there is no plan, `plan_problem` says why."""
+
+    folder: Path
+    run_id: str
+    plan: ClusterPlan | None
+    plan_problem: str = ""
+    training: Mapping[str, object] = field(default_factory=dict)
+    tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
+    unplanned: tuple[str, ...] = ()
+
+    @property
+    def plan_lacking(self) -> list[str]:
+        """Why there is no plan; empty where there is one."""
+        return [self.plan_problem] if self.plan is None else []
+
+    @cached_property
+    def workers(self) -> tuple[TaskRecords, ...]:
+        """The plan's workers, by index, also those that left nothing."""
+        return tuple(self._of_job("worker"))
+
+    @cached_property
+    def ps(self) -> tuple[TaskRecords, ...]:
+        """The plan's parameter servers, by index, also those that left nothing."""
+        return tuple(self._of_job("ps"))
+
+    @property
+    def chief(self) -> TaskRecords:
+        """Worker 0."""
+        return self.tasks.get(CHIEF, TaskRecords(CHIEF))
+
+    @cached_property
+    def final(self) -> Record | None:
+        """The chief's `finished`, which tells the final global step and each worker's contribution."""
+        ending = self.chief.ending
+        return ending if ending is not None and ending.event == "finished" else None
+
+    @cached_property
+    def global_steps(self) -> int:
+        """The final global step: by the chief's `finished`, else the highest that a window tells."""
+        if self.final is not None:
+            return self.final.integer("global_step")
+        return max((window.after for worker in self.workers for window in worker.windows), default=0)
+
+    @cached_property
+    def contributions(self) -> Mapping[str, int]:
+        """The steps of each worker, as the parameter servers counted them; empty where not told."""
+        return self.final.integers("contributions") if self.final is not None else {}
+
+    @cached_property
+    def model(self) -> str:
+        """The model's name, by the chief's `started`, else by settings.json; empty where neither says."""
+        for record in reversed(self.chief.of("started")):
+            settings = record.fields.get("settings")
+            if isinstance(settings, Mapping) and "model" in settings:
+                return str(settings["model"])
+        return str(self.training.get("model") or "")
+
+    def _of_job(self, job: str) -> Iterator[TaskRecords]:
+        for task in self.plan.tasks if self.plan else ():
+            if task.job == job:
+                yield self.tasks.get(task.name, TaskRecords(task.name))

@@ -1,0 +1,133 @@
+"""The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.evidence import checks, contributions, convergence, sharing
+from trainer.evidence.check import Check, counted
+from trainer.evidence.figures import figures_of
+from trainer.evidence.reading import read_run
+from trainer.evidence.run import Run
+from trainer.evidence.settings import EvidenceSettings
+
+PROVEN, NOT_PROVEN, CANNOT_TELL = "proven", "not proven", "cannot tell"
+EXIT_CODES = {PROVEN: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
+FILE_NAME = "verdict.json"
+
+_SHARING = {
+    "same_parameter_servers",
+    "workers_met",
+    "contributions_add_up",
+    "fair_shares",
+    "workers_overlap",
+    "steps_interleave",
+}
+_CONVERGENCE = {"loss_finite", "loss_fell", "model_converged"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verdict.json` holds. `settings` are the thresholds that were applied."""
+
+    run_id: str
+    headline: str
+    checks: tuple[Check, ...]
+    figures: Mapping[str, object]
+    settings: EvidenceSettings
+
+    @property
+    def verdict(self) -> str:
+        """`proven` where every check is true, `not proven` where one is false, else `cannot tell`."""
+        return _verdict(self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 or 2."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def failing(self) -> tuple[Check, ...]:
+        """The checks that keep the run from being proven: those that are false, else those unknown."""
+        wrong = tuple(check for check in self.checks if check.ok is False)
+        return wrong or tuple(check for check in self.checks if check.ok is None)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object of docs/architecture.md."""
+        return {
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "run_id": self.run_id,
+            "headline": self.headline,
+            "checks": [check.as_json() for check in self.checks],
+            "figures": dict(self.figures),
+            "settings": self.settings.as_dict(),
+        }
+
+    def write(self, folder: Path) -> None:
+        """Put verdict.json into the run's folder, in one piece. Raises OSError."""
+        target = folder / FILE_NAME
+        new = target.with_name(f".{FILE_NAME}.new")
+        new.write_text(json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        new.replace(target)
+
+
+def judge(folder: Path, settings: EvidenceSettings, run_id: str | None = None) -> Verdict:
+    """Read a run's folder and judge it. Whatever the folder holds, this does not raise for it.
+
+    `run_id` is whose records must be there; without one, that is told by the folder's name or by the records.
+    """
+    return judge_run(read_run(folder, run_id), settings)
+
+
+def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
+    """Judge a run that was read."""
+    answers = (
+        checks.records_complete(run),
+        checks.same_plan_and_release(run),
+        checks.ended_well(run),
+        checks.no_restart_from_zero(run),
+        sharing.same_parameter_servers(run),
+        sharing.workers_met(run),
+        contributions.contributions_add_up(run),
+        sharing.fair_shares(run, settings),
+        sharing.workers_overlap(run, settings),
+        sharing.steps_interleave(run),
+        convergence.loss_finite(run),
+        convergence.loss_fell(run, settings),
+        convergence.model_converged(run, settings),
+    )
+    return Verdict(run.run_id, _headline(run, answers), answers, figures_of(run), settings)
+
+
+def _verdict(answers: tuple[Check, ...]) -> str:
+    found = {check.ok for check in answers}
+    return NOT_PROVEN if False in found else CANNOT_TELL if None in found else PROVEN
+
+
+def _headline(run: Run, answers: tuple[Check, ...]) -> str:
+    verdict = _verdict(answers)
+    workers, ps = counted(len(run.workers), "worker"), counted(len(run.ps), "ps")
+    together = f"{workers} trained one model {'together ' if len(run.workers) > 1 else ''}through {ps}"
+    if verdict == PROVEN:
+        return f"PROVEN: {together}, and it converged"
+    if verdict == CANNOT_TELL:
+        lacking = sum(check.ok is None for check in answers)
+        return f"CANNOT TELL: nothing speaks against the run, but {counted(lacking, 'check')} lacked evidence"
+    return f"NOT PROVEN: {_what_is_wrong(answers, together)}"
+
+
+def _what_is_wrong(answers: tuple[Check, ...], together: str) -> str:
+    """Name the gravest of what fails: not shared, diverged, ended badly, not converged."""
+    wrong = {check.check for check in answers if check.ok is False}
+    if wrong & _SHARING:
+        return f"nothing shows that {together}"
+    if "loss_finite" in wrong:
+        return "training diverged"
+    if not wrong <= _CONVERGENCE:
+        return "the run did not end well, or these are not its records alone"
+    shared = all(check.ok for check in answers if check.check in _SHARING)
+    return f"{together}, but it did not converge" if shared else "the model did not converge"
