@@ -1,0 +1,47 @@
+# Type `make` to see what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PSFLEET_PYTHON
+
+CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+PRACTICE := ansible-playbook -i localhost,
+
+.PHONY: help setup setup-dev lock demo demo-down test lint unit molecule clean
+
+help: ## Show this
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
+	  printf '  make %-10s %s\n' "$$target" "$$what"; done
+
+setup: ## Install what the controller needs: Debian packages, and .venv with Ansible
+	@tools/bootstrap.sh controller
+
+setup-dev: ## Install what the tests need, too
+	@tools/bootstrap.sh dev
+
+lock: setup ## Write requirements/*.txt anew from pyproject.toml
+	@tools/lock.sh
+
+demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
+	@tools/demo.sh $(MODEL)
+
+demo-down: setup ## Remove the practice hosts of `make demo` and their inventory
+	@ANSIBLE_DISPLAY_OK_HOSTS=false $(PRACTICE) playbooks/practice_down.yml
+
+test: setup-dev ## Run everything: lint, unit, molecule
+	@tools/run_tests.py lint unit molecule
+
+lint: setup-dev ## Check the style of all files
+	@tools/run_tests.py lint
+
+unit: setup-dev ## Run pytest
+	@tools/run_tests.py unit
+
+molecule: setup-dev ## Run the Molecule scenarios on container hosts
+	@tools/run_tests.py molecule
+
+clean: ## Remove .venv, .state and the caches that clones share, with the base image
+	rm -rf .venv .state .ansible .mypy_cache .pytest_cache .ruff_cache "$(CACHE)"
+	@! command -v podman >/dev/null || $(AS_ROOT) podman images --quiet --filter label=psfleet.image=practice \
+	  | sort -u | xargs --no-run-if-empty $(AS_ROOT) podman rmi

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Run the tests in stages, all of them even when one fails, and count what passed.
+
+usage: tools/run_tests.py [lint] [unit] [molecule]
+
+What is counted: each check of lint, each test of pytest, each Molecule scenario.
+The last line is `N passed, N failed`; the exit status is 0 only when nothing failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+LOGS = ROOT / ".state" / "logs"
+LINES_SHOWN = 60
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# What Molecule prints when an action has ended, and for an action whose playbook is not there: it calls
+# the latter a success, so it is looked for here.
+ACTION_ENDED = re.compile(r"➜ (\w+): Executed: (\w+)")
+MISSING_PLAYBOOK = "Missing playbook"
+
+
+class Count(NamedTuple):
+    """How many checks of a stage passed, failed and were skipped."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+def say(text: str) -> None:
+    """Print one line at once, also where the output is a file."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def lint_commands() -> dict[str, list[str]]:
+    """The checks of lint by name, each with its command line."""
+    listed = subprocess.run(
+        ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", "*.sh", ".ci/run"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    scripts = [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+    return {
+        "ruff check": [f"{BIN}/ruff", "check", "."],
+        "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
+        "mypy": [f"{BIN}/mypy"],
+        "yamllint": [f"{BIN}/yamllint", "--strict", "."],
+        "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict"],
+        "shellcheck": ["/usr/bin/env", "shellcheck", *scripts],
+    }
+
+
+def run_lint() -> Count:
+    """Run all checks of lint, two at a time; show the output of those that fail."""
+    commands = lint_commands()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(run_check, commands.items()))
+    return Count(passed=results.count(True), failed=results.count(False))
+
+
+def run_check(named_command: tuple[str, list[str]]) -> bool:
+    """Whether one check of lint passes; says so in a line, and what it said when it does not."""
+    name, command = named_command
+    begin = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    seconds = time.monotonic() - begin
+    if done.returncode == 0:
+        say(f"   {name}: passed ({seconds:.0f} s)")
+        return True
+    say(f"   {name}: FAILED ({seconds:.0f} s)\n{last_lines(done.stdout)}")
+    return False
+
+
+def run_unit() -> Count:
+    """Run pytest and count its tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        done = subprocess.run(
+            [f"{BIN}/python", "-m", "pytest", f"--junit-xml={report}"],
+            cwd=ROOT,
+            env=environment(),
+            check=False,
+        )
+        return count_tests(report, done.returncode)
+
+
+def count_tests(report: Path, returncode: int) -> Count:
+    """Read pytest's JUnit report; a run that broke before or beside its tests counts as one failure."""
+    count = Count()
+    if report.exists():
+        suite = next(ET.parse(report).getroot().iter("testsuite"))  # noqa: S314 - written by our own pytest
+        total, failures, errors, skipped = (
+            int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+        )
+        count = Count(total - failures - errors - skipped, failures + errors, skipped)
+    if returncode != 0 and count.failed == 0:
+        return count._replace(failed=1)
+    return count
+
+
+def run_molecule() -> Count:
+    """Run each Molecule scenario; none leaves hosts behind, however it ends."""
+    scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+    results = [run_scenario(scenario) for scenario in scenarios]
+    return Count(passed=results.count(True), failed=results.count(False))
+
+
+def run_scenario(scenario: str) -> bool:
+    """Whether `molecule test` passes for one scenario and skipped none of its actions."""
+    log = LOGS / f"molecule-{scenario}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    passed = False
+    try:
+        returncode = stream([f"{BIN}/molecule", "test", "-s", scenario], scenario, log)
+        passed = returncode == 0 and MISSING_PLAYBOOK not in log.read_text()
+    finally:
+        if not passed:
+            destroyed = stream(
+                [f"{BIN}/molecule", "destroy", "-s", scenario], scenario, log.with_suffix(".destroy.log")
+            )
+            if destroyed != 0:
+                say(f"   hosts of {scenario} may be left; see {log.with_suffix('.destroy.log')}")
+    seconds = time.monotonic() - begin
+    if passed:
+        say(f"   molecule {scenario}: passed ({seconds:.0f} s)")
+    else:
+        say(f"   molecule {scenario}: FAILED ({seconds:.0f} s); all of it is in {log.relative_to(ROOT)}")
+        say(last_lines(log.read_text()))
+    return passed
+
+
+def stream(command: list[str], scenario: str, log: Path) -> int:
+    """Run a Molecule command with its output in a log; one line to the terminal as each action ends.
+
+    The command has a session of its own, so that it can be ended with all that it started.
+    """
+    begin = time.monotonic()
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment()
+            | {"MOLECULE_EPHEMERAL_DIRECTORY": str(ROOT / ".state" / "ephemeral" / scenario)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            for coloured in process.stdout or ():
+                line = COLOUR.sub("", coloured)
+                file.write(line)
+                file.flush()
+                if line.startswith(("INFO", "ERROR", "WARNING")) and (ended := ACTION_ENDED.search(line)):
+                    say(f"   {scenario} {ended[1]}: {ended[2].lower()} (at {time.monotonic() - begin:.0f} s)")
+            return process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+
+
+def environment() -> dict[str, str]:
+    """The environment of every command: the tools of .venv first, plain output, wide lines."""
+    return os.environ | {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "COLUMNS": "160",
+        "MOLECULE_COMMAND_BORDERS": "false",
+        "NO_COLOR": "1",
+    }
+
+
+def last_lines(text: str) -> str:
+    """The end of an output, indented."""
+    return "\n".join(f"      {line}" for line in text.splitlines()[-LINES_SHOWN:])
+
+
+STAGES: dict[str, Callable[[], Count]] = {"lint": run_lint, "unit": run_unit, "molecule": run_molecule}
+
+
+def main(names: list[str]) -> int:
+    """Run the named stages; 0 when nothing failed and something passed."""
+    unknown = [name for name in names if name not in STAGES]
+    if unknown or not names:
+        say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
+        return 2
+    counts, summary = [], []
+    for name in names:
+        say(f"== {name}")
+        begin = time.monotonic()
+        count = STAGES[name]()
+        counts.append(count)
+        summary.append(
+            f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped "
+            f"in {time.monotonic() - begin:.0f} s"
+        )
+    passed, failed = sum(count.passed for count in counts), sum(count.failed for count in counts)
+    say("\n".join(["", *summary, f"{passed} passed, {failed} failed"]))
+    return 0 if failed == 0 and passed > 0 else 1
+
+
+def end_on_signal(number: int, _frame: object) -> None:
+    """Leave by an exception, so that what was started is ended and destroyed."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end_on_signal)
+    signal.signal(signal.SIGHUP, end_on_signal)
+    sys.exit(main(sys.argv[1:]))
