@@ -19,7 +19,7 @@ class ActionModule(ActionBase):
     """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks)."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the fact `__training_run_current` with `id`, `action` and `folder`, or fail with every problem."""
+        """Return `run` with `id`, `action` and `folder`, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         plan = variables["cluster_plan"]
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
                 "msg": "The run cannot start:\n- " + "\n- ".join(decision.problems),
             }
         run = {"id": run_id, "action": decision.action, "folder": str(folder)}
-        return result | {"changed": False, "ansible_facts": {"__training_run_current": run}}
+        return result | {"changed": False, "run": run}
 
 
 def folder_state(folder: Path) -> FolderState:

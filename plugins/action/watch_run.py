@@ -96,15 +96,14 @@ class Screen:
         self._columns = terminal_columns()
         self._plain_seconds = plain_seconds
         self._shown_at = -plain_seconds
-        self._last = ""
+        self._last = self._shown = ""
 
     def show(self, line: str, *, urgent: bool) -> None:
         """Show where the run stands."""
         if self._columns:
             display.display(f"\r\x1b[K{line[: self._columns - 1]}", newline=False)
-        elif line != self._last and (urgent or time.monotonic() - self._shown_at >= self._plain_seconds):
-            display.display(line)
-            self._shown_at = time.monotonic()
+        elif urgent or time.monotonic() - self._shown_at >= self._plain_seconds:
+            self._show_plain(line)
         self._last = line
 
     def note(self, text: str) -> None:
@@ -116,8 +115,13 @@ class Screen:
         """Leave the last line standing."""
         if self._columns:
             display.display("")
-        elif self._last:
-            display.display(self._last)
+        else:
+            self._show_plain(self._last)
+
+    def _show_plain(self, line: str) -> None:
+        if line and line != self._shown:
+            display.display(line)
+        self._shown, self._shown_at = line, time.monotonic()
 
     def _clear(self) -> None:
         if self._columns:
