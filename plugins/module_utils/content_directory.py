@@ -8,6 +8,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -43,6 +45,25 @@ def file_sha256(path: Path) -> str:
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Write the files of a tar archive below `folder`, as root's and readable by all.
+
+    Raises ValueError where the archive holds something else than files below its own root.
+    """
+    # Python 3.11.2, which Debian 12 has, knows no extraction filters yet.
+    with tarfile.open(archive) as stream:
+        for member in stream:
+            parts = Path(member.name).parts
+            content = stream.extractfile(member) if member.isfile() else None
+            if content is None or ".." in parts or Path(member.name).is_absolute():
+                raise ValueError(f"{archive} holds {member.name}, which is no file below its root")
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                shutil.copyfileobj(content, out, BLOCK_BYTES)
+            target.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def points_to(link: Path, target: str) -> bool:

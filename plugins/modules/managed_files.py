@@ -205,24 +205,36 @@ def write_file(entry: Entry) -> None:
 def validate_files(entries: Sequence[Entry]) -> list[str]:
     """Run the validators on staged copies of all files, and return what they object to.
 
-    The copies stand side by side under their own names, so that one unit may refer to another.
+    The copies lie in the same tree under another root, and name each other there: one file may refer to another.
     """
     if not any(entry.validate for entry in entries):
         return []
-    with tempfile.TemporaryDirectory() as directory:
-        for entry in entries:
-            (Path(directory) / entry.path.name).write_bytes(entry.content or b"")
-        problems = []
-        for entry in entries:
-            if not entry.validate:
-                continue
-            command = [part.replace("%s", f"{directory}/{entry.path.name}") for part in entry.validate]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            said = done.stderr.strip()
-            if done.returncode or said:
-                said = said or done.stdout.strip() or f"exit code {done.returncode}"
-                problems.append(f"{entry.path}: {' '.join(entry.validate)}: {said}")
-        return problems
+    with tempfile.TemporaryDirectory() as root:
+        stage(entries, Path(root))
+        return [problem for entry in entries if entry.validate and (problem := objection(entry, Path(root)))]
+
+
+def stage(entries: Sequence[Entry], root: Path) -> None:
+    """Write a copy of each file below `root`."""
+    paths = sorted((str(entry.path) for entry in entries), key=len, reverse=True)
+    for entry in entries:
+        content = entry.content or b""
+        for path in paths:
+            content = content.replace(path.encode(), f"{root}{path}".encode())
+        copy = Path(f"{root}{entry.path}")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(content)
+
+
+def objection(entry: Entry, root: Path) -> str:
+    """Run the validator of one file on its copy; return what it said, or an empty string."""
+    command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = done.stderr.strip()
+    if not done.returncode and not said:
+        return ""
+    said = said or done.stdout.strip() or f"exit code {done.returncode}"
+    return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(str(root), '')}"
 
 
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str]) -> list[Path]:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.content_directory import file_sha256, locked, point, points_to, sync_directory
+from ansible.module_utils.content_directory import (
+    file_sha256,
+    locked,
+    point,
+    points_to,
+    sync_directory,
+    unpack,
+)
 
 DOCUMENTATION = r"""
 module: python_environment
@@ -153,8 +160,7 @@ class Environment:
                 for leftover in (self.place, self.work):
                     shutil.rmtree(leftover, ignore_errors=True)
                 self.work.mkdir()
-                with tarfile.open(archive) as stream:
-                    stream.extractall(self.work, filter="data")
+                unpack(archive, self.work)
                 self._build()
                 shutil.rmtree(self.work)
             version = self._try(user)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.content_directory import content_hash, locked, point, points_to
+from ansible.module_utils.content_directory import content_hash, locked, point, points_to, unpack
 
 DOCUMENTATION = r"""
 module: trainer_release
@@ -88,13 +88,13 @@ class Releases:
             for leftover in self.folder.glob(".partial-*"):
                 shutil.rmtree(leftover)
             partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
-            with tarfile.open(archive) as stream:
-                stream.extractall(partial, filter="data")
+            unpack(archive, partial)
             found = content_hash(partial / PACKAGE)
             if found != self.release:
                 shutil.rmtree(partial)
                 raise ValueError(f"{archive} holds the release {found}; expected {self.release}")
-            partial.chmod(0o755)
+            for directory in (partial, *partial.rglob("*/")):
+                directory.chmod(0o755)
             place = self.folder / self.release
             if place.exists():
                 place.rename(self.folder / f".partial-damaged-{self.release}")
