@@ -28,6 +28,9 @@ COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
 _READY, _STOP, _END, _NONCE = range(4)
 
+_SECONDS_TO_ANSWER = 5.0
+_SECONDS_TO_END = 1.0
+
 # How far a worker has come.
 REPORTED, AT_START, SIGNED_OFF = range(3)
 
@@ -104,10 +107,9 @@ class Ledger:
     CallTookTooLong.
     """
 
-    def __init__(self, target: str, cluster: Cluster, seconds_to_answer: float = 5.0) -> None:
+    def __init__(self, target: str, cluster: Cluster) -> None:
         """Describe the variables; `target` is the address of this task's own server."""
         self._cluster = cluster
-        self._seconds_to_answer = seconds_to_answer
         mine = f"/job:{cluster.job}/task:{cluster.index}"
         tasks = [cluster.index] if cluster.job == "ps" else range(len(cluster.ps_hosts))
         with tf.Graph().as_default() as graph:
@@ -183,16 +185,21 @@ class Ledger:
     def end(self, code: int) -> None:
         """Tell every ps to end: RUN_OVER, STOPPED or the exit code of a failure."""
         for part in self._parts.values():
-            self._run(part.set_status, {part.places: [_END], part.values: [code]})
+            self._run(part.set_status, {part.places: [_END], part.values: [code]}, _SECONDS_TO_END)
 
     def _of_ps0(self) -> _AttendancePart:
         if self._attendance is None:
             raise ValueError(f"{self._cluster.task} has no access to the part of ps0")
         return self._attendance
 
-    def _run(self, fetches: object, feeds: Mapping[tf.Tensor, object] | None = None) -> list[Any]:
+    def _run(
+        self,
+        fetches: object,
+        feeds: Mapping[tf.Tensor, object] | None = None,
+        seconds: float = _SECONDS_TO_ANSWER,
+    ) -> list[Any]:
         session = self._session
-        result: list[Any] = call_within(self._seconds_to_answer, lambda: session.run(fetches, feeds))
+        result: list[Any] = call_within(seconds, lambda: session.run(fetches, feeds))
         return result
 
 

@@ -14,6 +14,7 @@ from trainer.systemd import notify
 from trainer.task import Task, ready
 
 _POLL_SECONDS = 0.5
+_SECONDS_TO_ANSWER = 0.3
 # How long past the workers' own deadline a ps waits for a run that never starts.
 _GRACE_SECONDS = 30.0
 # How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
@@ -52,6 +53,8 @@ def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
             started = started or status.ready
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None
             if status.end:
+                # Whoever said so is still waiting for the answer; without it TensorFlow waits for seconds.
+                time.sleep(_SECONDS_TO_ANSWER)
                 return status.end, _reason(status.end, status)
             if stop_seen is not None and time.monotonic() > stop_seen + _patience(status.stop):
                 return status.stop, _reason(status.stop, status)
