@@ -54,7 +54,6 @@ class Progress:
 class Watcher:
     """What has been seen of a run; `line` says where it stands now."""
 
-    first: Progress | None = field(default=None)
     previous: Progress | None = field(default=None)
     rates: tuple[float, ...] = field(default=())
 
@@ -79,12 +78,18 @@ class Watcher:
 
     def _measure(self, now: Progress) -> None:
         before = self.previous
-        self.first = self.first or now
-        if before and len(before.contributions) == len(now.contributions) and now.wall > before.wall:
+        # A run that was restored begins with the contributions of its earlier part.
+        known = before is not None and before.phase == "training"
+        if (
+            before
+            and known
+            and len(before.contributions) == len(now.contributions)
+            and now.wall > before.wall
+        ):
             seconds = now.wall - before.wall
             self.rates = tuple(
                 max(after - earlier, 0) / seconds
-                for earlier, after in zip(before.contributions, now.contributions, strict=True)
+                for earlier, after in zip(before.contributions, now.contributions, strict=False)
             )
         if before is None or now.wall > before.wall:
             self.previous = now

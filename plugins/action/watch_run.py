@@ -48,6 +48,7 @@ class ActionModule(ActionBase):
     def _watch(self, screen: Screen, poll_seconds: float) -> dict[str, Any]:
         watcher = Watcher()
         restarts, over_since, answered, phase = 0, 0.0, time.monotonic(), ""
+        stale: Progress | None = None
         while True:
             try:
                 progress, unit = self._read()
@@ -59,6 +60,10 @@ class ActionModule(ActionBase):
                 screen.note(f"the chief's host does not answer: {error}")
                 time.sleep(poll_seconds)
                 continue
+            # A run that goes on begins with the last word of its earlier part.
+            stale = stale or (progress if progress.over else Progress("none"))
+            if progress == stale and unit["alive"]:
+                progress = Progress("starting")
             screen.show(watcher.line(progress), urgent=progress.phase != phase)
             phase = progress.phase
             if unit["restarts"] > restarts:

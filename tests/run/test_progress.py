@@ -55,3 +55,9 @@ def test_the_end_shows_a_full_bar() -> None:
         .line(reading(phase="finished", global_step=401))
         .startswith("[########################] 100%")
     )
+
+
+def test_the_steps_of_a_restored_checkpoint_are_no_rate() -> None:
+    watcher = Watcher()
+    watcher.line(reading(phase="waiting", wall=1.0, contributions=[0, 0]))
+    assert "/s" not in watcher.line(reading(wall=2.0, contributions=[5000, 5000]))
