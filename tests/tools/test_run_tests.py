@@ -1,0 +1,128 @@
+"""The test runner: what it counts, and that nothing that failed or was skipped counts as passed."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import run_tests
+from tools.run_tests import Count
+
+JUNIT = (
+    '<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}"/>'
+    "</testsuites>"
+)
+# Sets what `molecule` says and its exit status; lists the subcommands it was called with.
+Molecule = tuple[Callable[[str, int], None], Callable[[], list[str]]]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "returncode", "expected"),
+    [
+        ((5, 0, 0, 0), 0, Count(5, 0, 0)),
+        ((5, 1, 1, 1), 1, Count(2, 2, 1)),
+        ((0, 0, 0, 0), 5, Count(0, 1, 0)),  # pytest found no tests
+        ((3, 0, 0, 0), 2, Count(3, 1, 0)),  # interrupted after three
+    ],
+)
+def test_pytest_is_counted_by_its_report(
+    tmp_path: Path, numbers: tuple[int, int, int, int], returncode: int, expected: Count
+) -> None:
+    report = tmp_path / "junit.xml"
+    tests, failures, errors, skipped = numbers
+    report.write_text(JUNIT.format(tests=tests, failures=failures, errors=errors, skipped=skipped))
+    assert run_tests.count_tests(report, returncode) == expected
+
+
+def test_a_pytest_that_died_without_a_report_is_a_failure(tmp_path: Path) -> None:
+    assert run_tests.count_tests(tmp_path / "none.xml", 139) == Count(0, 1, 0)
+
+
+def test_every_stage_runs_and_one_failure_decides(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = {"lint": lambda: Count(1, 1), "unit": lambda: Count(3, 0, 2)}
+    monkeypatch.setattr(run_tests, "STAGES", stages)
+    assert run_tests.main(["lint", "unit"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "4 passed, 1 failed"
+
+
+def test_a_run_that_tested_nothing_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "STAGES", {"lint": Count})
+    assert run_tests.main(["lint"]) == 1
+
+
+def test_an_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tests.main(["lnit"]) == 2
+    assert "lnit" in capsys.readouterr().out
+
+
+@pytest.fixture
+def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
+    """A `molecule` that says what the test gives it."""
+    calls = tmp_path / "calls"
+
+    def say(text: str, code: int) -> None:
+        program = tmp_path / "molecule"
+        program.write_text(f'#!/bin/sh\necho "$1" >> {calls}\nprintf "%b" "{text}"\nexit {code}\n')
+        program.chmod(0o755)
+
+    monkeypatch.setattr(run_tests, "BIN", tmp_path)
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path / "logs")
+    return say, lambda: calls.read_text().split()
+
+
+def test_a_scenario_that_passed_is_not_destroyed_again(molecule: Molecule) -> None:
+    say, calls = molecule
+    say("INFO     default ➜ converge: Executed: Successful\\n", 0)
+    assert run_tests.run_scenario("default")
+    assert calls() == ["test"]
+
+
+def test_a_missing_playbook_fails_the_scenario_though_molecule_reports_success(molecule: Molecule) -> None:
+    say, calls = molecule
+    say("WARNING  default ➜ \\033[33mside_effect\\033[0m: Executed: Missing playbook (Remove from ...)\\n", 0)
+    assert not run_tests.run_scenario("default")
+    assert calls() == ["test", "destroy"]
+
+
+def test_a_failed_scenario_is_destroyed_and_its_end_is_shown(
+    molecule: Molecule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say, calls = molecule
+    say("a long story\\nthe reason\\n", 2)
+    assert not run_tests.run_scenario("default")
+    assert calls() == ["test", "destroy"]
+    assert "the reason" in capsys.readouterr().out
+
+
+def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not run_tests.run_check(
+        ("picky", [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"])
+    )
+    assert "line 3 is bad" in capsys.readouterr().out
+
+
+def test_the_locks_hold_hashes_and_no_addresses() -> None:
+    for lock in (run_tests.ROOT / "requirements").glob("*.txt"):
+        text = lock.read_text()
+        pins = re.findall(r"^[a-z0-9-]+==", text, flags=re.MULTILINE)
+        assert len(pins) > 5
+        assert len(re.findall(r"^\S.* \\\n    --hash=sha256:", text, flags=re.MULTILINE)) == len(pins)
+        assert "://" not in text
+
+
+def test_setup_names_the_python_it_needs() -> None:
+    done = subprocess.run(
+        [run_tests.ROOT / "tools" / "bootstrap.sh", "controller"],
+        env={"PATH": "/usr/bin:/bin", "PSFLEET_PYTHON": "/usr/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "needs Python 3.11 or 3.12; found /usr/bin/false" in done.stderr
