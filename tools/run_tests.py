@@ -27,9 +27,9 @@ BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
 LINES_SHOWN = 60
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What Molecule prints when an action has ended, and for an action whose playbook is not there: it calls
-# the latter a success, so it is looked for here.
-ACTION_ENDED = re.compile(r"➜ (\w+): Executed: (\w+)")
+# What Molecule prints when an action has ended. One whose playbook is missing has ended well in its eyes,
+# so that is looked for here.
+ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
 
 
@@ -151,8 +151,17 @@ def run_scenario(scenario: str) -> bool:
         say(f"   molecule {scenario}: passed ({seconds:.0f} s)")
     else:
         say(f"   molecule {scenario}: FAILED ({seconds:.0f} s); all of it is in {log.relative_to(ROOT)}")
-        say(last_lines(log.read_text()))
+        say(last_lines(up_to_failure(log.read_text())))
     return passed
+
+
+def up_to_failure(text: str) -> str:
+    """Molecule's output up to the first action that failed or was missing: after it, it only cleans up."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if (ended := ACTION_ENDED.search(line)) and ended[2] != "Successful":
+            return "\n".join(lines[: number + 1])
+    return text
 
 
 def stream(command: list[str], scenario: str, log: Path) -> int:
@@ -180,7 +189,7 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
                 line = COLOUR.sub("", coloured)
                 file.write(line)
                 file.flush()
-                if line.startswith(("INFO", "ERROR", "WARNING")) and (ended := ACTION_ENDED.search(line)):
+                if ended := ACTION_ENDED.search(line):
                     say(f"   {scenario} {ended[1]}: {ended[2].lower()} (at {time.monotonic() - begin:.0f} s)")
             return process.wait()
         except BaseException:

@@ -76,16 +76,22 @@ def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
     return say, lambda: calls.read_text().split()
 
 
-def test_a_scenario_that_passed_is_not_destroyed_again(molecule: Molecule) -> None:
+def test_a_scenario_that_passed_is_not_destroyed_again(
+    molecule: Molecule, capsys: pytest.CaptureFixture[str]
+) -> None:
     say, calls = molecule
-    say("INFO     default ➜ converge: Executed: Successful\\n", 0)
+    say("INFO     [default > converge] Executed: Successful\\n", 0)
     assert run_tests.run_scenario("default")
     assert calls() == ["test"]
+    assert "default converge: successful" in capsys.readouterr().out
 
 
 def test_a_missing_playbook_fails_the_scenario_though_molecule_reports_success(molecule: Molecule) -> None:
     say, calls = molecule
-    say("WARNING  default ➜ \\033[33mside_effect\\033[0m: Executed: Missing playbook (Remove from ...)\\n", 0)
+    say(
+        "WARNING  [default > side_effect] Executed: Missing playbook (Remove from ...)\\n",
+        0,
+    )
     assert not run_tests.run_scenario("default")
     assert calls() == ["test", "destroy"]
 
@@ -94,10 +100,13 @@ def test_a_failed_scenario_is_destroyed_and_its_end_is_shown(
     molecule: Molecule, capsys: pytest.CaptureFixture[str]
 ) -> None:
     say, calls = molecule
-    say("a long story\\nthe reason\\n", 2)
+    end = "ERROR    [default > converge] Executed: Failed\\nthe tidying up\\n"
+    say(f"a long story\\nthe reason\\n{end}", 2)
     assert not run_tests.run_scenario("default")
     assert calls() == ["test", "destroy"]
-    assert "the reason" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the reason" in shown
+    assert "the tidying up" not in shown
 
 
 def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str]) -> None:
