@@ -73,7 +73,7 @@ class Watcher:
         if self.rates and now.phase == "training":
             parts += [_rates(self.rates), _time_left(now, sum(self.rates))]
         if now.phase not in {"training", "finished"}:
-            parts.append(now.phase)
+            parts.append(f"{now.phase}: {now.reason}" if now.reason else now.phase)
         return "  ".join(part for part in parts if part)
 
     def _measure(self, now: Progress) -> None:
