@@ -27,6 +27,10 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
 
+    def add(self, finding: str, *, certain: bool) -> None:
+        """Take a finding as a contradiction where it is certain, else as a lack of evidence."""
+        (self.wrong if certain else self.lacking).append(finding)
+
     def conclude(self, check: str, good: str, evidence: Mapping[str, object] | None = None) -> Check:
         """Return the check: false with all that is wrong, else unknown with all that lacks, else `good`."""
         ok = False if self.wrong else None if self.lacking else True

@@ -93,11 +93,10 @@ def no_restart_from_zero(run: Run) -> Check:
         began = began or record.event in {"step", "checkpointed", "restored"}
     restored = [record.integer("global_step") for record in run.chief.of("restored")]
     for worker in run.workers:
-        findings.wrong += [
-            f"{worker.name}: the global step went back from {high} to {low}, and no checkpoint explains it"
-            for high, low in _falls(worker)
-            if not any(step <= low for step in restored)
-        ]
+        for high, low in _falls(worker):
+            if not any(step <= low for step in restored):
+                back = f"{worker.name}: the global step went back from {high} to {low}"
+                findings.add(f"{back}, and no checkpoint explains it", certain=run.chief.whole)
     begun = len(run.chief.of("initialised"))
     if not begun and not restored:
         findings.lacking.append("the chief does not tell how the model began")

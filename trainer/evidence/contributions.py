@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from trainer.evidence.check import Check, Findings
 from trainer.evidence.run import Process, Run, TaskRecords
 
@@ -45,7 +47,7 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
         f"{worker.name}: the ps counted {run.contributions.get(worker.name, 0)} of its steps, "
         f"its records tell {worker.local_steps}"
     )
-    if not worker.records or worker.unreadable or worker.ending is None:
+    if not worker.whole:
         findings.lacking.append(said)
     elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
         findings.wrong.append(said)
@@ -54,7 +56,7 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     """Count the steps that this worker may have applied without a record, by what its records tell."""
     unrecorded = len(worker.of("recovering"))
-    for process, following in zip(worker.processes, (*worker.processes[1:], None), strict=True):
+    for process, following in zip_longest(worker.processes, worker.processes[1:]):
         if process.ending is None or process.ending.event == "failed":
             until = _first_global_step(following) if following else run.global_steps
             unrecorded += max(until - _last_global_step(process), 0)

@@ -24,7 +24,7 @@ class _File:
 def read_run(folder: Path, run_id: str | None = None) -> Run:
     """Read plan.json, settings.json and events/*.jsonl of a run's folder; the records of `run_id` count.
 
-    Without `run_id` it is the folder's name, or the commonest id where no record has that name: people rename.
+    Without `run_id` it is the folder's name, or the commonest id where no record has that: people rename.
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, None, plan_problem=f"{folder} is not a folder")

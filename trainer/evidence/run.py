@@ -122,6 +122,19 @@ class TaskRecords:
         """How its last process ended."""
         return self.processes[-1].ending if self.processes else None
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether its file can be taken for all that the task had to tell, to its end.
+
+        What a file that is not whole lacks is no proof of anything.
+        """
+        told = all(
+            process.nonce is not None
+            and process.local_steps == sum(window.steps for window in process.windows)
+            for process in self.processes
+        )
+        return self.ending is not None and told and not self.unreadable
+
     @property
     def local_steps(self) -> int:
         """The steps that all its processes tell of."""

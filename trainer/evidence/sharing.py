@@ -25,7 +25,7 @@ def same_parameter_servers(run: Run) -> Check:
             if ps.name not in seen:
                 findings.wrong.append(f"{worker.name} never met {ps.name}")
             elif of_chief and not seen[ps.name] <= of_chief.get(ps.name, set()):
-                findings.wrong.append(f"{worker.name} met another {ps.name} than the chief")
+                findings.add(f"{worker.name} met another {ps.name} than the chief", certain=run.chief.whole)
     if run.workers and not of_chief:
         findings.lacking.append("with no word from the chief, the others cannot be compared")
     return findings.conclude(
@@ -40,18 +40,16 @@ def workers_met(run: Run) -> Check:
     findings = Findings(lacking=run.plan_lacking)
     own = {worker.name: _own_nonces(worker) for worker in run.workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
+    whole = {worker.name for worker in run.workers if worker.whole}
     for reader, found in seen.items():
-        findings.wrong += [
-            f"{reader} met a {writer} that is not the one of these records"
-            for writer, nonces in found.items()
-            if own.get(writer) and nonces - own[writer]
-        ]
-    told = {worker.name for worker in run.workers if worker.of("peers_ready")}
+        for writer, nonces in found.items():
+            if nonces - own.get(writer, set()):
+                strange = f"{reader} met a {writer} that is not the one of these records"
+                findings.add(strange, certain=writer in whole)
     pairs = list(combinations(own, 2))
     for one, other in pairs:
         if not (seen[one].get(other, set()) & own[other] or seen[other].get(one, set()) & own[one]):
-            apart = f"{one} and {other} did not meet on the ps"
-            (findings.wrong if {one, other} <= told else findings.lacking).append(apart)
+            findings.add(f"{one} and {other} did not meet on the ps", certain={one, other} <= whole)
     return findings.conclude(
         "workers_met",
         f"{counted(len(own), 'worker')} found each other's nonces on the ps" if pairs else _ALONE,
@@ -70,10 +68,11 @@ def fair_shares(run: Run, settings: EvidenceSettings) -> Check:
     for worker in run.workers:
         steps = run.contributions.get(worker.name, 0) if told else worker.local_steps
         shares[worker.name] = steps / run.global_steps if run.global_steps else 0.0
-        if shares[worker.name] < least and (told or worker.ending is not None):
-            findings.wrong.append(
+        if shares[worker.name] < least:
+            findings.add(
                 f"{worker.name} applied {steps} of {run.global_steps} global steps "
-                f"({shares[worker.name]:.1%}), expected at least {least:.1%}"
+                f"({shares[worker.name]:.1%}), expected at least {least:.1%}",
+                certain=told or worker.whole,
             )
     return findings.conclude(
         "fair_shares",
@@ -93,17 +92,18 @@ def workers_overlap(run: Run, settings: EvidenceSettings) -> Check:
                 max(window.after for window in worker.windows),
             )
         else:
-            _no_steps(worker, findings)
+            findings.add(f"{worker.name} recorded no step", certain=worker.whole)
     start, end = (
         max((first for first, _ in spans.values()), default=0),
         min((last for _, last in spans.values()), default=0),
     )
     overlap = max(end - start, 0) / run.global_steps if run.global_steps else 0.0
     if spans and overlap < settings.minimum_overlap:
-        findings.wrong.append(
+        findings.add(
             f"all workers were training during {overlap:.0%} of the global steps, "
             f"expected at least {settings.minimum_overlap:.0%}: "
-            + listed(f"{name} from {first} to {last}" for name, (first, last) in spans.items())
+            + listed(f"{name} from {first} to {last}" for name, (first, last) in spans.items()),
+            certain=all(worker.whole for worker in run.workers),
         )
     good = f"all workers were training from global step {start} to {end} of {run.global_steps}"
     return findings.conclude(
@@ -119,22 +119,18 @@ def steps_interleave(run: Run) -> Check:
     foreign: dict[str, int] = {}
     for worker in run.workers if len(run.workers) > 1 else ():
         if not worker.windows:
-            _no_steps(worker, findings)
+            findings.add(f"{worker.name} recorded no step", certain=worker.whole)
             continue
         foreign[worker.name] = _steps_of_others(worker)
         if foreign[worker.name] < 1:
-            findings.wrong.append(f"{worker.name} moved the global step alone: no step of another in between")
+            alone = f"{worker.name} moved the global step alone: no step of another in between"
+            findings.add(alone, certain=worker.whole)
     good = "steps of others between a worker's own: " + listed(
         f"{name} saw {steps}" for name, steps in foreign.items()
     )
     return findings.conclude(
         "steps_interleave", good if len(run.workers) > 1 else _ALONE, {"steps_of_others": foreign}
     )
-
-
-def _no_steps(worker: TaskRecords, findings: Findings) -> None:
-    told = worker.ending is not None
-    (findings.wrong if told else findings.lacking).append(f"{worker.name} recorded no step")
 
 
 def _own_nonces(worker: TaskRecords) -> set[int]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainer.evidence import checks, contributions, convergence, sharing
 from trainer.evidence.check import Check, counted
@@ -36,7 +37,7 @@ class Verdict:
     run_id: str
     headline: str
     checks: tuple[Check, ...]
-    figures: Mapping[str, object]
+    figures: Mapping[str, Any]
     settings: EvidenceSettings
 
     @property

@@ -1,0 +1,76 @@
+"""Judge a run's folder on the controller, show the verdict, and fail unless the run is proven."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
+
+from trainer.evidence.reading import keep_settings
+from trainer.evidence.report import as_lines
+from trainer.evidence.runs import NoSuchRun, find_run
+from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.verdict import FILE_NAME, PROVEN, Verdict, judge
+
+display = Display()
+
+PREFIX = "training_evidence_"
+COLORS = {"proven": "green", "not proven": "red", "cannot tell": "yellow"}
+LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "figure": None}
+
+
+class ActionModule(ActionBase):
+    """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> threshold)."""
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `verdict`, `run_id` and `folder`; fail, with the checks named, unless the run is proven."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = self._task.args
+        run_id = arguments.get("run_id")
+        try:
+            settings = EvidenceSettings.from_mapping(arguments["settings"], PREFIX)
+            runs_directory = Path(arguments["runs_directory"]).resolve()
+            folder = find_run(runs_directory, None if run_id is None else str(run_id))
+        except NoSuchRun as refusal:
+            return result | {"failed": True, "msg": str(refusal)}
+        except ValueError as problems:
+            where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
+            return result | {"failed": True, "msg": f"{problems}; {where}"}
+        verdict = judge(folder, settings, folder.name)
+        for line, kind in as_lines(verdict):
+            color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
+            display.display(line, color=color)
+        if not self._task.check_mode:
+            self._keep(verdict, folder)
+        result |= {
+            "changed": False,
+            "verdict": verdict.verdict,
+            "run_id": verdict.run_id,
+            "folder": str(folder),
+        }
+        if verdict.verdict == PROVEN:
+            return result
+        return result | {"failed": True, "msg": failure_message(verdict, folder)}
+
+    def _keep(self, verdict: Verdict, folder: Path) -> None:
+        try:
+            keep_settings(folder, verdict.settings)
+            verdict.write(folder)
+        except OSError as error:
+            display.warning(f"{folder / FILE_NAME} was not written: {error}")
+
+
+def failure_message(verdict: Verdict, folder: Path) -> str:
+    """Return why the run is not proven: a line for each check that fails, or is unknown where none fails."""
+    checks = "\n".join(f"- {check.check.replace('_', ' ')}: {check.detail}" for check in verdict.failing)
+    return (
+        f"{verdict.headline} (run {verdict.run_id})\n{checks}\n"
+        f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
+    )

@@ -1,0 +1,75 @@
+"""Real runs, each trained once for all tests, and a copy of the healthy one to damage."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.run_folders import RUN_ID, plan_of, records, rewrite, train, write_plan
+from tests.trainer.processes import Cluster
+
+LINEAR = "--model=linear"
+TASKS = ("ps0", "worker0")
+# What only a chief writes.
+CHIEF_ONLY = {"initialised", "checkpointed", "evaluated"}
+
+
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One ps, two workers, one line learned together."""
+    return train(tmp_path_factory.mktemp("healthy"), 2, (LINEAR, "--steps=400"))
+
+
+@pytest.fixture
+def run(healthy: Path, tmp_path: Path) -> Path:
+    """A copy of the healthy run's folder."""
+    return Path(shutil.copytree(healthy, tmp_path / RUN_ID))
+
+
+@pytest.fixture(scope="session")
+def split_brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two clusters of one ps and one worker, told as if they were one: each worker learned the line alone."""
+    folder = tmp_path_factory.mktemp("split")
+    flags = (LINEAR, "--steps=300")
+    ours, theirs = train(folder / "a", 1, flags), train(folder / "b", 1, flags)
+    addresses = {
+        (place, task): records(place, task)[0]["address"] for place in (ours, theirs) for task in TASKS
+    }
+    plan = plan_of(
+        ("ps", addresses[ours, "ps0"]),
+        ("worker", addresses[ours, "worker0"]),
+        ("worker", addresses[theirs, "worker0"]),
+    )
+    for task in TASKS:
+        rewrite(ours, task, [record | {"plan_hash": plan.hash} for record in records(ours, task)])
+    second = []
+    for record in records(theirs, "worker0"):
+        if record["event"] in CHIEF_ONLY:
+            continue
+        record |= {"index": 1, "plan_hash": plan.hash}
+        if record["event"] == "peers_ready":
+            record["worker_nonces"] = {"worker1": record["worker_nonces"]["worker0"]}
+        for name in ("contributions", "last_step"):
+            record.pop(name, None)
+        second.append(record)
+    rewrite(ours, "worker1", second)
+    write_plan(ours, plan)
+    return ours
+
+
+@pytest.fixture(scope="session")
+def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two workers, the second of which stands still from soon after the start until near the end."""
+    steps = 2000
+
+    def hold_worker1(cluster: Cluster) -> None:
+        def reached(step: int) -> bool:
+            return int(str(cluster.progress().get("global_step", 0))) >= step
+
+        cluster.until(lambda: reached(1), "the first step", 60)
+        cluster.signal("worker1", signal.SIGSTOP)
+        cluster.until(lambda: reached(steps * 9 // 10), "nine tenths of the run", 60)
+        cluster.signal("worker1", signal.SIGCONT)
+
+    return train(tmp_path_factory.mktemp("asleep"), 2, (LINEAR, f"--steps={steps}"), hold_worker1)

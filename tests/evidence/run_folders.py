@@ -1,0 +1,100 @@
+"""Run folders of real tasks on loopback, and ways to damage a copy of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.processes import Cluster
+from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.verdict import Verdict, judge
+from trainer.plan import ClusterPlan, Job, Task
+
+RUN_ID = "test"  # of all runs of `Cluster`
+RELEASE = "release-1"
+Record = dict[str, Any]
+
+
+def plan_of(*tasks: tuple[Job, str]) -> ClusterPlan:
+    """A plan of these tasks (job and address), each on a host of its own."""
+    indices = {"ps": 0, "worker": 0}
+    planned: list[Task] = []
+    for job, target in tasks:
+        address, port = target.split(":")
+        planned.append(Task(job, indices[job], f"host{len(planned)}", address, int(port)))
+        indices[job] += 1
+    return ClusterPlan("test", tuple(planned))
+
+
+def train(
+    folder: Path, workers: int, flags: Sequence[str], during: Callable[[Cluster], None] | None = None
+) -> Path:
+    """Train on loopback with one ps, until all tasks have ended by themselves; return the run's folder."""
+    with Cluster(folder / "hosts", 1, workers, flags) as cluster:
+        ps, others = cluster.hosts["ps"], cluster.hosts["worker"]
+        plan = plan_of(*(("ps", target) for target in ps), *(("worker", target) for target in others))
+        before = dict(os.environ)
+        os.environ.update(PSFLEET_PLAN_HASH=plan.hash, PSFLEET_RELEASE=RELEASE)
+        try:
+            cluster.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        if during:
+            during(cluster)
+        codes = cluster.wait(120)
+        assert set(codes.values()) == {0}, cluster.outputs()
+        run = folder / RUN_ID
+        (run / "events").mkdir(parents=True)
+        write_plan(run, plan)
+        for task in cluster.tasks:
+            shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
+    return run
+
+
+def write_plan(run: Path, plan: ClusterPlan) -> None:
+    (run / "plan.json").write_text(json.dumps(plan.to_json()))
+    (run / "settings.json").write_text(json.dumps({"training": {"model": "linear"}}))
+
+
+def events(run: Path, task: str) -> Path:
+    return run / "events" / f"{task}.jsonl"
+
+
+def records(run: Path, task: str) -> list[Record]:
+    return [json.loads(line) for line in events(run, task).read_text().splitlines()]
+
+
+def rewrite(run: Path, task: str, changed: Sequence[Record]) -> None:
+    events(run, task).write_text("".join(json.dumps(record) + "\n" for record in changed))
+
+
+def edit(run: Path, task: str, event: str, **fields: object) -> None:
+    """Give every record of this event other fields; `event` "" stands for all."""
+    rewrite(
+        run,
+        task,
+        [record | fields if event in {"", record["event"]} else record for record in records(run, task)],
+    )
+
+
+def drop(run: Path, task: str, event: str) -> None:
+    rewrite(run, task, [record for record in records(run, task) if record["event"] != event])
+
+
+def verdict_of(run: Path, **settings: object) -> Verdict:
+    return judge(run, EvidenceSettings.from_mapping(settings))
+
+
+def checks(verdict: Verdict, *answers: bool | None) -> set[str]:
+    """The names of the checks with one of these answers."""
+    return {check.check for check in verdict.checks if check.ok in answers}
+
+
+def detail(verdict: Verdict, name: str) -> str:
+    (found,) = (check.detail for check in verdict.checks if check.check == name)
+    return found

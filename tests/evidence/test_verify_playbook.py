@@ -1,0 +1,97 @@
+"""verify.yml on the sample inventory, whose hosts do not exist: a verdict needs none of them."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.run_folders import edit
+from tests.plan.conftest import REPOSITORY, Run, run_playbook
+from trainer.evidence.runs import NoSuchRun, find_run
+
+
+@pytest.fixture
+def runs(run: Path) -> Path:
+    """A runs directory with a good run, and an older one that has not converged."""
+    directory = run.parent
+    bad = Path(shutil.copytree(run, directory / "bad"))
+    for task in ("ps0", "worker0", "worker1"):
+        edit(bad, task, "", run_id="bad")
+    edit(bad, "worker0", "evaluated", metrics={"weight": 0.5, "bias": 3.0})
+    os.utime(bad / "plan.json", (1, 1))
+    return directory
+
+
+def verify(runs: Path, *options: str) -> Run:
+    directory = f"training_evidence_runs_directory={runs}"
+    return run_playbook("verify.yml", REPOSITORY / "inventory/sample", "-e", directory, *options)
+
+
+def test_the_newest_run_is_judged_and_proven(runs: Path) -> None:
+    done = verify(runs)
+    assert done.status == 0, done.output
+    assert (
+        "PROVEN: 2 workers trained one model together through 1 ps, and it converged (run test)"
+        in done.output
+    )
+    assert json.loads((runs / "test/verdict.json").read_text())["verdict"] == "proven"
+    assert json.loads((runs / "test/settings.json").read_text())["evidence"]["minimum_share"] == 0.2
+
+
+def test_a_run_that_is_not_proven_fails_with_its_checks_named(runs: Path) -> None:
+    done = verify(runs, "-e", "run_id=bad", "--limit", "node2")
+    assert done.status == 2
+    assert "- model converged: weight is 0.5000, expected 2 +- 0.2; bias is 3.0000" in done.output
+    assert "but it did not converge (run bad)" in done.output
+
+
+def test_check_mode_judges_and_writes_nothing(runs: Path) -> None:
+    assert verify(runs, "--check").status == 0
+    assert not (runs / "test/verdict.json").exists()
+
+
+def test_a_threshold_out_of_its_range_is_refused(runs: Path) -> None:
+    done = verify(runs, "-e", "training_evidence_minimum_share=7")
+    assert done.status == 2
+    assert "training_evidence_minimum_share is '7'; expected a number from 0 to 1" in done.output
+
+
+def test_a_blank_run_id_is_not_taken_for_the_newest_run(runs: Path) -> None:
+    done = verify(runs, "-e", "run_id=")
+    assert done.status == 2
+    assert "run_id is ''; expected lower case letters, digits and dashes" in done.output
+    assert "The runs that exist are test, bad" in done.output
+
+
+@pytest.mark.parametrize("run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n"])
+def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> None:
+    with pytest.raises(NoSuchRun, match="expected lower case letters") as refusal:
+        find_run(runs, run_id)
+    assert "The runs that exist are test, bad" in str(refusal.value)
+
+
+def test_a_run_that_does_not_exist_is_refused_with_those_that_do(runs: Path) -> None:
+    with pytest.raises(NoSuchRun, match=r"there is no run 'other'\. The runs that exist are test, bad"):
+        find_run(runs, "other")
+
+
+def test_without_any_run_train_is_named(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(
+            NoSuchRun, match=r"There is no run in .* yet: ansible-playbook train.yml makes one"
+        ):
+            find_run(directory, None)
+
+
+def test_a_run_that_is_going_on_is_refused(runs: Path) -> None:
+    state = runs / "test/state.json"
+    state.write_text('{"state": "running"}')
+    with pytest.raises(NoSuchRun, match=r"run test is still going on.*train.yml -e run_id=test attaches"):
+        find_run(runs, None)
+    state.write_text('{"state": "ended"}')
+    assert find_run(runs, None) == runs / "test"
+    state.write_text('{"state": "running"}')
+    (runs / "test/verdict.json").write_text("{}")
+    assert find_run(runs, "test") == runs / "test"
