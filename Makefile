@@ -45,5 +45,5 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 
 clean: ## Remove .venv, .state and the caches that clones share, with the base image
 	rm -rf .venv .state .ansible .mypy_cache .pytest_cache .ruff_cache "$(CACHE)"
-	@! command -v podman >/dev/null || $(AS_ROOT) podman images --quiet --filter label=psfleet.image=practice \
-	  | sort -u | xargs --no-run-if-empty $(AS_ROOT) podman rmi
+	@! command -v podman >/dev/null || \
+	  $(AS_ROOT) podman image prune --all --force --filter label=psfleet.image=practice
