@@ -14,7 +14,7 @@ class CarryingAction(ActionBase):
     MODULE = ""
 
     def carry(self, arguments: dict[str, Any], archive: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Ask the host; where it needs the archive, copy it as the connecting user and run the module with it."""
+        """Ask the host; where it needs the archive, copy it there and run the module with it."""
         asked: dict[str, Any] = self._execute_module(self.MODULE, arguments, task_vars=task_vars)
         if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
             return asked

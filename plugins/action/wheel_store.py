@@ -35,6 +35,11 @@ REPORT_SECONDS = 5
 MEGABYTE = 1_000_000
 PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)", re.MULTILINE)
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+REFUSED = re.compile(
+    r"^\s+(?P<name>[A-Za-z0-9._-]+==\S+).*?"
+    r"Expected sha256 (?P<expected>[0-9a-f]{64}).*?Got\s+(?P<got>[0-9a-f]{64})",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 class ActionModule(ActionBase):
@@ -102,7 +107,7 @@ class WheelStore:
     def fill(self, say: Callable[[str], None]) -> None:
         """Download, verify and pack the wheels. What an interrupted download has left is used again.
 
-        Raises ValueError where a wheel cannot be had or is not the locked one, OSError where the disk does not do.
+        Raises ValueError where a wheel cannot be had or is not the locked one, OSError where the disk fails.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         partial = self.folder.with_suffix(".partial")
@@ -125,8 +130,8 @@ class WheelStore:
         """Let pip download every wheel of both locks into `wheels`. Raises ValueError with what pip said."""
         if importlib.util.find_spec("pip") is None:
             raise ValueError(
-                f"{sys.executable} has no pip, which downloads the wheels. Install the controller's requirements "
-                "again: make setup"
+                f"{sys.executable} has no pip, which downloads the wheels. Install the controller's "
+                "requirements again: make setup"
             )
         command = download_command(self.python_version, [self.requirements, self.installer], wheels)
         count = len(PINNED.findall(self.requirements.read_text(encoding="utf-8"))) + 1
@@ -149,8 +154,8 @@ class WheelStore:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             tail = "\n".join(line for line in lines if not line.startswith(("Collecting", "Saved", "  ")))
             raise ValueError(
-                f"The wheels of {self.requirements} could not be downloaded; nothing was installed. {explain(log)}"
-                f"pip said:\n{tail[-2000:]}"
+                f"The wheels of {self.requirements} could not be downloaded; nothing was installed. "
+                f"{explain(log)}pip said:\n{tail[-2000:]}"
             )
         say(f"  {megabytes(wheels)} MB, {time.monotonic() - started:.0f} s")
 
@@ -169,23 +174,21 @@ def download_command(python_version: str, locks: Sequence[Path], wheels: Path) -
 
 def megabytes(folder: Path) -> int:
     """Return the size of the files below a folder that another program is filling."""
-    size = 0
-    for path in folder.rglob("*"):
-        try:
-            size += path.stat().st_size
-        except OSError:  # it was moved meanwhile
-            continue
-    return size // MEGABYTE
+    return sum(size_or_zero(path) for path in folder.rglob("*")) // MEGABYTE
+
+
+def size_or_zero(path: Path) -> int:
+    """Return a file's size; 0 where it was moved meanwhile."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def explain(log: Path) -> str:
     """Return the file and both hashes where pip refused a wheel, else nothing."""
     text = log.read_text(encoding="utf-8", errors="replace")
-    found = re.search(
-        r"^\s+(?P<name>[a-z0-9._-]+==\S+).*?Expected sha256 (?P<expected>[0-9a-f]{64}).*?Got\s+(?P<got>[0-9a-f]{64})",
-        text,
-        re.DOTALL | re.MULTILINE | re.IGNORECASE,
-    )
+    found = REFUSED.search(text)
     if found is None:
         return ""
     return f"{found['name']}: sha256 is {found['got']}, the lock expects {found['expected']}.\n"
@@ -209,7 +212,10 @@ def normalized(name: str) -> str:
 
 
 def verify(wheels: Path, locks: Sequence[Path]) -> None:
-    """Compare every wheel with its lock. Raises ValueError with the file and both hashes, or with what is missing."""
+    """Compare every wheel with its lock.
+
+    Raises ValueError with the file and both hashes, or with the packages whose wheels are missing.
+    """
     allowed: dict[str, set[str]] = {}
     for lock in locks:
         allowed.update(locked_hashes(lock))
@@ -220,8 +226,8 @@ def verify(wheels: Path, locks: Sequence[Path]) -> None:
         if found not in allowed.get(name, set()):
             expected = " or ".join(sorted(allowed.get(name, set()))) or "no such package"
             raise ValueError(
-                f"{wheel} is not what {locks[0]} asks for; nothing was installed. sha256 is {found}, the lock "
-                f"expects {expected}. Remove the file to download it again."
+                f"{wheel} is not what {locks[0]} asks for; nothing was installed. sha256 is {found}, "
+                f"the lock expects {expected}. Remove the file to download it again."
             )
         missing.pop(name, None)
     if missing:
@@ -229,7 +235,7 @@ def verify(wheels: Path, locks: Sequence[Path]) -> None:
 
 
 def pack(wheels: Path, requirements: Path, archive: Path) -> None:
-    """Write the wheels, the lock and the program `uv` into one tar archive. It is not compressed: wheels are."""
+    """Write the wheels, the lock and the program `uv` into one tar archive. Wheels are compressed already."""
     installer = next(wheels.glob("uv-*.whl"))
     with tarfile.open(archive, "w") as stream:
         for wheel in sorted(wheels.glob("*.whl")):

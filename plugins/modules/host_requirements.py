@@ -18,6 +18,10 @@ short_description: Say whether this host is supported
 description:
   - Changes nothing. Fails with everything that is missing at once.
 options:
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
   python_version:
     description: Version of Python that the locked environment is made for, such as C(3.11).
     type: str
@@ -37,6 +41,7 @@ author: psfleet
 EXAMPLES = r"""
 - name: Check that the host is supported
   host_requirements:
+    host: node1
     python_version: "3.11"
 """
 
@@ -129,6 +134,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "host": {"type": "str", "required": True},
             "python_version": {"type": "str", "required": True},
             "machine": {"type": "str", "default": "x86_64"},
             "commands": {
@@ -143,8 +149,9 @@ def main() -> None:
     problems = host.problems(module.params["python_version"], module.params["machine"])
     if problems:
         module.fail_json(
-            msg=f"This host is {host.system} and cannot be part of the cluster: {'; '.join(problems)}. "
-            f"{SUPPORTED}. Nothing was changed here. Mend the host or take it out of the inventory."
+            msg=f"{module.params['host']} runs {host.system} and cannot be part of the cluster: "
+            f"{'; '.join(problems)}. {SUPPORTED}. Nothing was changed there. "
+            "Mend the host or take it out of the inventory."
         )
     module.exit_json(changed=False, interpreter=host.interpreter)
 

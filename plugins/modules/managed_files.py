@@ -5,13 +5,11 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,13 @@ options:
     elements: dict
     default: []
   only:
-    description: Patterns of paths. A file that one of them matches and that C(files) does not name is removed.
+    description:
+      - Patterns of paths. A file that one of them matches is removed, unless C(files) or C(kept) names it.
+    type: list
+    elements: str
+    default: []
+  kept:
+    description: Paths of files that somebody else writes.
     type: list
     elements: str
     default: []
@@ -68,6 +72,8 @@ removed_paths:
   type: list
 """
 
+DROP_IN_SUFFIX = ".d"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -82,7 +88,7 @@ class Entry:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, directory: bool) -> Entry:
-        """Return the entry that a task describes. Raises ValueError where a key is missing, unknown or wrong."""
+        """Return the entry that a task describes. Raises ValueError where a key is missing or unknown."""
         known = {"path", "owner", "group", "mode"} | (set() if directory else {"content", "validate"})
         unknown = sorted(set(values) - known)
         missing = sorted(({"path"} if directory else {"path", "content"}) - set(values))
@@ -185,8 +191,10 @@ def make_directory(entry: Entry) -> None:
 
 
 def write_file(entry: Entry) -> None:
-    """Write one file beside its place and rename it there."""
+    """Write one file beside its place and rename it there. A drop-in's directory is made with it."""
     ids = require_ids(entry)
+    if entry.path.parent.suffix == DROP_IN_SUFFIX:
+        entry.path.parent.mkdir(exist_ok=True)
     with acting_as(ids):
         handle, temporary = tempfile.mkstemp(prefix=f".{entry.path.name}.", dir=entry.path.parent)
         try:
@@ -205,7 +213,7 @@ def write_file(entry: Entry) -> None:
 def validate_files(entries: Sequence[Entry]) -> list[str]:
     """Run the validators on staged copies of all files, and return what they object to.
 
-    The copies lie in the same tree under another root, and name each other there: one file may refer to another.
+    The copies lie in the same tree under another root, and name each other there: one may refer to another.
     """
     if not any(entry.validate for entry in entries):
         return []
@@ -237,10 +245,10 @@ def objection(entry: Entry, root: Path) -> str:
     return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(str(root), '')}"
 
 
-def extra_paths(entries: Sequence[Entry], patterns: Sequence[str]) -> list[Path]:
-    """Return the files that a pattern matches and no entry names."""
-    named = {entry.path for entry in entries}
-    found = {Path(path) for pattern in patterns for path in glob(pattern)}
+def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
+    """Return the files that a pattern matches, that no entry names and that are not kept."""
+    named = {entry.path for entry in entries} | {Path(path) for path in kept}
+    found = {path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/"))}
     return sorted(path for path in found - named if path.is_symlink() or not path.is_dir())
 
 
@@ -259,8 +267,8 @@ def apply(directories: Sequence[Entry], files: Sequence[Entry], removed: Sequenc
         write_file(entry)
     for path in removed:
         path.unlink(missing_ok=True)
-        if path.parent.name.endswith(".d") and not any(path.parent.iterdir()):
-            shutil.rmtree(path.parent)
+        if path.parent.suffix == DROP_IN_SUFFIX and not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
 
 def main() -> None:
@@ -270,12 +278,13 @@ def main() -> None:
             "directories": {"type": "list", "elements": "dict", "default": []},
             "files": {"type": "list", "elements": "dict", "default": []},
             "only": {"type": "list", "elements": "str", "default": []},
+            "kept": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     try:
         directories, files = parse(module.params)
-        removed = extra_paths(files, module.params["only"])
+        removed = extra_paths(files, module.params["only"], module.params["kept"])
         wanted_directories = [entry for entry in directories if not entry.is_fulfilled()]
         wanted_files = [entry for entry in files if not entry.is_fulfilled()]
         wanted = [*wanted_directories, *wanted_files]

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.content_directory import (
@@ -25,8 +26,8 @@ DOCUMENTATION = r"""
 module: python_environment
 short_description: Install a locked Python environment offline and make it the one in use
 description:
-  - The environment is C(environments/<lock_hash>) below C(directory). The file C(.complete) in it is written last:
-    a directory without it is the rest of an interrupted installation, and is made anew.
+  - The environment is C(environments/<lock_hash>) below C(directory). The file C(.complete) in it is written
+    last. A directory without it is the rest of an interrupted installation, and is made anew.
   - The link C(environment) points to a complete environment or does not exist.
 options:
   lock_hash:
@@ -63,7 +64,8 @@ options:
     required: true
   archive:
     description:
-      - A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv). Without it the module only says whether it needs one.
+      - A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv).
+      - Without it the module only says whether it needs one.
     type: path
 author: psfleet
 """
@@ -129,7 +131,7 @@ class Environment:
 
     def is_in_use(self) -> bool:
         """Tell whether the link points to it."""
-        return points_to(self.link, self.target)
+        return bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
         """Return what is missing for carrying and installing, in words, or an empty string."""
@@ -141,9 +143,9 @@ class Environment:
         else:
             needed[login_home] = self.lock.archive_bytes
         short = [
-            f"{path} has {shutil.disk_usage(path).free / GIGABYTE:.1f} GB free, {size / GIGABYTE:.1f} GB are needed"
+            f"{path} has {free / GIGABYTE:.1f} GB free, {size / GIGABYTE:.1f} GB are needed"
             for path, size in needed.items()
-            if shutil.disk_usage(path).free < size
+            if (free := shutil.disk_usage(path).free) < size
         ]
         return "; ".join(short)
 
@@ -226,9 +228,16 @@ def run_step(
     command: Sequence[str], settings: dict[str, str], account: pwd.struct_passwd | None = None
 ) -> str:
     """Run one step and return what it printed. Raises ValueError with what it said where it fails."""
-    identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if account else {}
     done = subprocess.run(
-        command, env=settings, cwd="/", capture_output=True, text=True, check=False, **identity
+        command,
+        env=settings,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
     )
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip())[-3000:]
@@ -275,16 +284,14 @@ def main() -> None:
     )
     environment = Environment(Path(values["directory"]), lock)
     complete, in_use = environment.is_complete(), environment.is_in_use()
-    result = {"changed": not (complete and in_use), "needs_archive": False}
+    result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
     if not in_use:
         result["diff"] = {"before": "", "after": f"{environment.link} -> {environment.target}\n"}
     try:
         if not complete and not values["archive"]:
             lacking = environment.lacking_space(login_home())
             if lacking:
-                module.fail_json(
-                    msg=f"There is not enough space for the Python environment: {lacking}. Nothing was copied."
-                )
+                module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
             module.exit_json(**{**result, "needs_archive": True})
         if not complete and not module.check_mode:
             result["version"] = environment.install(Path(values["archive"]), values["user"])

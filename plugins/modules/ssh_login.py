@@ -11,10 +11,10 @@ DOCUMENTATION = r"""
 module: ssh_login
 short_description: Prove that a user can log in over SSH without a question
 description:
-  - The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take part as they
-    do towards every other host.
-  - Where the login fails, sshd is told to read its configuration and certificate again, and the login is tried once more. That
-    mends a host whose deployment was interrupted before sshd was reloaded.
+  - The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take part as
+    they do towards every other host.
+  - Where the login fails, sshd is told to read its configuration and certificate again, and the login is
+    tried once more. That mends a host whose deployment was interrupted before sshd was reloaded.
 options:
   user:
     description: The user that logs in.
@@ -82,9 +82,9 @@ def main() -> None:
     second = not_reloaded or failure(command)
     if second:
         module.fail_json(
-            msg=f"{user} cannot log in from {host} to itself: {second}. If this host's own sshd_config limits who may log in "
-            f"(AllowUsers, AllowGroups, DenyUsers) or does not include sshd_config.d/*.conf, let {user} in. "
-            f"`journalctl --unit={service}` says what sshd objected to."
+            msg=f"{user} cannot log in from {host} to itself: {second}. If the host's own sshd_config limits "
+            "who may log in (AllowUsers, AllowGroups, DenyUsers) or does not include sshd_config.d/*.conf, "
+            f"let {user} in there. `journalctl --unit={service}` says what sshd objected to."
         )
     module.exit_json(changed=True, reloaded=True)
 

@@ -26,7 +26,9 @@ options:
     type: path
     required: true
   archive:
-    description: A tar archive on this host with the folder C(trainer). Without it the module only says whether it needs one.
+    description:
+      - A tar archive on this host with the folder C(trainer).
+      - Without it the module only says whether it needs one.
     type: path
   keep:
     description: How many releases to keep. One that is current or that a process uses stays in any case.
@@ -76,7 +78,7 @@ class Releases:
 
     def is_current(self) -> bool:
         """Tell whether the link `current` points to the release."""
-        return points_to(self.current, self.target)
+        return bool(points_to(self.current, self.target))
 
     def unpack(self, archive: Path) -> None:
         """Unpack the archive beside its place, check it, and rename it there.
@@ -117,13 +119,7 @@ class Releases:
 
     def _busy(self) -> set[Path]:
         """Return the directories that processes work in."""
-        found = set()
-        for link in self.processes.glob("[0-9]*/cwd"):
-            try:
-                found.add(link.resolve(strict=True))
-            except OSError:  # it ended meanwhile
-                continue
-        return found
+        return {link.resolve() for link in self.processes.glob("[0-9]*/cwd")}
 
 
 def main() -> None:

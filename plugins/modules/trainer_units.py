@@ -12,7 +12,7 @@ DOCUMENTATION = r"""
 module: trainer_units
 short_description: Stop the tasks that left the plan, and let systemd read units that changed
 description:
-  - Looks at what systemd has loaded, not at what a deployment has changed. So it also finishes an interrupted one.
+  - Looks at what systemd has loaded, not at what a deployment changed, and so finishes an interrupted one.
   - Never starts or restarts a task.
 options:
   tasks:
@@ -57,10 +57,17 @@ def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[st
 
 def systemctl(*arguments: str) -> str:
     """Run systemctl and return what it printed. Raises ValueError with what it said where it fails."""
-    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    command = ["systemctl", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
+
+
+def forget_failures(units: Sequence[str]) -> None:
+    """Let systemd forget units that failed. It has forgotten the others already, and says so."""
+    command = ["systemctl", "reset-failed", *units]
+    subprocess.run(command, capture_output=True, check=False)
 
 
 def main() -> None:
@@ -79,7 +86,7 @@ def main() -> None:
         if not module.check_mode:
             if gone:
                 systemctl("stop", *gone)
-                systemctl("reset-failed", *gone)
+                forget_failures(gone)
             if unread:
                 systemctl("daemon-reload")
     except ValueError as error:
