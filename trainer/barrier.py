@@ -95,12 +95,22 @@ class Barrier:
         """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
         deadline = time.monotonic() + seconds
         ps_addresses = {f"ps{ps}": address for ps, address in enumerate(self._cluster.ps_hosts)}
-        while self._ledger is None and time.monotonic() < deadline:
-            if not probe_all(ps_addresses):
-                self._ledger = Ledger(self._target, self._cluster)
-            else:
-                time.sleep(_POLL_SECONDS)
+        while not self._ps_answer(ps_addresses):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_POLL_SECONDS)
         return self._ledger
+
+    def _ps_answer(self, ps_addresses: Mapping[str, str]) -> bool:
+        if self._ledger is None:
+            if probe_all(ps_addresses):
+                return False
+            self._ledger = Ledger(self._target, self._cluster)
+        statuses = [_status_or_none(self._ledger, ps) for ps in range(len(ps_addresses))]
+        if all(status is not None and status.note for status in statuses):
+            return True
+        self.drop_ledger()
+        return False
 
     def drop_ledger(self) -> None:
         """Forget a ledger whose ps may be gone."""

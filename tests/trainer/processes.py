@@ -60,7 +60,7 @@ class Cluster:
                 )
             self.started[task] = time.monotonic()
 
-    def wait(self, seconds: float = 60) -> dict[str, int]:
+    def wait(self, seconds: float = 150) -> dict[str, int]:
         """Task -> exit code, once all that were started have ended by themselves."""
         codes = {}
         deadline = time.monotonic() + seconds
@@ -81,7 +81,7 @@ class Cluster:
         if number == signal.SIGKILL:
             self._processes[task].wait(10)
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 40) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
         """Wait for a condition; fail with everything the tasks printed when it does not come."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -74,7 +74,7 @@ def test_every_problem_is_said_at_once_and_recorded(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=60,
     )
     assert ended.returncode == USAGE
     assert "--steps is '0'" in ended.stderr
