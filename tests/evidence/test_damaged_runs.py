@@ -76,6 +76,12 @@ def lose_a_window(run: Path) -> None:
     rewrite(run, "worker1", [*every[:20], *every[21:]])
 
 
+def lose_the_last_window(run: Path) -> None:
+    every = records(run, "worker1")
+    last = max(number for number, record in enumerate(every) if record["event"] == "step")
+    rewrite(run, "worker1", [*every[:last], *every[last + 1 :]])
+
+
 def take_the_file_of_another_run(run: Path) -> None:
     edit(run, "worker1", "", run_id="another")
 
@@ -259,6 +265,7 @@ CASES = [
     Expected(put_garbage_between, 2, {"records_complete"}, "events/worker1.jsonl, line 6: not JSON"),
     Expected(double_every_line, 2, {"records_complete"}, "twice in its file"),
     Expected(lose_a_window, 2, {"records_complete"}, "are missing"),
+    Expected(lose_the_last_window, 2, {"records_complete"}, "are missing"),
     Expected(reverse_the_steps, 1, {"records_complete", "no_restart_from_zero"}, "comes after local step"),
     Expected(add_a_task_that_was_not_planned, 1, {"records_complete"}, "worker2 left records, but"),
     Expected(lose_the_ps, 2, {"records_complete", "same_plan_and_release"}, "ps0.jsonl: No such file"),
@@ -303,6 +310,12 @@ def test_damage_is_named_and_judged(run: Path, expected: Expected) -> None:
     assert {check.check for check in verdict.failing} == expected.failing
     assert any(expected.said in check.detail for check in verdict.checks)
     json.dumps(verdict.as_json(), allow_nan=False)
+
+
+def test_a_loss_that_is_no_number_is_not_compared_with_others(run: Path) -> None:
+    lose_a_number_in_the_loss(run)
+    assert checks(verdict_of(run), None) == {"loss_fell"}
+    assert verdict_of(run).figures["loss_first"] is None
 
 
 def test_without_its_records_a_worker_is_not_believed(run: Path) -> None:

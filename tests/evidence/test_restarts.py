@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.evidence.run_folders import Record, checks, detail, records, rewrite, verdict_of
+from tests.evidence.run_folders import Record, checks, detail, events, records, rewrite, verdict_of
 
 
 def number_again(steps: list[Record]) -> list[Record]:
@@ -36,7 +36,7 @@ def test_a_restarted_worker_may_have_left_its_last_window_unwritten(run: Path) -
     kill_and_restart_worker1(run, unwritten=2)
     verdict = verdict_of(run)
     assert verdict.exit_code == 0, verdict.failing
-    assert "worker1 1 times" in detail(verdict, "ended_well")
+    assert "started again: worker1 1 time" in detail(verdict, "ended_well")
     assert verdict.figures["workers"]["worker1"]["restarts"] == 1
 
 
@@ -86,7 +86,7 @@ def test_steps_after_a_restored_checkpoint_may_be_lost(run: Path) -> None:
     restore_at(run, again=30)
     verdict = verdict_of(run)
     assert verdict.exit_code == 0, verdict.failing
-    assert "restored from a checkpoint 1 times" in detail(verdict, "no_restart_from_zero")
+    assert "restored from a checkpoint 1 time" in detail(verdict, "no_restart_from_zero")
 
 
 def test_without_the_checkpoint_lost_steps_are_not_accepted(run: Path) -> None:
@@ -94,3 +94,12 @@ def test_without_the_checkpoint_lost_steps_are_not_accepted(run: Path) -> None:
     rewrite(run, "worker0", [record for record in records(run, "worker0") if record["event"] != "restored"])
     verdict = verdict_of(run)
     assert checks(verdict, False) == {"contributions_add_up", "no_restart_from_zero"}
+
+
+def test_a_checkpoint_that_cannot_be_read_leaves_the_question_open(run: Path) -> None:
+    restore_at(run, again=30)
+    text = events(run, "worker0").read_text()
+    events(run, "worker0").write_text(text.replace('"event": "restored"', '"event": "re'))
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2
+    assert checks(verdict, None) >= {"records_complete", "contributions_add_up", "no_restart_from_zero"}

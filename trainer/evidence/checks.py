@@ -71,14 +71,11 @@ def ended_well(run: Run) -> Check:
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in (*run.ps, *run.workers) if task.restarts}
-    again = (
-        f", restarted: {listed(f'{name} {count} times' for name, count in restarts.items())}"
-        if restarts
-        else ""
-    )
+    again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     return findings.conclude(
         "ended_well",
-        f"all workers finished, global step {run.global_steps} of {last_step}{again}",
+        f"all workers finished, global step {run.global_steps} of {last_step}"
+        + (f", started again: {again}" if restarts else ""),
         {"global_step": run.global_steps, "last_step": last_step, "restarts": restarts},
     )
 
@@ -103,7 +100,8 @@ def no_restart_from_zero(run: Run) -> Check:
     good = "initialised once" if begun else f"restored from global step {restored[0] if restored else 0}"
     return findings.conclude(
         "no_restart_from_zero",
-        good + (f", restored from a checkpoint {len(restored)} times" if begun and restored else ""),
+        good
+        + (f", restored from a checkpoint {counted(len(restored), 'time')}" if begun and restored else ""),
         {"initialised": begun, "restored": restored},
     )
 

@@ -91,7 +91,7 @@ def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
     target = settings.target_loss if settings.target_loss is not None else goals.loss if goals else 0.0
     first, last = smoothed_loss(run)
     if math.isnan(first) or math.isnan(last):
-        findings.lacking.append("no worker recorded enough steps to compare")
+        findings.lacking.append("there are too few finite losses to compare")
     elif last > first * (1 - settings.minimum_loss_reduction) and last > target:
         findings.add(
             f"the loss went from {first:.4g} to {last:.4g} (medians of the first and the last tenth), "

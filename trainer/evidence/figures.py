@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainer.evidence import convergence
+from trainer.evidence.check import counted
 from trainer.evidence.run import Run, TaskRecords
 
 _WORKERS_SHOWN = 8
@@ -58,7 +59,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "workers", f"{len(workers)}, {min(shares):.2%} to {max(shares):.2%} of the steps each"
         return
     for name, worker in workers.items():
-        restarts = f", restarted {worker['restarts']} times" if worker["restarts"] else ""
+        restarts = f", started again {counted(worker['restarts'], 'time')}" if worker["restarts"] else ""
         yield name, f"{worker['share']:.1%} of the steps ({worker['steps']}){restarts}"
 
 
