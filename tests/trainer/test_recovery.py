@@ -59,9 +59,7 @@ def test_a_killed_ps_that_comes_back_costs_only_what_was_not_saved(tmp_path: Pat
         restored = cluster.only("worker0", "restored")
         before = events[: events.index(restored)]
         saved = [record.integer("global_step") for record in before if record.event == "checkpointed"]
-        steps = [record.integer("global_step_after") for record in before if record.event == "step"]
         assert restored.integer("global_step") == saved[-1] > 0
-        assert steps[-1] >= saved[-1]
         for worker in ("worker0", "worker1"):
             assert cluster.records(worker, "recovering")
             assert cluster.records(worker, "peers_ready")[-1].integer("global_step") >= saved[-1]
