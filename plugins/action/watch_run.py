@@ -24,6 +24,7 @@ display = Display()
 
 SEPARATOR = "--psfleet--"
 LINGER_SECONDS = 15  # between the chief's last word and the end of its process
+UNKNOWN_COLUMNS = 80  # of a terminal that does not tell its size
 LOST_SECONDS = 60  # without an answer from the chief's host
 
 
@@ -140,6 +141,6 @@ def terminal_columns() -> int:
     """
     try:
         with Path(f"/proc/{os.getppid()}/fd/1").open("rb", buffering=0) as stream:
-            return os.get_terminal_size(stream.fileno()).columns
+            return os.get_terminal_size(stream.fileno()).columns or UNKNOWN_COLUMNS
     except OSError:
         return 0
