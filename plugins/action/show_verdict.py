@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
             return result | {"failed": True, "msg": f"{problems}; {where}"}
         verdict = judge(folder, settings, folder.name)
-        for line, kind in as_lines(verdict):
+        for line, kind in as_lines(verdict, folder):
             color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
             display.display(line, color=color)
         if not self._task.check_mode:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         sys.stdout.write(json.dumps(verdict.as_json(), indent=2) + "\n")
     else:
-        sys.stdout.write("".join(f"{line}\n" for line, _ in as_lines(verdict)))
+        sys.stdout.write("".join(f"{line}\n" for line, _ in as_lines(verdict, folder)))
     if folder.is_dir():
         try:
             verdict.write(folder)

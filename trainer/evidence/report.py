@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 from trainer.evidence.figures import figure_lines
@@ -16,7 +17,7 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 }
 
 
-def as_lines(verdict: Verdict) -> Iterator[tuple[str, Kind]]:
+def as_lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
     """Yield each line and what it tells, so that it can be shown in a fitting colour."""
     yield f"{verdict.headline} (run {verdict.run_id})", "headline"
     yield "", "figure"
@@ -25,5 +26,5 @@ def as_lines(verdict: Verdict) -> Iterator[tuple[str, Kind]]:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
     yield "", "figure"
-    for name, value in figure_lines(verdict.figures):
+    for name, value in [*figure_lines(verdict.figures), ("run folder", str(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
