@@ -15,10 +15,21 @@ FolderState = Literal["", "running", "stopped", "ended"]
 
 
 @dataclass(frozen=True)
-class Decision:
-    """`start` begins (or resumes) the run, `attach` watches one that is going on."""
+class Folder:
+    """What the run's folder on the controller says: its state, and the hash of the plan that it began on."""
 
-    action: Literal["start", "attach", "refuse"]
+    state: FolderState = ""
+    plan_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`start` begins a run or lets it go on, `attach` watches one that is going on.
+
+    `collect` is for one that has ended while nobody watched.
+    """
+
+    action: Literal["start", "attach", "collect", "refuse"]
     problems: tuple[str, ...] = ()
 
 
@@ -26,7 +37,7 @@ def decide(
     run_id: str,
     plan: Mapping[str, Any],
     hosts: Mapping[str, Mapping[str, Any]],
-    folder_state: FolderState,
+    folder: Folder,
 ) -> Decision:
     """Decide what train.yml does.
 
@@ -36,15 +47,40 @@ def decide(
     if not RUN_ID_PATTERN.fullmatch(run_id):
         return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
     problems = [*_left_out(plan, hosts), *_undeployed(plan, hosts), *_other_runs(run_id, hosts)]
-    if folder_state == "ended":
+    if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
             f"ansible-playbook verify.yml -e run_id={run_id}"
         )
+    elif folder.state and folder.plan_hash != plan["hash"]:
+        problems.append(
+            f"run {run_id} began on plan {folder.plan_hash}, today's inventory is plan {plan['hash']}; a run "
+            "stays where its checkpoint is: put the inventory back, or begin a new run"
+        )
     if problems:
         return Decision("refuse", tuple(problems))
-    alive = any(task["alive"] for found in hosts.values() for task in found["tasks"])
-    return Decision("attach" if alive else "start")
+    tasks = [task for found in hosts.values() for task in found["tasks"]]
+    chief = next(task for task in tasks if task["name"] == "worker0")
+    if chief["alive"]:
+        return Decision("attach")
+    over = chief["run_id"] == run_id and chief["phase"] in {"finished", "failed"}
+    unwatched = folder.state == "running" and not any(task["alive"] for task in tasks)
+    return Decision("collect" if over and unwatched else "start")
+
+
+def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:
+    """Return the run that stop.yml ends, "" where none is going on, or why it cannot be said."""
+    tasks = [task for found in hosts.values() for task in found["tasks"]]
+    run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
+    spoiled = [run_id for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]
+    if spoiled:
+        return Decision(
+            "refuse", tuple(f"a host names the run {name!r}; expected {RUN_ID_RULE}" for name in spoiled)
+        )
+    if len(run_ids) > 1:
+        names = ", ".join(run_ids)
+        return Decision("refuse", (f"several runs are going on: {names}; stop their units on the hosts",))
+    return run_ids[0] if run_ids else ""
 
 
 def _left_out(plan: Mapping[str, Any], hosts: Mapping[str, object]) -> list[str]:

@@ -24,8 +24,7 @@ from trainer.inventory_problems import (
     shown,
 )
 from trainer.inventory_variables import PREFIX, rules
-from trainer.plan import ClusterPlan
-from trainer.settings import TrainingSettings
+from trainer.run_settings import run_settings
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -54,7 +53,7 @@ class ActionModule(ActionBase):
         return result | {
             "changed": False,
             "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
-            "cluster_settings": cluster_settings(plan, settings),
+            "cluster_settings": run_settings(plan, settings),
             "cluster_paths": {name: str(chosen[PREFIX + name]) for name in PATHS},
         }
 
@@ -80,19 +79,6 @@ class ActionModule(ActionBase):
             roles=roles,
             command_line=command_line,
         )
-
-
-def cluster_settings(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, Any]:
-    """Return the chief's settings as `cluster`, and each task's values and flags as `tasks`."""
-    tasks = {}
-    for task in plan.tasks:
-        values = settings[task.name].as_dict()
-        flags = settings[task.name].as_flags()
-        if task.job == "ps":  # it holds parameters and knows nothing of what is trained
-            values = {"barrier_deadline_seconds": values["barrier_deadline_seconds"]}
-            flags = [flag for flag in flags if flag.startswith("--barrier_deadline_seconds=")]
-        tasks[task.name] = {"values": values, "flags": " ".join(flags)}
-    return {"cluster": settings[plan.chief.name].as_dict(), "tasks": tasks}
 
 
 def _sources(variables: Mapping[str, Any]) -> list[str]:

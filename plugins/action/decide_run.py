@@ -1,48 +1,77 @@
-"""Decide once for the whole cluster whether a run starts, is attached to, or is refused."""
+"""Decide once for the whole cluster whether a run starts, goes on, is attached to, or is refused."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
-from trainer.run_start import FolderState, decide
+from trainer.plan import ClusterPlan
+from trainer.run_settings import resumed_settings
+from trainer.run_start import Folder, FolderState, decide
+
+PREFIX = "trainer_"
 
 
 class ActionModule(ActionBase):
     """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks)."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `run` with `id`, `action` and `folder`, or fail with every problem."""
+        """Return `run` with `id`, `action`, `folder` and `settings`, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        plan = variables["cluster_plan"]
+        plan, today = variables["cluster_plan"], variables["cluster_settings"]
         arguments = self._task.args
         now = datetime.now(tz=timezone.utc)
         run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
         folder = Path(arguments["runs_directory"]).resolve() / run_id
-        decision = decide(run_id, plan, arguments["found"], folder_state(folder))
+        begun = read_object(folder / "settings.json")
+        of_folder = Folder(state_of(folder), str(read_object(folder / "plan.json").get("hash", "")))
+        decision = decide(run_id, plan, arguments["found"], of_folder)
         if decision.action == "refuse":
-            return result | {
-                "failed": True,
-                "msg": "The run cannot start:\n- " + "\n- ".join(decision.problems),
-            }
-        run = {"id": run_id, "action": decision.action, "folder": str(folder)}
+            return refusal(result, decision.problems)
+        settings = {"training": today["cluster"], "tasks": today["tasks"]}
+        if begun:
+            chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
+            try:
+                kept = resumed_settings(
+                    ClusterPlan.from_json(plan),
+                    {"cluster": begun["training"], "tasks": begun["tasks"]},
+                    today,
+                    chosen if decision.action == "start" else (),
+                )
+            except (KeyError, ValueError) as error:
+                return refusal(result, [f"run {run_id} cannot go on with what it began with: {error}"])
+            settings = {**begun, "training": kept["cluster"], "tasks": kept["tasks"]}
+        run = {"id": run_id, "action": decision.action, "folder": str(folder), "settings": settings}
         return result | {"changed": False, "run": run}
 
 
-def folder_state(folder: Path) -> FolderState:
+def refusal(result: dict[str, Any], problems: Iterable[str]) -> dict[str, Any]:
+    """Return the result of a task that fails with every problem."""
+    return result | {"failed": True, "msg": "The run cannot start:\n- " + "\n- ".join(problems)}
+
+
+def state_of(folder: Path) -> FolderState:
     """Return what the run folder's state.json says; a folder without one counts as ended."""
     if not folder.exists():
         return ""
-    try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8")).get("state")
-    except (OSError, ValueError, AttributeError):
-        return "ended"
+    state = read_object(folder / "state.json").get("state")
     return state if state in {"running", "stopped"} else "ended"
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, empty where there is none."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}

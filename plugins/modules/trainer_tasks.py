@@ -60,7 +60,7 @@ deployed:
   returned: always
   type: dict
 tasks:
-  description: Each task's name, job, index, state, exit code, restarts, run id and reason.
+  description: Each task's name, job, index, state, exit code, restarts, run id, phase and reason.
   returned: always
   type: list
 """
@@ -119,6 +119,15 @@ def run_id_of(configuration: Path, name: str) -> str:
     return values.get("PSFLEET_RUN_ID", "").strip('"')
 
 
+def phase_of(run: Path) -> str:
+    """Return the phase that the chief has written last, or an empty string."""
+    try:
+        progress = json.loads((run / "progress.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(progress.get("phase", "")) if isinstance(progress, dict) else ""
+
+
 def deployed_plan(configuration: Path) -> dict[str, Any]:
     """Return the plan that deploy.yml left, or an empty object where it never ran."""
     try:
@@ -155,7 +164,9 @@ class Tasks:
         run_id = run_id_of(self.configuration, f"{job}-{index}")
         failed = values.get("ActiveState") == "failed"
         reason = ""
-        if failed:
+        if values.get("LoadState") != "loaded":
+            failed, reason = True, f"its unit is {values.get('LoadState')}"
+        elif failed:
             name = f"{job}{index}"
             reason = last_failure(self.runs / run_id / "events" / f"{name}.jsonl")
             reason = reason or last_lines(self.logs / run_id / f"{name}.out") or values.get("Result", "")
@@ -170,6 +181,7 @@ class Tasks:
             "restarts": int(values.get("NRestarts") or 0),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
+            "phase": phase_of(self.runs / run_id) if run_id else "",
             "reason": reason,
         }
 

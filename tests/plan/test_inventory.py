@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plugins.action.cluster_plan import ROLES, cluster_settings
+from plugins.action.cluster_plan import ROLES
 from trainer.inventory import Inventory, read_inventory
 from trainer.inventory_problems import InventoryError
 from trainer.inventory_variables import rules
@@ -155,7 +155,7 @@ def test_the_cluster_has_one_value_of_everything_else() -> None:
 
 def test_flags_of_each_task() -> None:
     plan, settings = read_inventory(inventory(["a"], ["b", "c"], {"c": {"trainer_batch_size": 7}}))
-    found = cluster_settings(plan, settings)
+    found = run_settings(plan, settings)
     assert found["cluster"]["batch_size"] == 100
     assert found["tasks"]["ps0"] == {
         "values": {"barrier_deadline_seconds": 120},

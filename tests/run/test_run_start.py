@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from trainer.run_start import decide
+from trainer.run_start import Decision, Folder, decide, going_on
 
 PLAN: dict[str, Any] = {
     "hash": "aaa",
@@ -14,56 +14,108 @@ PLAN: dict[str, Any] = {
 
 
 def found(
-    name: str, *, alive: bool = False, run_id: str = "", deployed: dict[str, Any] | None = None
+    name: str,
+    *,
+    alive: bool = False,
+    run_id: str = "",
+    deployed: dict[str, Any] | None = None,
+    phase: str = "",
 ) -> dict[str, Any]:
-    task = {"name": name, "alive": alive, "run_id": run_id}
+    task = {"name": name, "alive": alive, "run_id": run_id, "phase": phase}
     return {"deployed": PLAN if deployed is None else deployed, "tasks": [task]}
 
 
 def test_deployed_and_idle_hosts_start() -> None:
-    assert decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, "").action == "start"
+    assert decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder()).action == "start"
 
 
 def test_a_stopped_run_goes_on() -> None:
-    assert decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, "stopped").action == "start"
+    assert (
+        decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "aaa")).action
+        == "start"
+    )
 
 
 def test_the_same_run_is_attached_to() -> None:
+    hosts = {"n1": found("ps0"), "n2": found("worker0", alive=True, run_id="r1")}
+    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == "attach"
+
+
+def test_a_start_that_was_interrupted_before_the_chief_is_made_whole() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}
-    assert decide("r1", PLAN, hosts, "running").action == "attach"
+    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == "start"
+
+
+@pytest.mark.parametrize(
+    ("phase", "action"),
+    [("finished", "collect"), ("failed", "collect"), ("training", "start"), ("", "start")],
+)
+def test_a_run_that_ended_while_nobody_watched_is_collected(phase: str, action: str) -> None:
+    hosts = {"n1": found("ps0", run_id="r1"), "n2": found("worker0", run_id="r1", phase=phase)}
+    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == action
+
+
+def test_a_run_stays_on_the_plan_that_it_began_on() -> None:
+    (problem,) = decide(
+        "r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "bbb")
+    ).problems
+    assert "run r1 began on plan bbb, today's inventory is plan aaa" in problem
+
+
+def test_the_run_to_stop_is_found() -> None:
+    assert going_on({"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}) == "r1"
+    assert going_on({"n1": found("ps0", run_id="r1")}) == ""
+
+
+@pytest.mark.parametrize("run_id", ["../../etc", ""])
+def test_a_host_cannot_name_a_path(run_id: str) -> None:
+    refused = going_on({"n1": found("ps0", alive=True, run_id=run_id)})
+    assert isinstance(refused, Decision)
+    assert repr(run_id) in refused.problems[0]
+
+
+def test_two_runs_are_not_stopped_as_one() -> None:
+    hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
+    refused = going_on(hosts)
+    assert isinstance(refused, Decision)
+    assert "r1, r2" in refused.problems[0]
 
 
 def test_another_run_is_named() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r0"), "n2": found("worker0")}
-    (problem,) = decide("r1", PLAN, hosts, "").problems
+    (problem,) = decide("r1", PLAN, hosts, Folder()).problems
     assert "run r0 is going on (ps0 on n1)" in problem
     assert "stop.yml" in problem
 
 
 def test_bare_hosts_are_told_to_deploy() -> None:
-    (problem,) = decide("r1", PLAN, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, "").problems
+    (problem,) = decide(
+        "r1", PLAN, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, Folder()
+    ).problems
     assert problem == "run deploy.yml first, on these hosts: n1"
 
 
 def test_a_changed_inventory_is_shown() -> None:
     moved = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "port": 2999}]}
-    (problem,) = decide("r1", PLAN, {"n1": found("ps0", deployed=moved), "n2": found("worker0")}, "").problems
+    (problem,) = decide(
+        "r1", PLAN, {"n1": found("ps0", deployed=moved), "n2": found("worker0")}, Folder()
+    ).problems
     assert "worker0: n2 10.0.0.2:2999 GPUs [] deployed, n2 10.0.0.2:2222 GPUs [] in the inventory" in problem
     assert "run deploy.yml" in problem
 
 
 def test_a_limit_that_leaves_a_task_out_is_refused() -> None:
-    (problem,) = decide("r1", PLAN, {"n1": found("ps0")}, "").problems
+    (problem,) = decide("r1", PLAN, {"n1": found("ps0")}, Folder()).problems
     assert "worker0 on n2" in problem
 
 
 def test_all_problems_come_together() -> None:
-    decision = decide("r1", PLAN, {"n1": found("ps0", deployed={})}, "ended")
+    decision = decide("r1", PLAN, {"n1": found("ps0", deployed={})}, Folder("ended", "aaa"))
     assert decision.action == "refuse"
     assert len(decision.problems) == 3
 
 
 @pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
-    (problem,) = decide(run_id, PLAN, {}, "").problems
+    (problem,) = decide(run_id, PLAN, {}, Folder()).problems
     assert repr(run_id) in problem
