@@ -43,7 +43,8 @@ unit: setup-dev ## Run pytest
 molecule: setup-dev ## Run the Molecule scenarios on container hosts
 	@tools/run_tests.py molecule
 
-clean: ## Remove .venv, .state and the caches that clones share, with the base image
-	rm -rf .venv .state .ansible .mypy_cache .pytest_cache .ruff_cache "$(CACHE)"
+clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
+	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .mypy_cache .pytest_cache .ruff_cache
+	rm -rf "$(CACHE)/images" "$(CACHE)/wheels"
 	@! command -v podman >/dev/null || \
 	  $(AS_ROOT) podman image prune --all --force --filter label=psfleet.image=practice

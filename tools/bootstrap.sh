@@ -70,7 +70,7 @@ install_packages() {
   command -v apt-get >/dev/null || fail "install what gives these Debian packages, then try again: $*"
   step "Debian's package lists" "${as_root[@]}" apt-get update --quiet
   step "Debian packages $*" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --quiet --no-install-recommends "$@"
+    apt-get install -o DPkg::Lock::Timeout=300 --yes --quiet --no-install-recommends "$@"
 }
 
 make_environment() {

@@ -52,10 +52,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
-    from trainer.task import Task
-
-    task = Task(options, records, stop)
     try:
+        from trainer.task import Task
+
+        task = Task(options, records, stop)
         if options.cluster.job == "ps":
             from trainer.server import run_ps
 

@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_REPORTS = 2.0
 # A ps that came back forgets who was there. The others report again within this time unless they are gone.
 _SECONDS_TO_REPORT_AGAIN = 10.0
 # How long to wait for the ps where the setting says not to wait for workers.
-_DEADLINE_WITHOUT_BARRIER = 120.0
+DEADLINE_WITHOUT_BARRIER = 120.0
 
 _NOT_REPORTED = "its port answers but it has not reported"
 
@@ -67,7 +67,7 @@ class Barrier:
         """
         since = time.monotonic()
         setting = self._task.settings.barrier_deadline_seconds
-        deadline = since + (setting or _DEADLINE_WITHOUT_BARRIER)
+        deadline = since + (setting or DEADLINE_WITHOUT_BARRIER)
         waits_for_workers = math.inf if setting else 0.0
         patience = _SECONDS_TO_REPORT_AGAIN if recovering else waits_for_workers
         told: tuple[float, list[Missing]] = (0.0, [])
@@ -154,7 +154,11 @@ class Barrier:
             if absent and time.monotonic() - since < patience:
                 return self._with_reasons(absent)
             prepare(ledger, statuses)
-            statuses = {ps: ledger.status(ps) for ps in statuses}
+            # Someone may have given up meanwhile: then the run ends before it begins.
+            statuses, silent = self._statuses(ledger)
+            if silent:
+                self.drop_ledger()
+                return silent
             attendance = ledger.attendance()
         return Gathering(
             ledger=ledger,

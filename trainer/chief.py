@@ -19,6 +19,8 @@ from trainer.training import TrainingGraph, TrainingSession
 
 SIGN_OFF_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+# A worker that is slower than the chief may be in the middle of a step.
+_SLOW_STEPS = 5
 
 
 class Chief:
@@ -94,9 +96,9 @@ class Chief:
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
 
-    def wait_for_sign_offs(self, ledger: Ledger) -> None:
-        """Wait until every other worker that was there has signed off, at most 5 s."""
-        deadline = time.monotonic() + SIGN_OFF_SECONDS
+    def wait_for_sign_offs(self, ledger: Ledger, seconds_per_step: float = 0.0) -> None:
+        """Wait until every other worker that was there has signed off; at most 5 s, or a few slow steps."""
+        deadline = time.monotonic() + max(SIGN_OFF_SECONDS, _SLOW_STEPS * seconds_per_step)
         while time.monotonic() < deadline:
             behind = ledger.attendance().behind(SIGNED_OFF)
             if not set(behind) - {0}:

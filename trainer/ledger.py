@@ -176,16 +176,33 @@ class Ledger:
 
     def request_stop(self, code: int, reason: str) -> None:
         """Tell every task that the run ends, and why: STOPPED or the exit code of a failure."""
-        for part in self._parts.values():
+        ps0 = self._of_ps0()
+
+        def tell(part: _PsPart) -> None:
             self._run(part.give_reason, {part.text: reason})
             self._run(part.set_status, {part.places: [_STOP], part.values: [code]})
-        ps0 = self._of_ps0()
+
+        self._to_every_ps(tell)
         self._run(ps0.set_stop_code, {ps0.value: code})
 
     def end(self, code: int) -> None:
         """Tell every ps to end: RUN_OVER, STOPPED or the exit code of a failure."""
-        for part in self._parts.values():
+
+        def tell(part: _PsPart) -> None:
             self._run(part.set_status, {part.places: [_END], part.values: [code]}, _SECONDS_TO_END)
+
+        self._to_every_ps(tell)
+
+    def _to_every_ps(self, tell: Callable[[_PsPart], None]) -> None:
+        """Tell each ps, also those behind one that is gone; raises the first error when all were tried."""
+        errors: list[Exception] = []
+        for part in self._parts.values():
+            try:
+                tell(part)
+            except (tf.errors.OpError, CallTookTooLong) as error:  # noqa: PERF203 - the next one must hear
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _of_ps0(self) -> _AttendancePart:
         if self._attendance is None:

@@ -6,6 +6,7 @@ worker that has stopped shows at once, however fast it was before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,7 +62,9 @@ class Watcher:
         """Take the newest reading and describe it in one line."""
         self._measure(now)
         if now.phase in {"starting", "waiting"}:
-            return f"waiting for {'; '.join(now.missing)}" if now.missing else "tasks are starting"
+            return (
+                _printable(f"waiting for {'; '.join(now.missing)}") if now.missing else "tasks are starting"
+            )
         share = min(now.global_step / now.last_step, 1.0) if now.last_step else 0.0
         filled = round(share * BAR_WIDTH)
         parts = [
@@ -74,7 +77,7 @@ class Watcher:
             parts += [_rates(self.rates), _time_left(now, sum(self.rates))]
         if now.phase not in {"training", "finished"}:
             parts.append(f"{now.phase}: {now.reason}" if now.reason else now.phase)
-        return "  ".join(part for part in parts if part)
+        return _printable("  ".join(part for part in parts if part))
 
     def _measure(self, now: Progress) -> None:
         before = self.previous
@@ -110,8 +113,13 @@ def _time_left(now: Progress, steps_per_second: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
 
 
+def _printable(text: str) -> str:
+    """A host's words must not steer the terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
 

@@ -6,6 +6,7 @@ import time
 
 import tensorflow as tf
 
+from trainer.barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.console import say
 from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING
 from trainer.failure import StopRequested, TaskFailure
@@ -43,7 +44,7 @@ def run_ps(task: Task) -> int:
 
 def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
     """Watch the ledger until it says that this ps ends; the end code and the reason."""
-    deadline = time.monotonic() + task.settings.barrier_deadline_seconds + _GRACE_SECONDS
+    deadline = time.monotonic() + _deadline(task) + _GRACE_SECONDS
     started, stop_seen = False, None
     while True:
         task.raise_if_stopping()
@@ -65,6 +66,11 @@ def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
                 f"no run has started within {waited:.0f} s: the chief has not come, or not all",
             )
         task.stop.wait(_POLL_SECONDS)
+
+
+def _deadline(task: Task) -> float:
+    """How long the workers wait for one another, in seconds."""
+    return task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
 
 
 def _look(ledger: Ledger, index: int) -> PsStatus | None:

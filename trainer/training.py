@@ -42,11 +42,6 @@ class StepResult:
         """The global step after."""
         return self.counters[GLOBAL_STEP]
 
-    @property
-    def stop_code(self) -> int:
-        """Above 0 where another task has ended the run."""
-        return self.counters[STOP_CODE]
-
 
 class TrainingGraph:
     """Variables on the ps by turns, everything else on this worker; all sessions of a process share it."""

@@ -95,7 +95,9 @@ class _Worker:
         gathering.ledger.mark(SIGNED_OFF)
         if self.chief is not None:
             self._progress.change("ending")
-            self.chief.wait_for_sign_offs(gathering.ledger)
+            self.chief.wait_for_sign_offs(
+                gathering.ledger, self.steps.seconds / max(self.steps.local_step, 1)
+            )
             self.steps.look()
             self.chief.evaluate(session, self.steps.counters[GLOBAL_STEP])
             self.chief.save(session, self.steps.counters[GLOBAL_STEP])

@@ -14,6 +14,7 @@ from ansible.utils.vars import load_extra_vars
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
+from plugins.hints import with_inventory
 from trainer.plan import ClusterPlan
 from trainer.run_settings import resumed_settings
 from trainer.run_start import Folder, FolderState, decide
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
         of_folder = Folder(state_of(folder), str(read_object(folder / "plan.json").get("hash", "")))
         decision = decide(run_id, plan, arguments["found"], of_folder)
         if decision.action == "refuse":
-            return refusal(result, decision.problems)
+            return refusal(result, [with_inventory(problem, variables) for problem in decision.problems])
         settings = {"training": today["cluster"], "tasks": today["tasks"]}
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]

@@ -11,6 +11,7 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
+from plugins.hints import with_inventory
 from trainer.evidence.reading import keep_settings
 from trainer.evidence.report import as_lines
 from trainer.evidence.runs import NoSuchRun, find_run
@@ -39,7 +40,7 @@ class ActionModule(ActionBase):
             runs_directory = Path(arguments["runs_directory"]).resolve()
             folder = find_run(runs_directory, None if run_id is None else str(run_id))
         except NoSuchRun as refusal:
-            return result | {"failed": True, "msg": str(refusal)}
+            return result | {"failed": True, "msg": with_inventory(str(refusal), task_vars or {})}
         except ValueError as problems:
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
             return result | {"failed": True, "msg": f"{problems}; {where}"}

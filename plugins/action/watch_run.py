@@ -32,13 +32,14 @@ class ActionModule(ActionBase):
     """Arguments: `run_directory` on the chief's host, `unit`, `poll_seconds`, `plain_seconds`."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `phase`, `reason`, `global_step`, `restarts`; never fails: the run must be ended."""
+        """Return `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if self._task.check_mode:
             return result | {"changed": False, "phase": "not started", "reason": "check mode", "restarts": 0}
         arguments = self._task.args
         self._command = (
-            f"cat {arguments['run_directory']}/progress.json 2>/dev/null; echo; echo {SEPARATOR}; "
+            f"timeout 10 head -c 65536 {arguments['run_directory']}/progress.json 2>/dev/null; "
+            f"echo; echo {SEPARATOR}; "
             f"systemctl show --property=ActiveState,NRestarts {arguments['unit']}"
         )
         screen = Screen(float(arguments["plain_seconds"]))
@@ -56,8 +57,11 @@ class ActionModule(ActionBase):
                 answered = time.monotonic()
             except AnsibleError as error:
                 if time.monotonic() - answered > LOST_SECONDS:
-                    reason = f"no answer from the chief's host for {LOST_SECONDS} s: {error}"
-                    return {"phase": "lost", "reason": reason, "global_step": 0, "restarts": restarts}
+                    return {
+                        "failed": True,
+                        "msg": f"no answer from the chief's host for {LOST_SECONDS} s ({error}). The run "
+                        "goes on unwatched: watch it again with its run_id, or end it with stop.yml",
+                    }
                 screen.note(f"the chief's host does not answer: {error}")
                 time.sleep(poll_seconds)
                 continue
@@ -70,7 +74,7 @@ class ActionModule(ActionBase):
             if unit["restarts"] > restarts:
                 screen.note(f"worker0 was restarted ({unit['restarts']} times so far)")
             restarts = unit["restarts"]
-            over_since = over_since or (time.monotonic() if progress.over else 0.0)
+            over_since = (over_since or time.monotonic()) if progress.over else 0.0
             if not unit["alive"] or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return {
                     "phase": progress.phase,
@@ -89,7 +93,9 @@ class ActionModule(ActionBase):
         except ValueError:
             values = {}
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
-        alive = unit.get("ActiveState") not in {"inactive", "failed"}
+        if "ActiveState" not in unit:
+            raise AnsibleError(f"systemctl said nothing of the chief: {answer['stderr'].strip()}")
+        alive = unit["ActiveState"] not in {"inactive", "failed"}
         progress = Progress.from_mapping(values if isinstance(values, dict) else {})
         return progress, {"alive": alive, "restarts": int(unit.get("NRestarts", 0))}
 

@@ -85,7 +85,8 @@ class Releases:
 
         Raises ValueError where the archive holds something else than the release.
         """
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)  # whatever the umask of the host
         with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
             for leftover in self.folder.glob(".partial-*"):
                 shutil.rmtree(leftover)

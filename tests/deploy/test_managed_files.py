@@ -64,9 +64,15 @@ def test_a_file_is_validated_before_it_is_written_and_sees_the_others(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_warning_of_somebody_elses_file_is_no_objection(tmp_path: Path) -> None:
+    validate = ["sh", "-c", "echo /lib/systemd/system/other.service:3: Unknown key >&2"]
+    _, files = described([{"path": f"{tmp_path}/a", "content": "", "validate": validate}])
+    assert validate_files(files) == []
+
+
 def test_a_validator_that_only_warns_is_an_objection(tmp_path: Path) -> None:
     _, files = described(
-        [{"path": f"{tmp_path}/a", "content": "", "validate": ["sh", "-c", "echo 'Unknown key' >&2"]}]
+        [{"path": f"{tmp_path}/a", "content": "", "validate": ["sh", "-c", "echo $0: Unknown key >&2", "%s"]}]
     )
     assert "Unknown key" in validate_files(files)[0]
 

@@ -9,6 +9,7 @@ from trainer.inventory import Inventory, read_inventory
 from trainer.inventory_problems import InventoryError
 from trainer.inventory_variables import rules
 from trainer.plan import ClusterPlan
+from trainer.run_settings import run_settings
 from trainer.settings import TrainingSettings
 
 DEFAULTS: dict[str, Any] = yaml.safe_load((ROLES / "trainer/defaults/main.yml").read_text(encoding="utf-8"))

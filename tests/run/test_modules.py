@@ -1,4 +1,6 @@
+import io
 import json
+import tarfile
 from pathlib import Path
 
 from plugins.modules import run_archive, trainer_tasks
@@ -40,5 +42,26 @@ def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     (logs / "r1" / "link.out").symlink_to(tmp_path / "secret")
-    names = [name for _, name in run_archive.members("r1", state, logs)]
-    assert names == ["logs/ps0.out", "events/worker0.jsonl", "checkpoints/model.ckpt-5.index"]
+    assert packed("r1", state, logs) == [
+        "logs/ps0.out",
+        "events/worker0.jsonl",
+        "checkpoints/model.ckpt-5.index",
+    ]
+
+
+def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
+    state, logs, secret = tmp_path / "state", tmp_path / "log", tmp_path / "secret"
+    for directory in (secret / "events", state / "runs" / "r1", logs):
+        directory.mkdir(parents=True)
+    (secret / "events" / "worker0.jsonl").write_text("x")
+    (state / "runs" / "r1" / "events").symlink_to(secret / "events")
+    (state / "runs" / "r2").symlink_to(secret)
+    assert packed("r1", state, logs) == []
+    assert packed("r2", state, logs) == []
+
+
+def packed(run_id: str, state: Path, logs: Path) -> list[str]:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        assert run_archive.add_run(archive, run_id, state, logs) == len(archive.getnames())
+        return archive.getnames()
