@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 from ansible import constants
 
 
-def with_inventory(text: str, variables: Mapping[str, Any]) -> str:
-    """Return the text with the inventory of this run behind each `ansible-playbook`."""
-    sources = [str(source) for source in variables.get("ansible_inventory_sources") or ()]
-    if sources == [str(source) for source in constants.DEFAULT_HOST_LIST]:
+def with_inventory(text: str, sources: Sequence[str]) -> str:
+    """Return the text with the inventory (`ansible_inventory_sources`) behind each `ansible-playbook`."""
+    if list(sources) == list(constants.DEFAULT_HOST_LIST):
         return text
-    return text.replace(
-        "ansible-playbook ", f"ansible-playbook {' '.join(f'-i {path}' for path in sources)} "
-    )
+    here = f"{Path.cwd()}/"
+    inventory = " ".join(f"-i {source.removeprefix(here)}" for source in sources)
+    return text.replace("ansible-playbook ", f"ansible-playbook {inventory} ")

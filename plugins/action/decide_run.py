@@ -38,7 +38,13 @@ class ActionModule(ActionBase):
         of_folder = Folder(state_of(folder), str(read_object(folder / "plan.json").get("hash", "")))
         decision = decide(run_id, plan, arguments["found"], of_folder)
         if decision.action == "refuse":
-            return refusal(result, [with_inventory(problem, variables) for problem in decision.problems])
+            return refusal(
+                result,
+                [
+                    with_inventory(problem, variables["ansible_inventory_sources"])
+                    for problem in decision.problems
+                ],
+            )
         settings = {"training": today["cluster"], "tasks": today["tasks"]}
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]

@@ -40,7 +40,10 @@ class ActionModule(ActionBase):
             runs_directory = Path(arguments["runs_directory"]).resolve()
             folder = find_run(runs_directory, None if run_id is None else str(run_id))
         except NoSuchRun as refusal:
-            return result | {"failed": True, "msg": with_inventory(str(refusal), task_vars or {})}
+            return result | {
+                "failed": True,
+                "msg": with_inventory(str(refusal), (task_vars or {})["ansible_inventory_sources"]),
+            }
         except ValueError as problems:
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
             return result | {"failed": True, "msg": f"{problems}; {where}"}

@@ -1,7 +1,9 @@
 from typing import Any
 
 import pytest
+from ansible import constants
 
+from plugins.hints import with_inventory
 from trainer.run_start import Decision, Folder, decide, going_on
 
 PLAN: dict[str, Any] = {
@@ -119,3 +121,10 @@ def test_all_problems_come_together() -> None:
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
     (problem,) = decide(run_id, PLAN, {}, Folder()).problems
     assert repr(run_id) in problem
+
+
+def test_advice_names_the_inventory_unless_it_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    text = "end it with ansible-playbook stop.yml"
+    assert with_inventory(text, ["/etc/x/hosts"]) == "end it with ansible-playbook -i etc/x/hosts stop.yml"
+    assert with_inventory(text, list(constants.DEFAULT_HOST_LIST)) == text
