@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,8 +124,10 @@ def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
     assert repr(run_id) in problem
 
 
-def test_advice_names_the_inventory_unless_it_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")
+def test_advice_names_the_inventory_unless_it_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     text = "end it with ansible-playbook stop.yml"
-    assert with_inventory(text, ["/etc/x/hosts"]) == "end it with ansible-playbook -i etc/x/hosts stop.yml"
+    assert with_inventory(text, [f"{tmp_path}/mine"]) == "end it with ansible-playbook -i mine stop.yml"
     assert with_inventory(text, list(constants.DEFAULT_HOST_LIST)) == text
