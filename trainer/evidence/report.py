@@ -26,5 +26,11 @@ def as_lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
     yield "", "figure"
-    for name, value in [*figure_lines(verdict.figures), ("run folder", str(folder))]:
+    for name, value in [*figure_lines(verdict.figures), ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
+
+
+def shown(folder: Path) -> str:
+    """Return the folder's path, from here where it lies below."""
+    here = Path.cwd()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
