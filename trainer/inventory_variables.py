@@ -14,7 +14,7 @@ PORT_RANGE = (1024, 65535)
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,30}")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
 
@@ -74,7 +74,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_worker_port": _PORT_OR_NULL,
     "trainer_worker_gpus": Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus),
     "trainer_user": _matching(
-        _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'"
+        _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
     ),
     "trainer_install_directory": _DIRECTORY_RULE,
     "trainer_configuration_directory": _DIRECTORY_RULE,

@@ -136,6 +136,10 @@ def test_gpus_that_are_no_list_of_distinct_numbers(gpus: object) -> None:
     )
 
 
+def test_tasks_do_not_run_as_root() -> None:
+    assert "not root" in problems(["a"], ["b"], trainer_user="root")[0]
+
+
 @pytest.mark.parametrize("name", ["Psfleet", "my cluster", "a/b", "a@b", "a%b", "1st", "", "a" * 32, "a-b"])
 def test_a_cluster_name_that_could_not_name_a_unit(name: str) -> None:
     assert "[a-z][a-z0-9]{0,30}" in problems(["a"], ["b"], trainer_cluster_name=name)[0]
