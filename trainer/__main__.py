@@ -13,11 +13,10 @@ from pathlib import Path
 
 from trainer import flags
 from trainer.console import say
-from trainer.exit_codes import FINISHED, PROGRAM, USAGE
+from trainer.exit_codes import FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.failure import TaskFailure
 from trainer.records import RecordWriter, TaskIdentity, events_file
 
-_STOPPED = 143
 # The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
 _SECONDS_TO_STOP = {"ps": 3.0, "worker": 20.0}
 
@@ -100,7 +99,7 @@ def _supervise(work: Callable[[], int], stop: threading.Event, seconds_to_stop: 
             stopping_since = stopping_since or time.monotonic()
             if time.monotonic() > stopping_since + seconds_to_stop:
                 say("The work does not end; leaving it.")
-                return _STOPPED
+                return STOPPED
     return codes[0] if codes else PROGRAM
 
 

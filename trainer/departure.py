@@ -9,9 +9,9 @@ import tensorflow as tf
 from trainer.barrier import Barrier
 from trainer.chief import Chief
 from trainer.console import say
-from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED
+from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, STOPPED, CallTookTooLong, Ledger
+from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, CallTookTooLong, Ledger
 from trainer.reporting import Progress
 from trainer.steps import Steps
 from trainer.task import Task

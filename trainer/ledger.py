@@ -22,7 +22,6 @@ v1 = tf.compat.v1
 
 # Stop and end codes beside those of trainer/exit_codes.py; 0 is none.
 RUN_OVER = 1
-STOPPED = 143
 
 COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2

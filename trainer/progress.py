@@ -81,14 +81,8 @@ class Watcher:
 
     def _measure(self, now: Progress) -> None:
         before = self.previous
-        # A run that was restored begins with the contributions of its earlier part.
-        known = before is not None and before.phase == "training"
-        if (
-            before
-            and known
-            and len(before.contributions) == len(now.contributions)
-            and now.wall > before.wall
-        ):
+        # A restored run jumps to the contributions of its checkpoint before it trains.
+        if before and before.phase == "training" and now.wall > before.wall:
             seconds = now.wall - before.wall
             self.rates = tuple(
                 max(after - earlier, 0) / seconds

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from trainer.barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.console import say
-from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING
+from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
 from trainer.failure import StopRequested, TaskFailure
-from trainer.ledger import RUN_OVER, STOPPED, CallTookTooLong, Ledger, PsStatus
+from trainer.ledger import RUN_OVER, CallTookTooLong, Ledger, PsStatus
 from trainer.systemd import notify
 from trainer.task import Task, ready
 

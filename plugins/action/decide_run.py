@@ -15,11 +15,10 @@ from ansible.utils.vars import load_extra_vars
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.hints import with_inventory
+from trainer.inventory_variables import PREFIX
 from trainer.plan import ClusterPlan
 from trainer.run_settings import resumed_settings
 from trainer.run_start import Folder, FolderState, decide
-
-PREFIX = "trainer_"
 
 
 class ActionModule(ActionBase):

@@ -119,22 +119,13 @@ def run_id_of(configuration: Path, name: str) -> str:
     return values.get("PSFLEET_RUN_ID", "").strip('"')
 
 
-def phase_of(run: Path) -> str:
-    """Return the phase that the chief has written last, or an empty string."""
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, empty where there is none."""
     try:
-        progress = json.loads((run / "progress.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(progress.get("phase", "")) if isinstance(progress, dict) else ""
-
-
-def deployed_plan(configuration: Path) -> dict[str, Any]:
-    """Return the plan that deploy.yml left, or an empty object where it never ran."""
-    try:
-        plan = json.loads((configuration / "plan.json").read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return plan if isinstance(plan, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 class Tasks:
@@ -181,7 +172,7 @@ class Tasks:
             "restarts": int(values.get("NRestarts") or 0),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
-            "phase": phase_of(self.runs / run_id) if run_id else "",
+            "phase": str(read_object(self.runs / run_id / "progress.json").get("phase", "")),
             "reason": reason,
         }
 
@@ -241,7 +232,9 @@ def main() -> None:
         actions[wanted]()
     alive = [task["alive"] for task in before]
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
-    module.exit_json(changed=changed, deployed=deployed_plan(tasks.configuration), tasks=tasks.describe())
+    module.exit_json(
+        changed=changed, deployed=read_object(tasks.configuration / "plan.json"), tasks=tasks.describe()
+    )
 
 
 if __name__ == "__main__":
