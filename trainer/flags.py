@@ -37,6 +37,9 @@ _CLUSTER_FLAGS = {
 }
 _SETTING_HELP = {
     "model": "what to train",
+    "replication": "between-graph asynchronous, between-graph synchronous, in-graph, or one process alone",
+    "replicas_to_aggregate": "sync: gradients in a global step; the workers beyond are backups",
+    "existing_servers": "connect to servers that run already, at the workers' addresses",
     "steps": "global steps of the run",
     "epochs": "when above 0: as many steps as let the chief read the examples this often",
     "batch_size": "examples in a step of this worker",
@@ -46,8 +49,12 @@ _SETTING_HELP = {
     "activation": "of the hidden layer",
     "steps_to_validate": "local steps between printed lines",
     "checkpoint_interval_seconds": "time between the chief's checkpoints",
+    "checkpoint_interval_steps": "when above 0: also global steps between the chief's checkpoints",
     "checkpoints_to_keep": "older ones are removed",
+    "summary_steps": "local steps between summaries for TensorBoard; 0: none",
     "data_dir": "folder of MNIST's IDX files",
+    "shard_data": "whether each worker reads its own part of every epoch, rather than all examples",
+    "threads": "of this task for operations, and within one",
     "seed": "worker k draws from seed + k",
     "barrier_deadline_seconds": "how long a task waits for the others; 0: without waiting for other workers",
 }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
-from trainer.settings import PER_HOST, RULES, Rule, integer, or_null, to_integer
+from trainer.settings import BOOLEAN, PER_HOST, RULES, Rule, integer, or_null, to_integer
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
@@ -126,24 +126,6 @@ def closest_name(
     return "the variables are listed in docs/inventory.md" if ours else None
 
 
-def _to_boolean(value: object) -> bool:
-    words = {
-        "true": True,
-        "yes": True,
-        "on": True,
-        "1": True,
-        "false": False,
-        "no": False,
-        "off": False,
-        "0": False,
-    }
-    if isinstance(value, bool):
-        return value
-    if str(value).strip().lower() not in words:
-        raise ValueError(value)
-    return words[str(value).strip().lower()]
-
-
 def _to_text(value: object) -> str:
     if value is None or isinstance(value, (list, dict)):
         raise ValueError(value)
@@ -162,7 +144,7 @@ def _instance_of(kind: type) -> Callable[[object], object]:
 _SPECIFIED_TYPES: Mapping[str, tuple[str, Callable[[object], object]]] = {
     "int": ("an integer", integer(-(2**63)).convert),
     "float": ("a number", lambda value: float(str(value))),
-    "bool": ("true or false", _to_boolean),
+    "bool": (BOOLEAN.expected, BOOLEAN.convert),
     "str": ("a text", _to_text),
     "path": ("a path", _to_text),
     "list": ("a list", _instance_of(list)),

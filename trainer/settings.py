@@ -12,16 +12,18 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
-MODELS = ("linear", "mnist_mlp")
+MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo")
+REPLICATIONS = ("async", "sync", "in_graph", "local")
 OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = ("sigmoid", "relu")
 
 # A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
-PER_HOST = frozenset({"batch_size", "data_dir"})
+PER_HOST = frozenset({"batch_size", "data_dir", "threads"})
 
 # Flags are split at blanks by systemd, which also expands $ and quotes.
 _PLAIN_ABSOLUTE_PATH = re.compile(r"/[^\s\"'\\$`]*")
 _NULLS = ("", "null", "none", "~")
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,14 @@ def _to_number(value: object) -> float:
     return number
 
 
+def to_boolean(value: object) -> bool:
+    """Return True for true and for "yes", as Ansible reads them; raises ValueError for what is neither."""
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(value)
+    return word in _TRUE
+
+
 def integer(minimum: int, maximum: int | None = None) -> Rule:
     """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
 
@@ -92,6 +102,9 @@ def _number(minimum: float, *, exclusive: bool) -> Rule:
         return number
 
     return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}", convert)
+
+
+BOOLEAN = Rule("true or false", to_boolean)
 
 
 def _choice(names: tuple[str, ...]) -> Rule:
@@ -133,6 +146,9 @@ class TrainingSettings:
     """
 
     model: str = _setting("mnist_mlp", _choice(MODELS))
+    replication: str = _setting("async", _choice(REPLICATIONS))
+    replicas_to_aggregate: int | None = _setting(None, or_null(integer(1), "as many as there are workers"))
+    existing_servers: bool = _setting(False, BOOLEAN)
     steps: int = _setting(2000, integer(1))
     epochs: int = _setting(0, integer(0))
     batch_size: int = _setting(100, integer(1))
@@ -142,7 +158,9 @@ class TrainingSettings:
     activation: str = _setting("sigmoid", _choice(ACTIVATIONS))
     steps_to_validate: int = _setting(100, integer(1))
     checkpoint_interval_seconds: float = _setting(60.0, _number(0, exclusive=True))
+    checkpoint_interval_steps: int = _setting(0, integer(0))
     checkpoints_to_keep: int = _setting(3, integer(1))
+    summary_steps: int = _setting(100, integer(0))
     data_dir: str = _setting(
         "",
         Rule(
@@ -150,6 +168,8 @@ class TrainingSettings:
             _path_or_empty,
         ),
     )
+    shard_data: bool = _setting(False, BOOLEAN)
+    threads: int | None = _setting(None, or_null(integer(1), "as many as TensorFlow takes"))
     seed: int = _setting(1, integer(0))
     barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
 
@@ -204,5 +224,7 @@ def _close_names(name: str) -> str:
 
 
 def _flag_text(value: object) -> str:
-    """Return 60 rather than 60.0: people compare it with what they wrote."""
+    """Return 60 rather than 60.0, and true rather than True: people compare it with what they wrote."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
