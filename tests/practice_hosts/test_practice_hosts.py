@@ -55,6 +55,17 @@ def test_groups_keep_the_order_of_the_nodes_and_leave_others_beside_the_cluster(
     assert list(inventory["all"]["hosts"]) == ["node1", "node2", "outsider"]
 
 
+def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
+    nodes: list[dict[str, Any]] = [
+        {"name": "node1", "groups": ["chief"], "vars": {"trainer_worker_tasks": 2}}
+    ]
+    inventory = practice_hosts_inventory(
+        practice_hosts_plan(nodes, "p", "10.0.0.0/24"), KEYS[:1], "/inventories/practice"
+    )["all"]
+    assert inventory["hosts"]["node1"]["trainer_worker_tasks"] == 2
+    assert inventory["children"]["tf_cluster"]["children"]["chief"] == {"hosts": {"node1": {}}}
+
+
 def test_a_new_host_at_an_old_address_has_a_control_path_of_its_own() -> None:
     def control_path(key: str) -> str:
         inventory = practice_hosts_inventory(plan()[:1], [key], "/inventories/practice")
@@ -82,7 +93,7 @@ def test_known_hosts_has_each_host_under_its_address_without_the_comment() -> No
             "demo",
             r"practice_hosts_nodes\[1\].name is 'a', which an earlier node has",
         ),
-        ([{"name": "a", "groups": ["chief"]}], "demo", "groups has 'chief'; expected only ps and worker"),
+        ([{"name": "a", "groups": ["boss"]}], "demo", "groups has 'boss'; expected only ps, worker, chief"),
         ([{"name": "a", "user": "a b"}], "demo", "user is 'a b'; expected a login name"),
         ([{"name": "a"}], "De mo", "practice_hosts_scenario is 'De mo'"),
     ],

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from ansible.errors import AnsibleFilterError
 
 FIRST_ADDRESS = 11  # the network's gateway has 1
-JOBS = ("ps", "worker")
+JOBS = ("ps", "worker", "chief")
 NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 NODE_NAME_IN_WORDS = "a small letter, then small letters, digits or '-', 31 at most"
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
@@ -25,6 +25,7 @@ class Host(TypedDict):
     address: str
     groups: list[str]
     user: str
+    vars: dict[str, Any]
 
 
 def practice_hosts_clone(path: str) -> str:
@@ -57,7 +58,7 @@ def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[
 def _node_problems(node: dict[str, Any]) -> list[str]:
     name, user, groups = str(node.get("name")), str(node.get("user", "root")), node.get("groups", [])
     problems = [
-        f".groups has '{group}'; expected only {' and '.join(JOBS)}." for group in groups if group not in JOBS
+        f".groups has '{group}'; expected only {', '.join(JOBS)}." for group in groups if group not in JOBS
     ]
     if not NODE_NAME.fullmatch(name):
         problems.append(f".name is '{name}'; expected {NODE_NAME_IN_WORDS}.")
@@ -84,6 +85,7 @@ def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str) -
             address=str(network[FIRST_ADDRESS + position]),
             groups=list(node.get("groups", [])),
             user=node.get("user", "root"),
+            vars=dict(node.get("vars", {})),
         )
         for position, node in enumerate(nodes)
     ]
@@ -99,7 +101,7 @@ def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """The inventory: `tf_cluster` with `ps` and `worker`; hosts of neither stand beside it.
+    """The inventory: `tf_cluster` with `ps`, `worker` and, where a node has it, `chief`; others stand beside it.
 
     The control path names the host's key, so that a new host at an old address never meets the
     connection that was kept open to its predecessor.
@@ -113,11 +115,14 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
             "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
             "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o 'UserKnownHostsFile=\"{ssh}/known_hosts\"'",
             "ansible_control_path": f"%(directory)s/practice-{_short_hash(key)}-%%r",
+            **host["vars"],
         }
         for host, key in zip(hosts, host_keys, strict=True)
     }
     jobs: dict[str, Any] = {
-        job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}} for job in JOBS
+        job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}}
+        for job in JOBS
+        if job != "chief" or any(job in host["groups"] for host in hosts)
     }
     return {"all": {"hosts": variables, "children": {"tf_cluster": {"children": jobs}}}}
 
