@@ -62,7 +62,7 @@ def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
     inventory = practice_hosts_inventory(
         practice_hosts_plan(nodes, "p", "10.0.0.0/24"), KEYS[:1], "/inventories/practice"
     )["all"]
-    assert inventory["hosts"]["node1"]["trainer_worker_tasks"] == 2
+    assert inventory["hosts"]["node1"]["trainer_seed"] == 2
     assert inventory["children"]["tf_cluster"]["children"]["chief"] == {"hosts": {"node1": {}}}
 
 
