@@ -101,7 +101,7 @@ def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """The inventory: `tf_cluster` with `ps`, `worker` and, where there is one, `chief`; others stand beside it.
+    """The inventory: `tf_cluster` with `ps`, `worker` and where there is one `chief`; others stand beside it.
 
     The control path names the host's key, so that a new host at an old address never meets the
     connection that was kept open to its predecessor.
