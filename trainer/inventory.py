@@ -82,7 +82,8 @@ def _job_problems(inventory: Inventory) -> list[str]:
     problems = []
     for job in JOBS:
         hosts = inventory.groups.get(job)
-        if hosts is None and job not in map(_meant_job, inventory.children):
+        required = job != "chief"
+        if hosts is None and required and job not in map(_meant_job, inventory.children):
             hint = _similar_group(job, inventory.groups)
             expected = f"a child group {job} of {PARENT} with one host or more"
             problems.append(f"there is no group {job}{hint}; expected {expected}")

@@ -72,6 +72,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_base_port": _PORT,
     "trainer_ps_port": _PORT_OR_NULL,
     "trainer_worker_port": _PORT_OR_NULL,
+    "trainer_chief_port": _PORT_OR_NULL,
     "trainer_worker_gpus": Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus),
     "trainer_user": _matching(
         _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
@@ -86,7 +87,14 @@ TRAINER_RULES: Mapping[str, Rule] = {
 
 # What a host may set for itself. Every other variable of the trainer holds for the whole cluster.
 HOST_VARIABLES = frozenset(
-    {"trainer_address", "trainer_base_port", "trainer_ps_port", "trainer_worker_port", "trainer_worker_gpus"}
+    {
+        "trainer_address",
+        "trainer_base_port",
+        "trainer_ps_port",
+        "trainer_worker_port",
+        "trainer_chief_port",
+        "trainer_worker_gpus",
+    }
     | {PREFIX + name for name in PER_HOST}
 )
 

@@ -15,6 +15,7 @@ _NEEDED = {
     "trainer_base_port",
     "trainer_ps_port",
     "trainer_worker_port",
+    "trainer_chief_port",
     "trainer_worker_gpus",
 }
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 VERSION = 1
-Job = Literal["ps", "worker"]
+# In this order a host's tasks take their ports. A chief is the coordinator of a program of one's own.
+Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
 
 
@@ -49,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The tasks of a cluster, ps before workers, each job in the order of its indices."""
+    """The tasks of a cluster, ps before workers before chief, each job in the order of its indices."""
 
     cluster_name: str
     tasks: tuple[Task, ...]
@@ -73,20 +74,27 @@ class ClusterPlan:
 
     @property
     def chief(self) -> Task:
-        """Task 0 of the workers."""
+        """Task 0 of the workers, which initialises, saves and evaluates the trainer's own models."""
         return self.tasks_of("worker")[0]
+
+    @property
+    def lead(self) -> Task:
+        """The task whose end is the run's: that of the job `chief` where there is one, else worker 0."""
+        return next(iter(self.tasks_of("chief")), self.chief)
 
     def tasks_of(self, job: Job) -> tuple[Task, ...]:
         """Return the tasks of a job, by index."""
         return tuple(task for task in self.tasks if task.job == job)
 
     def tasks_on(self, host: str) -> tuple[Task, ...]:
-        """Return the tasks of the host with this inventory name, ps before worker."""
+        """Return the tasks of the host with this inventory name, in the order of JOBS."""
         return tuple(task for task in self.tasks if task.host == host)
 
     def tf_config(self, task: Task) -> str:
-        """Return the value of the environment variable TF_CONFIG for one task."""
-        cluster = {job: [member.target for member in self.tasks_of(job)] for job in JOBS}
+        """Return the environment variable TF_CONFIG of one task; it names no job without tasks."""
+        cluster = {
+            job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
+        }
         return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 
     def to_json(self) -> dict[str, Any]:

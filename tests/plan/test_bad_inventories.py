@@ -208,7 +208,8 @@ def test_every_host_has_the_whole_plan(
     printed = " ".join(run.output.split())  # Ansible folds long lines
     for host in hosts:
         assert (
-            f"{host} sees node1 node2 node3, node1:2300, GPUs [0, 1], --model=mnist_mlp --replication=async" in printed
+            f"{host} sees node1 node2 node3, node1:2300, GPUs [0, 1], --model=mnist_mlp --replication=async"
+            in printed
         )
     assert "--learning_rate=0.5" in printed
     assert "optimizer" not in printed

@@ -32,6 +32,15 @@ def test_tf_config_is_what_tensorflow_documents() -> None:
     }
 
 
+def test_tf_config_names_the_chief_and_no_job_without_tasks() -> None:
+    plan = ClusterPlan("psfleet", (*PLAN.tasks[1:], Task("chief", 0, "node1", "10.0.0.1", 2224)))
+    assert json.loads(plan.tf_config(plan.tasks[2])) == {
+        "cluster": {"worker": ["10.0.0.1:2223", "[fd00::2]:2222"], "chief": ["10.0.0.1:2224"]},
+        "task": {"type": "chief", "index": 0},
+    }
+    assert (plan.lead.name, PLAN.lead.name) == ("chief0", "worker0")
+
+
 def test_json_and_back() -> None:
     written = json.loads(json.dumps(PLAN.to_json()))
     assert written["tasks"][2] == {
