@@ -56,9 +56,7 @@ def test_groups_keep_the_order_of_the_nodes_and_leave_others_beside_the_cluster(
 
 
 def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
-    nodes: list[dict[str, Any]] = [
-        {"name": "node1", "groups": ["chief"], "vars": {"trainer_worker_tasks": 2}}
-    ]
+    nodes: list[dict[str, Any]] = [{"name": "node1", "groups": ["chief"], "vars": {"trainer_seed": 2}}]
     inventory = practice_hosts_inventory(
         practice_hosts_plan(nodes, "p", "10.0.0.0/24"), KEYS[:1], "/inventories/practice"
     )["all"]
