@@ -20,7 +20,7 @@ from trainer.ledger import (
     close_in_background,
     create_counters,
 )
-from trainer.models.model import Model
+from trainer.models.model import Devices, Model, ModelContext
 from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
@@ -55,6 +55,8 @@ class TrainingGraph:
             self.graph = graph
             self.counters = create_counters(len(cluster.worker_hosts))
             worker = f"/job:worker/task:{cluster.index}"
+            ps = tuple(f"/job:ps/task:{task}" for task in range(len(cluster.ps_hosts)))
+            self.context = ModelContext(settings, data, Devices(ps, worker))
             setter = v1.train.replica_device_setter(
                 worker_device=worker, cluster=tf.train.ClusterSpec(cluster.jobs)
             )
@@ -63,7 +65,7 @@ class TrainingGraph:
                 iterator = v1.data.make_initializable_iterator(dataset)
                 features, labels = iterator.get_next()
                 self.iterator_initializer = iterator.initializer
-                self.model_variables = model.create_variables(settings, data)
+                self.model_variables = model.create_variables(self.context)
                 self._build_step(features, labels)
                 self._build_evaluation()
                 self.watched = dict(model.watched(self.model_variables))
@@ -78,7 +80,7 @@ class TrainingGraph:
     def _build_step(self, features: tf.Tensor, labels: tf.Tensor) -> None:
         name = self.model.optimizer_name(self.settings)
         optimizer = _OPTIMIZERS[name](self.model.learning_rate(self.settings))
-        loss = self.model.loss(self.settings, self.model_variables, features, labels)
+        loss = self.model.loss(self.context, self.model_variables, features, labels)
         gradients = optimizer.compute_gradients(loss, var_list=list(self.model_variables))
         applied = optimizer.apply_gradients(gradients)
         one_step = np.zeros(FIRST_WORKER + len(self.cluster.worker_hosts), np.int64)
@@ -95,7 +97,7 @@ class TrainingGraph:
         self.test_features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
         self.test_labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None])
         self.metrics = dict(
-            self.model.metrics(self.settings, self.model_variables, self.test_features, self.test_labels)
+            self.model.metrics(self.context, self.model_variables, self.test_features, self.test_labels)
         )
 
     def session(self, target: str) -> TrainingSession:

@@ -14,8 +14,7 @@ import tensorflow as tf
 from trainer import __main__ as program
 from trainer import models
 from trainer.models import linear
-from trainer.models.model import Variables
-from trainer.settings import TrainingSettings
+from trainer.models.model import ModelContext, Variables
 
 _calls = itertools.count(1)
 
@@ -27,9 +26,9 @@ def _raise_at_step_10(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _broken_loss(
-    settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
 ) -> tf.Tensor:
-    loss = linear.loss(settings, variables, features, labels)
+    loss = linear.loss(context, variables, features, labels)
     checked = tf.numpy_function(_raise_at_step_10, [loss], tf.float32)
     return loss + 0 * tf.stop_gradient(tf.reshape(checked, []))
 

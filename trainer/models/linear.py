@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.data import Data, Examples
-from trainer.models.model import Model, StepReport, Variables
+from trainer.models.model import Model, ModelContext, StepReport, Variables
 from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
@@ -25,7 +25,7 @@ def load(_settings: TrainingSettings) -> Data:
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
 
 
-def create_variables(_settings: TrainingSettings, _data: Data) -> Variables:
+def create_variables(_context: ModelContext) -> Variables:
     """Weight and bias, both from a normal distribution."""
     return [
         v1.get_variable(name, shape=[], initializer=v1.random_normal_initializer(), use_resource=True)
@@ -33,19 +33,17 @@ def create_variables(_settings: TrainingSettings, _data: Data) -> Variables:
     ]
 
 
-def loss(
-    _settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-) -> tf.Tensor:
+def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean squared error."""
     weight, bias = variables
     return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
 
 
 def metrics(
-    settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
 ) -> Mapping[str, tf.Tensor]:
     """Weight, bias and mean squared error."""
-    return {**watched(variables), "loss": loss(settings, variables, features, labels)}
+    return {**watched(variables), "loss": loss(context, variables, features, labels)}
 
 
 def watched(variables: Variables) -> Mapping[str, tf.Tensor]:

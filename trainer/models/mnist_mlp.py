@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from trainer import data
-from trainer.models.model import Model, StepReport, Variables
+from trainer.models.model import Model, ModelContext, StepReport, Variables
 from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
@@ -21,13 +21,13 @@ def load(settings: TrainingSettings) -> data.Data:
     return data.digits(settings.data_dir)
 
 
-def create_variables(settings: TrainingSettings, digits: data.Data) -> Variables:
+def create_variables(context: ModelContext) -> Variables:
     """Weights and biases of the hidden and of the output layer."""
-    pixels = digits.train.features.shape[1]
+    pixels = context.data.train.features.shape[1]
     shapes = {
-        "hidden/weights": [pixels, settings.hidden_units],
-        "hidden/biases": [settings.hidden_units],
-        "output/weights": [settings.hidden_units, DIGITS],
+        "hidden/weights": [pixels, context.settings.hidden_units],
+        "hidden/biases": [context.settings.hidden_units],
+        "output/weights": [context.settings.hidden_units, DIGITS],
         "output/biases": [DIGITS],
     }
     return [
@@ -41,22 +41,20 @@ def create_variables(settings: TrainingSettings, digits: data.Data) -> Variables
     ]
 
 
-def loss(
-    settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-) -> tf.Tensor:
+def loss(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean cross entropy."""
-    logits = _logits(settings, variables, features)
+    logits = _logits(context.settings, variables, features)
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
 def metrics(
-    settings: TrainingSettings, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
 ) -> Mapping[str, tf.Tensor]:
     """Share of digits read right, and mean cross entropy."""
-    read = tf.argmax(_logits(settings, variables, features), axis=1)
+    read = tf.argmax(_logits(context.settings, variables, features), axis=1)
     return {
         "accuracy": tf.reduce_mean(tf.cast(tf.equal(read, labels), tf.float32)),
-        "cross_entropy": loss(settings, variables, features, labels),
+        "cross_entropy": loss(context, variables, features, labels),
     }
 
 

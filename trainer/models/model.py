@@ -14,6 +14,30 @@ Variables = Sequence[tf.Variable]
 
 
 @dataclass(frozen=True)
+class Devices:
+    """Where a model may put things: the ps, and the worker that the graph (or this part of it) is for.
+
+    Each is a device as `tf.device` takes it, such as "/job:ps/task:1".
+    """
+
+    ps: tuple[str, ...]
+    worker: str
+
+    def ps_device(self, index: int) -> str:
+        """The ps of this index, counted round: index 2 of two ps is ps 0. Without any ps: the worker."""
+        return self.ps[index % len(self.ps)] if self.ps else self.worker
+
+
+@dataclass(frozen=True)
+class ModelContext:
+    """What a model's functions know while the graph is built."""
+
+    settings: TrainingSettings
+    data: Data
+    devices: Devices
+
+
+@dataclass(frozen=True)
 class StepReport:
     """What a worker knows at a printed step. `watched` holds the values of the model's watched tensors."""
 
@@ -29,7 +53,11 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Model:
-    """Functions called while a graph is built; the placing of variables on the ps is not their business.
+    """Functions called while a graph is built.
+
+    Variables go to the ps by turns and operations to the worker, unless a model says otherwise with
+    `tf.device` and the devices of its context. With several workers in one graph, `loss` is called for each
+    with a context of its own.
 
     Attributes:
         name: the value of --model.
@@ -47,9 +75,9 @@ class Model:
     name: str
     learning_rates: Mapping[str, float]
     load: Callable[[TrainingSettings], Data]
-    create_variables: Callable[[TrainingSettings, Data], Variables]
-    loss: Callable[[TrainingSettings, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
-    metrics: Callable[[TrainingSettings, Variables, tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]
+    create_variables: Callable[[ModelContext], Variables]
+    loss: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
+    metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]
     watched: Callable[[Variables], Mapping[str, tf.Tensor]]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
