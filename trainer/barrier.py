@@ -13,7 +13,8 @@ from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, CONFIGURATION, PEERS_MISSING
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import AT_START, Attendance, CallTookTooLong, Ledger, Note, PsStatus
-from trainer.peers import Missing, is_lost_connection, probe_all
+from trainer.peers import is_lost_connection
+from trainer.probes import Missing, probe_all
 from trainer.reporting import Progress
 from trainer.settings import PER_HOST
 from trainer.task import Task

@@ -1,20 +1,10 @@
-"""The other tasks as seen from here: whether their ports answer, and what a lost one looks like."""
+"""What a lost connection to another task looks like in TensorFlow's errors."""
 
 from __future__ import annotations
 
-import errno
-import socket
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-
 import tensorflow as tf
 
-from trainer.cluster import split_address
 from trainer.ledger import CallTookTooLong
-
-_PROBE_SECONDS = 1.0
-_PROBES_AT_ONCE = 16
 
 _LOST_PHRASES = (
     "uninitialized",
@@ -25,19 +15,6 @@ _LOST_PHRASES = (
     "RST_STREAM",
     "failed to connect",
 )
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A task that is not there yet, and what is known about why."""
-
-    task: str
-    address: str
-    reason: str
-
-    def __str__(self) -> str:
-        """The task, its address and the reason in one piece."""
-        return f"{self.task} at {self.address} ({self.reason})"
 
 
 def is_lost_connection(error: Exception) -> bool:
@@ -51,30 +28,3 @@ def is_lost_connection(error: Exception) -> bool:
     if isinstance(error, (*lost, CallTookTooLong)):
         return True
     return isinstance(error, tf.errors.OpError) and any(phrase in str(error) for phrase in _LOST_PHRASES)
-
-
-def probe(address: str) -> str | None:
-    """Why nothing accepts connections at `host:port`, or None where something does."""
-    try:
-        with socket.create_connection(split_address(address), timeout=_PROBE_SECONDS):
-            return None
-    except socket.gaierror:
-        return "name does not resolve"
-    except TimeoutError:
-        return f"no answer within {_PROBE_SECONDS:g} s"
-    except OSError as error:
-        known = {
-            errno.ECONNREFUSED: "connection refused",
-            errno.EHOSTUNREACH: "no route to host",
-            errno.ENETUNREACH: "network unreachable",
-        }
-        return known.get(error.errno or 0, error.strerror or str(error))
-
-
-def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
-    """Task -> reason, of those whose address does not accept connections."""
-    if not addresses:
-        return {}
-    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
-        reasons = pool.map(probe, addresses.values())
-    return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}

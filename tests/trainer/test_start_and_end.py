@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainer.processes import Cluster
 from trainer.exit_codes import PEERS_MISSING
-from trainer.peers import probe
+from trainer.probes import probe
 
 LATE_SECONDS = 4.0
 STEPS = 400
