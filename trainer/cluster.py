@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 JOBS = ("ps", "worker")
 CHIEF = "worker0"
+# The job of a coordinator, which only a program of one's own has.
+PROGRAM_CHIEF = "chief"
 _HIGHEST_PORT = 65535
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
@@ -52,11 +54,14 @@ class Cluster:
             "PSFLEET_RELEASE": self.release,
         }
 
-    def problems(self) -> list[str]:
-        """Everything that is wrong with the command line, each naming the flag, the value and the remedy."""
+    def problems(self, *, program: bool = False) -> list[str]:
+        """Everything that is wrong with the command line, each naming the flag, the value and the remedy.
+
+        A user's own `program` may do without ps, and may have a chief, whose address no flag holds.
+        """
         problems = []
         for flag, hosts in (("--ps_hosts", self.ps_hosts), ("--worker_hosts", self.worker_hosts)):
-            if not hosts:
+            if not hosts and not (program and flag == "--ps_hosts"):
                 problems.append(f"{flag} is empty, expected host:port,host:port,...")
             problems += [
                 f"{flag} has {host!r}, expected host:port" for host in hosts if not _is_address(host)
@@ -66,8 +71,12 @@ class Cluster:
             f"{address!r} is there twice: each task needs its own host:port"
             for address in sorted({address for address in every if every.count(address) > 1})
         ]
-        if self.job not in JOBS:
-            return [*problems, f"--job_name is {self.job!r}, expected ps or worker"]
+        jobs = (*JOBS, PROGRAM_CHIEF) if program else JOBS
+        if self.job not in jobs:
+            return [*problems, f"--job_name is {self.job!r}, expected {' or '.join(jobs)}"]
+        if self.job == PROGRAM_CHIEF:
+            wrong = f"--task_index is {self.index}, expected 0: there is one chief"
+            return [*problems, wrong] if self.index else problems
         count = len(self.jobs[self.job])
         if not 0 <= self.index < count:
             problems.append(

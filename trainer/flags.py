@@ -10,7 +10,7 @@ from pathlib import Path
 
 from absl import flags
 
-from trainer.cluster import JOBS, Cluster
+from trainer.cluster import JOBS, PROGRAM_CHIEF, Cluster
 from trainer.records import TaskIdentity
 from trainer.settings import RULES, SettingsError, TrainingSettings
 
@@ -28,11 +28,12 @@ ends by itself when the run is over. Training flags go to the workers, the same 
 """
 
 _CLUSTER_FLAGS = {
-    "job_name": "ps or worker",
+    "job_name": "ps or worker; with --program also chief",
     "task_index": "the task's position in the list of its job, from 0",
     "ps_hosts": "host:port of each parameter server, separated by commas",
     "worker_hosts": "host:port of each worker, separated by commas",
     "run_id": "the run's name in its records",
+    "program": "path of a program.json: run that program of one's own instead; it also allows job chief",
     "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
 }
 _SETTING_HELP = {
@@ -79,12 +80,16 @@ class HelpRequested(Exception):  # noqa: N818 - not an error
 
 @dataclass(frozen=True)
 class Options:
-    """A command line that can be used. `run_directory` is None where nothing is to be written."""
+    """A command line that can be used.
+
+    `run_directory` is None where nothing is to be written, `program` where a model of ours is trained.
+    """
 
     cluster: Cluster
     settings: TrainingSettings
     identity: TaskIdentity
     run_directory: Path | None
+    program: Path | None = None
 
     @property
     def run_id(self) -> str:
@@ -110,7 +115,7 @@ def parse(arguments: Sequence[str]) -> Options:
         release=os.environ.get("PSFLEET_RELEASE", ""),
     )
     if not problems:
-        problems += cluster.problems()
+        problems += cluster.problems(program=bool(values["program"]))
     settings = TrainingSettings()
     try:
         settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
@@ -119,9 +124,10 @@ def parse(arguments: Sequence[str]) -> Options:
     run_directory = Path(values["run_directory"]) if values["run_directory"] else None
     identity = TaskIdentity(values["run_id"], cluster.job, cluster.index, cluster.plan_hash, cluster.release)
     if problems:
-        known = values["job_name"] in JOBS and cluster.index >= 0
+        known = values["job_name"] in (*JOBS, PROGRAM_CHIEF) and cluster.index >= 0
         raise UsageError(problems, identity if known else None, run_directory)
-    return Options(cluster, settings, identity, run_directory)
+    program = Path(values["program"]) if values["program"] else None
+    return Options(cluster, settings, identity, run_directory, program)
 
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:

@@ -69,17 +69,26 @@ _FINISHED_WORKER = {
     "loss": "number",
 }
 _FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
+# What a program of one's own cannot know of its steps. Its records hold `program`, the hash of its code.
+_NOT_OF_PROGRAMS = {
+    "step": {"staleness_mean", "staleness_max"},
+    "finished": {*_FINISHED_WORKER, *_FINISHED_CHIEF},
+}
 
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """Whose records these are. `plan_hash` and `release` are empty where a task was started by hand."""
+    """Whose records these are. `plan_hash` and `release` are empty where a task was started by hand.
+
+    `program` is the hash of the program of one's own that the task runs; empty for the trainer's models.
+    """
 
     run_id: str
     job: str
     index: int
     plan_hash: str = ""
     release: str = ""
+    program: str = ""
 
     @property
     def task(self) -> str:
@@ -135,14 +144,18 @@ def events_file(run_directory: Path, job: str, index: int) -> Path:
     return run_directory / "events" / f"{job}{index}.jsonl"
 
 
-def required_fields(event: str, job: str, index: int) -> dict[str, str]:
-    """The fields that this event must have beside the common ones, and their kinds; none where unknown."""
+def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
+    """The fields that this event must have beside the common ones, and their kinds; none where unknown.
+
+    `program`: for a record of a program of one's own, which cannot know them all.
+    """
     fields = dict(_EVENTS.get(event, {}))
     if event == "finished" and job == "worker":
         fields |= _FINISHED_WORKER
         if index == 0:
             fields |= _FINISHED_CHIEF
-    return fields
+    unknown = _NOT_OF_PROGRAMS.get(event, set()) if program else set()
+    return {name: kind for name, kind in fields.items() if name not in unknown}
 
 
 def schema_problems(values: Mapping[str, object]) -> list[str]:
@@ -155,7 +168,8 @@ def schema_problems(values: Mapping[str, object]) -> list[str]:
     event, job, index = str(values["event"]), str(values["job"]), int(str(values["index"]))
     if event not in _EVENTS:
         return [f"event {event!r} is not one of {', '.join(_EVENTS)}"]
-    return [f"{event}: {problem}" for problem in _kind_problems(values, required_fields(event, job, index))]
+    required = required_fields(event, job, index, program="program" in values)
+    return [f"{event}: {problem}" for problem in _kind_problems(values, required)]
 
 
 def read_records(path: Path) -> tuple[list[Record], list[str]]:
@@ -186,6 +200,8 @@ class RecordWriter:
     def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
         """Open `path` for appending, and its folders; None writes nothing. Raises OSError."""
         self._identity = {**asdict(identity), "host": platform.node(), "pid": os.getpid()}
+        if not identity.program:
+            del self._identity["program"]
         self._path = path
         self._descriptor: int | None = None
         self._inside_line = False

@@ -1,4 +1,4 @@
-"""What a worker tells while it trains: windows of steps to the records, `progress.json`, and systemd."""
+"""What a worker tells while it trains: `progress.json`, and systemd."""
 
 from __future__ import annotations
 
@@ -10,60 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.console import say
-from trainer.records import RecordWriter
 from trainer.systemd import notify
 
-_RECORDS_A_RUN = 200
-_WINDOW_SECONDS = 30.0
 _SECONDS_BETWEEN_REPORTS = 0.5
-
-
-class StepWindows:
-    """Gathers steps into `step` records: about 200 in a run from each worker, and one every 30 s."""
-
-    def __init__(self, records: RecordWriter, last_step: int, batch_size: int) -> None:
-        """Take where to write, how long the run is, and how many examples a step has."""
-        self._records = records
-        self._steps_a_window = max(1, math.ceil(last_step / _RECORDS_A_RUN))
-        self._batch_size = batch_size
-        self._losses: list[float] = []
-        self._staleness: list[int] = []
-        self._first_before = self._last_after = self._local_step = 0
-        self._opened = time.monotonic()
-
-    def add(self, local_step: int, loss: float, before: int, after: int) -> None:
-        """Count a step that went from global step `before` to `after`."""
-        if not self._losses:
-            self._first_before = before
-        self._losses.append(loss)
-        self._staleness.append(after - before - 1)
-        self._local_step, self._last_after = local_step, after
-        full = len(self._losses) >= self._steps_a_window
-        if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the steps counted so far, if any."""
-        now = time.monotonic()
-        steps = len(self._losses)
-        if steps:
-            self._records.write(
-                "step",
-                {
-                    "local_step": self._local_step,
-                    "steps": steps,
-                    "global_step_before": self._first_before,
-                    "global_step_after": self._last_after,
-                    "loss": self._losses[-1],
-                    "loss_mean": sum(self._losses) / steps,
-                    "examples": steps * self._batch_size,
-                    "seconds": round(now - self._opened, 6),
-                    "staleness_mean": round(sum(self._staleness) / steps, 4),
-                    "staleness_max": max(self._staleness),
-                },
-            )
-        self._losses, self._staleness = [], []
-        self._opened = now
 
 
 @dataclass

@@ -11,7 +11,8 @@ from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.models.model import StepReport
-from trainer.reporting import Progress, StepWindows
+from trainer.reporting import Progress
+from trainer.step_windows import StepWindows
 from trainer.task import Task
 from trainer.training import StepResult, TrainingGraph, TrainingSession
 

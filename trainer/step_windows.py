@@ -1,0 +1,79 @@
+"""Steps gathered into `step` records: few of them, however long the run is.
+
+Imports nothing of this package when it runs, for `psfleet_records` loads it by its path.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.records import RecordWriter
+
+_RECORDS_A_RUN = 200
+# Where nobody knows how long the run is, a window grows with what was done: some 300 in a million steps.
+_SHARE_OF_THE_PAST = 25
+_WINDOW_SECONDS = 30.0
+
+
+class StepWindows:
+    """Gathers steps into `step` records: about 200 in a run from each worker, and one every 30 s."""
+
+    def __init__(self, records: RecordWriter, last_step: int, batch_size: int = 0) -> None:
+        """Take where to write, how long the run is (0: not known), and how many examples a step has."""
+        self._records = records
+        self._last_step = last_step
+        self._batch_size = batch_size
+        self._losses: list[float] = []
+        self._staleness: list[int] = []
+        self._steps = self._examples = 0
+        self._first_before = self._last_after = self._local_step = 0
+        self._opened = time.monotonic()
+
+    def add(self, local_step: int, loss: float, before: int, after: int) -> None:
+        """Count a step that went from global step `before` to `after`."""
+        self._staleness.append(after - before - 1)
+        self._local_step = local_step - 1
+        self.add_unread(loss, before, after, self._batch_size)
+
+    def add_unread(self, loss: float, before: int, after: int, examples: int, steps: int = 1) -> None:
+        """Count steps whose staleness nobody has read: `before` is what the task had last seen before them."""
+        if not self._losses:
+            self._first_before = before
+        self._losses.append(loss)
+        self._local_step += steps
+        self._steps += steps
+        self._examples += examples
+        self._last_after = after
+        full = self._steps >= self._steps_a_window()
+        if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the steps counted so far, if any."""
+        now = time.monotonic()
+        if self._losses:
+            fields = {
+                "local_step": self._local_step,
+                "steps": self._steps,
+                "global_step_before": self._first_before,
+                "global_step_after": self._last_after,
+                "loss": self._losses[-1],
+                "loss_mean": sum(self._losses) / len(self._losses),
+                "examples": self._examples,
+                "seconds": round(now - self._opened, 6),
+            }
+            if self._staleness:
+                fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
+                fields["staleness_max"] = max(self._staleness)
+            self._records.write("step", fields)
+        self._losses, self._staleness = [], []
+        self._steps = self._examples = 0
+        self._opened = now
+
+    def _steps_a_window(self) -> int:
+        if self._last_step:
+            return max(1, math.ceil(self._last_step / _RECORDS_A_RUN))
+        return max(1, self._local_step // _SHARE_OF_THE_PAST)
