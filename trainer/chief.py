@@ -74,7 +74,8 @@ class Chief:
             return
         began = time.monotonic()
         try:
-            path = self._save_operation.run(session.session)
+            with session.held_still():
+                path = self._save_operation.run(session.session)
             self._folder.saved()
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):

@@ -45,6 +45,21 @@ class Cluster:
         return {f"{job}{index}": host for job, hosts in self.jobs.items() for index, host in enumerate(hosts)}
 
     @property
+    def device(self) -> str:
+        """The device of this task, as TensorFlow writes it."""
+        return f"/job:{self.job}/task:{self.index}"
+
+    @property
+    def ps_devices(self) -> tuple[str, ...]:
+        """The device of each ps."""
+        return tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
+
+    @property
+    def device_filters(self) -> list[str]:
+        """The tasks that a session of this one waits for and uses; TensorFlow waits for them for ever."""
+        return [self.device] if self.job == "ps" else ["/job:ps", self.device]
+
+    @property
     def description(self) -> dict[str, str]:
         """What every task of a cluster must have alike, for comparison."""
         return {

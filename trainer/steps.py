@@ -65,9 +65,10 @@ class Steps:
         self._since = self._since or time.monotonic()
         self._printed = (self.local_step, time.monotonic())
         try:
+            session.begin()
             while self.counters[GLOBAL_STEP] < self.last_step:
                 self._task.raise_if_stopping()
-                self._count(session.step())
+                self._count(session.step(self._task.raise_if_stopping))
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 self._progress.tell_in_time()
@@ -75,6 +76,7 @@ class Steps:
                     self._chief.save_in_time(session, self.counters[GLOBAL_STEP])
         finally:
             self._windows.flush()
+            session.end()
 
     def contributions(self) -> dict[str, int]:
         """Worker -> its steps, as the ps counted them when this worker last looked."""

@@ -1,10 +1,16 @@
-"""A worker's graph and its session: a step, its printed values, evaluation, initial and restored values."""
+"""What every replication has in common: a worker's graph, and its session to the ps.
+
+How a step is made is a replication engine: a subclass of `TrainingGraph` that builds its operations, and one
+of `TrainingSession` that takes a step with them. asynchronous.py is the plainest, replication.py names all.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import tensorflow as tf
 
 from trainer.checkpoints import Checkpoint
@@ -14,7 +20,6 @@ from trainer.exit_codes import CONFIGURATION
 from trainer.failure import TaskFailure
 from trainer.ledger import (
     COUNTERS,
-    FIRST_WORKER,
     GLOBAL_STEP,
     STOP_CODE,
     close_in_background,
@@ -31,7 +36,7 @@ _EVALUATION_BATCH = 1000
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step: its loss, the global step before, and the counters of ps 0 after."""
+    """One step of this worker: its loss, the global step before, and the counters of ps 0 after."""
 
     loss: float
     global_step_before: int
@@ -43,30 +48,29 @@ class StepResult:
         return self.counters[GLOBAL_STEP]
 
 
-class TrainingGraph:
-    """Variables on the ps by turns, everything else on this worker; all sessions of a process share it."""
+class TrainingGraph(ABC):
+    """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.
+
+    An engine finds here, when its `build_step` is called: `model_variables`, `optimizer`, `counters` (what
+    they count is said in ledger.py), `read_counters`, `context`, `gradients_of` and `next_batch`. What it
+    creates in the collection of global variables is initialised, saved and restored with the model.
+    """
 
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
         """Build it."""
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
-        seed = settings.seed + cluster.index
+        self.context = self.context_on(cluster.device)
+        self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
         with tf.Graph().as_default() as graph:
-            v1.set_random_seed(seed)
+            v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
             self.counters = create_counters(len(cluster.worker_hosts))
-            worker = f"/job:worker/task:{cluster.index}"
-            ps = tuple(f"/job:ps/task:{task}" for task in range(len(cluster.ps_hosts)))
-            self.context = ModelContext(settings, data, Devices(ps, worker))
-            setter = v1.train.replica_device_setter(
-                worker_device=worker, cluster=tf.train.ClusterSpec(cluster.jobs)
-            )
-            with v1.device(setter):
-                dataset, self.dataset_feeds = batches(data.train, settings.batch_size, seed)
-                iterator = v1.data.make_initializable_iterator(dataset)
-                features, labels = iterator.get_next()
-                self.iterator_initializer = iterator.initializer
+            self.read_counters = self.counters.read_value()
+            with self.placed_on(cluster.device):
                 self.model_variables = model.create_variables(self.context)
-                self._build_step(features, labels)
+                name = model.optimizer_name(settings)
+                self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings))
+                self.build_step()
                 self._build_evaluation()
                 self.watched = dict(model.watched(self.model_variables))
             self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
@@ -77,20 +81,40 @@ class TrainingGraph:
                 for placeholder in [v1.placeholder(variable.dtype, variable.shape)]
             }
 
-    def _build_step(self, features: tf.Tensor, labels: tf.Tensor) -> None:
-        name = self.model.optimizer_name(self.settings)
-        optimizer = _OPTIMIZERS[name](self.model.learning_rate(self.settings))
-        loss = self.model.loss(self.context, self.model_variables, features, labels)
-        gradients = optimizer.compute_gradients(loss, var_list=list(self.model_variables))
-        applied = optimizer.apply_gradients(gradients)
-        one_step = np.zeros(FIRST_WORKER + len(self.cluster.worker_hosts), np.int64)
-        one_step[[GLOBAL_STEP, FIRST_WORKER + self.cluster.index]] = 1
-        with tf.device(self.counters.device):
-            before = self.counters.read_value()[GLOBAL_STEP]
-            with tf.control_dependencies([applied, before]):
-                after = self.counters.assign_add(one_step, read_value=True)
-        self.read_counters = self.counters.read_value()
-        self.step = [loss, before, after]
+    @abstractmethod
+    def build_step(self) -> None:
+        """Add the operations of a step; called once, while the graph is built, with this worker's devices."""
+
+    @abstractmethod
+    def session(self, target: str) -> TrainingSession:
+        """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
+
+    @contextmanager
+    def placed_on(self, worker_device: str) -> Iterator[None]:
+        """Place what is built inside: variables on the ps by turns, operations on this worker."""
+        setter = v1.train.replica_device_setter(
+            worker_device=worker_device, cluster=tf.train.ClusterSpec(self.cluster.jobs)
+        )
+        with v1.device(setter):
+            yield
+
+    def context_on(self, worker_device: str) -> ModelContext:
+        """What the model's functions are told where their operations go to this worker."""
+        return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
+
+    def next_batch(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Features and labels of this worker's next batch, from an iterator that each session starts."""
+        seed = self.settings.seed + self.cluster.index
+        dataset, feeds = batches(self.data.train, self.settings.batch_size, seed)
+        iterator = v1.data.make_initializable_iterator(dataset)
+        self.iterator_starts.append((iterator.initializer, feeds))
+        features, labels = iterator.get_next()
+        return features, labels
+
+    def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
+        """The gradient of the loss for each of the model's variables."""
+        gradients = self.optimizer.compute_gradients(loss, var_list=list(self.model_variables))
+        return [(gradient, variable) for gradient, variable in gradients if gradient is not None]
 
     def _build_evaluation(self) -> None:
         test = self.data.test
@@ -100,30 +124,44 @@ class TrainingGraph:
             self.model.metrics(self.context, self.model_variables, self.test_features, self.test_labels)
         )
 
-    def session(self, target: str) -> TrainingSession:
-        """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
-        return TrainingSession(self, target)
 
-
-class TrainingSession:
+class TrainingSession(ABC):
     """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError."""
 
     def __init__(self, graph: TrainingGraph, target: str) -> None:
-        """Connect, and start this worker's batches."""
+        """Connect, and start the batches."""
         self._graph = graph
-        filters = ["/job:ps", f"/job:worker/task:{graph.cluster.index}"]
-        self.session = v1.Session(target, graph=graph.graph, config=v1.ConfigProto(device_filters=filters))
-        self.session.run(graph.iterator_initializer, graph.dataset_feeds)
-        self._step = self.session.make_callable(graph.step)
+        config = v1.ConfigProto(device_filters=graph.cluster.device_filters)
+        self.session = v1.Session(target, graph=graph.graph, config=config)
+        for start, feeds in graph.iterator_starts:
+            self.session.run(start, feeds)
+
+    @abstractmethod
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
+        """Take one batch and let the model learn from it, as this replication does.
+
+        Where that means to wait for others, call `raise_if_stopping` now and then: it raises StopRequested
+        once this task has been told to stop. Whoever waits also looks at the counters: once they hold a stop
+        code or the last step it returns, and the caller acts on the counters returned.
+        """
+
+    def begin(self) -> None:  # noqa: B027 - most replications have nothing to start
+        """Start what runs beside the steps. The variables are set, and all tasks have lined up."""
+
+    def end(self) -> None:  # noqa: B027
+        """Stop and join what `begin` has started, on every way out and whether or not the ps still answer.
+
+        Called before the chief saves for the last time, and before a session whose ps was lost is closed.
+        """
+
+    @contextmanager
+    def held_still(self) -> Iterator[None]:
+        """Keep the chief's own part beside the steps from changing the variables while they are saved."""
+        yield
 
     def close(self) -> None:
         """Let the session go; never waits for a ps that is gone."""
         close_in_background(self.session)
-
-    def step(self) -> StepResult:
-        """Take one batch and apply its gradients."""
-        loss, before, counters = self._step()
-        return StepResult(float(loss), int(before), tuple(int(count) for count in counters))
 
     def counters(self) -> tuple[int, ...]:
         """[global step, stop code, steps of worker 0, ...] as they are now."""

@@ -16,10 +16,10 @@ from trainer.failure import RunEnding, StopRequested, TaskFailure
 from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, CallTookTooLong
 from trainer.models import REGISTRY
 from trainer.peers import is_lost_connection
+from trainer.replication import build_graph
 from trainer.reporting import Progress
 from trainer.steps import Steps
 from trainer.task import Task, ready
-from trainer.training import TrainingGraph
 
 # A program that loses its ps again and again without a single step between is broken, not unlucky.
 _LOSSES_WITHOUT_A_STEP = 5
@@ -63,7 +63,7 @@ class _Worker:
         settings = task.settings
         model = REGISTRY[settings.model]
         data = model.load(settings)
-        self._graph = TrainingGraph(task.cluster, settings, model, data)
+        self._graph = build_graph(task, model, data)
         self.chief = Chief(task, self._graph, target) if task.cluster.is_chief else None
         self.steps = Steps(task, self._graph, progress, self.chief)
         steps = math.ceil(settings.epochs * len(data.train) / settings.batch_size) or settings.steps
