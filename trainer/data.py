@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import tensorflow as tf
 from trainer import idx
 from trainer.exit_codes import INPUT
 from trainer.failure import TaskFailure
+from trainer.settings import TrainingSettings
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
-_SHUFFLE_BUFFER = 60_000
+_BATCHES_READY = 4
+
+_shuffle = tf.random.experimental.stateless_shuffle
 
 
 @dataclass(frozen=True)
@@ -50,23 +54,79 @@ def digits(data_dir: str) -> Data:
     return Data(train, test)
 
 
+def seed_and_shard(
+    settings: TrainingSettings, workers: int, index: int
+) -> tuple[int, tuple[int, int] | None]:
+    """What `batches` is given for a worker: a seed of its own, or the seed of all and its shard."""
+    if settings.shard_data:
+        return settings.seed, (workers, index)
+    return settings.seed + index, None
+
+
 def batches(
-    examples: Examples, batch_size: int, seed: int
+    examples: Examples, batch_size: int | tf.Tensor, seed: int, shard: tuple[int, int] | None = None
 ) -> tuple[tf.data.Dataset, dict[tf.Tensor, object]]:
     """An endless dataset of shuffled batches, and what to feed when its iterator is initialised.
 
-    Fed rather than held in the graph, which may not exceed 2 GiB.
+    All examples are shuffled anew in each epoch; a batch may lie across two epochs, so that all are of the
+    same size. `batch_size` is a number, or an int64 scalar whose value is taken when the iterator is
+    initialised. With `shard` (number of workers, index of this one) the worker reads every so many-th example
+    of each epoch: together the workers read each once, provided that all give the same `seed`. Raises
+    TaskFailure (`input`) where there are fewer examples than workers.
+
+    The examples are fed rather than held in the graph, which may not exceed 2 GiB. What is shuffled are
+    their numbers: a batch is then gathered at once, for a fifth of the time that single examples take.
     """
+    workers, index = shard or (1, 0)
+    if len(examples) < workers:
+        raise TaskFailure(
+            INPUT,
+            f"shard_data is true for {workers} workers, expected as many examples to train on at least;"
+            f" there are {len(examples)}. Set trainer_shard_data: false, or give more data",
+        )
     features = tf.compat.v1.placeholder(tf.float32, examples.features.shape)
     labels = tf.compat.v1.placeholder(tf.as_dtype(examples.labels.dtype), examples.labels.shape)
+
+    def order(epoch: tf.Tensor) -> tf.Tensor:
+        # Stateless, hence alike in all workers: tf.data's own shuffle also draws from the graph's seed.
+        epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
+        numbers = tf.range(len(examples), dtype=tf.int64)
+        return _shuffle(numbers, seed=epoch_seed, alg="philox")[index::workers]
+
     dataset = (
-        tf.data.Dataset.from_tensor_slices((features, labels))
-        .shuffle(min(len(examples), _SHUFFLE_BUFFER), seed=seed)
-        .repeat()
-        .batch(batch_size)
-        .prefetch(4)
+        tf.data.Dataset.counter()
+        .map(order)
+        .rebatch(batch_size)
+        .map(lambda numbers: (tf.gather(features, numbers), tf.gather(labels, numbers)))
+        .prefetch(_BATCHES_READY)
     )
     return dataset, {features: examples.features, labels: examples.labels}
+
+
+def batches_per_epoch(examples: int, batch_size: int, workers: int | None = None) -> int:
+    """How many batches hold an epoch of these examples, or this worker's part of it.
+
+    `workers` is their number where each reads its own part, None where each reads all.
+    """
+    return math.ceil(_examples_per_epoch(examples, workers) / batch_size)
+
+
+def epoch_and_batch(
+    local_step: int, examples: int, batch_size: int, workers: int | None = None
+) -> tuple[int, int]:
+    """The epoch in which the batch of a local step begins, and its place among those; all from 1.
+
+    `workers` as in `batches_per_epoch`.
+    """
+    own = _examples_per_epoch(examples, workers)
+    epochs_before = (local_step - 1) * batch_size // own
+    steps_before = math.ceil(epochs_before * own / batch_size)
+    return epochs_before + 1, local_step - steps_before
+
+
+def _examples_per_epoch(examples: int, workers: int | None) -> int:
+    """How many a worker reads: parts differ by one at most, this is the largest."""
+    return math.ceil(examples / (workers or 1))
 
 
 def _digits_part(folder: Path, part: str) -> Examples:
