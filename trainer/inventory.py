@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
-from trainer.inventory_problems import PARENT, InventoryError, InventoryProblem, named
+from trainer.inventory_groups import group_problems
+from trainer.inventory_problems import InventoryError, InventoryProblem, named
 from trainer.inventory_variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.placement import place
-from trainer.plan import JOBS, ClusterPlan
-from trainer.settings import RULES, Rule, TrainingSettings
+from trainer.plan import ClusterPlan
+from trainer.settings import REPLICATIONS, RULES, Rule, SettingsError, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -46,77 +46,61 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
     Raises InventoryError with every problem that was found.
     """
     values, refused = _converted(inventory)
-    tasks, misplaced = place(inventory.groups, values, inventory.variables)
+    placement = place(inventory.groups, values, inventory.variables)
+    program = any(chosen.get("trainer_program") for chosen in values.values())
     problems = [
-        *_group_problems(inventory),
+        *group_problems(inventory.groups, inventory.children, program=program),
         *_unknown_names(inventory),
         *refused,
         *_differences(inventory, values),
-        *misplaced,
+        *placement.problems,
+        *_contradictions(inventory, values),
     ]
     if problems:
         raise InventoryError(problems)
+    tasks = placement.tasks
     plan = ClusterPlan(values[tasks[0].host]["trainer_cluster_name"], tasks)
-    return plan, {task.name: _settings(values[task.host]) for task in tasks}
+    return plan, {task.name: _settings(values[task.host], placement.settings[task.name]) for task in tasks}
 
 
-def _settings(values: Mapping[str, Any]) -> TrainingSettings:
-    return TrainingSettings.from_mapping({name: values[PREFIX + name] for name in RULES})
+def _settings(values: Mapping[str, Any], own: Mapping[str, object]) -> TrainingSettings:
+    chosen = {name: values[PREFIX + name] for name in RULES}
+    chosen |= own
+    if values["trainer_data_source"] and not chosen["data_dir"]:
+        chosen["data_dir"] = f"{values['trainer_install_directory']}/data"
+    return TrainingSettings.from_mapping(chosen)
 
 
-def _group_problems(inventory: Inventory) -> list[InventoryProblem]:
-    if PARENT not in inventory.groups:
-        hint = _similar_group(PARENT, inventory.groups)
-        what = f"there is no group {PARENT}{hint}; expected {PARENT} with the child groups ps and worker"
-        return [InventoryProblem(what)]
-    problems = [*_job_problems(inventory), *_stray_groups(inventory), *_stray_hosts(inventory)]
-    return [InventoryProblem(problem) for problem in problems]
-
-
-def _similar_group(name: str, groups: Iterable[str]) -> str:
-    close = get_close_matches(name, sorted(set(groups) - {"all", "ungrouped", *JOBS, PARENT}), n=1)
-    return f" (there is {close[0]!r})" if close else ""
-
-
-def _job_problems(inventory: Inventory) -> list[str]:
-    problems = []
-    for job in JOBS:
-        hosts = inventory.groups.get(job)
-        required = job != "chief"
-        if hosts is None and required and job not in map(_meant_job, inventory.children):
-            hint = _similar_group(job, inventory.groups)
-            expected = f"a child group {job} of {PARENT} with one host or more"
-            problems.append(f"there is no group {job}{hint}; expected {expected}")
-        elif hosts is not None and not hosts:
-            problems.append(f"the group {job} is empty; expected one host or more in it")
-        elif hosts and job not in inventory.children:
-            problems.append(f"the group {job} is not below {PARENT}; expected it among {PARENT}'s children")
-    return problems
-
-
-def _meant_job(group: str) -> str:
-    """Return the job whose misspelling the group's name is, "" where it is none."""
-    return "" if group in JOBS else next(iter(get_close_matches(group, JOBS, n=1)), "")
-
-
-def _stray_groups(inventory: Inventory) -> list[str]:
-    problems = []
-    for group in inventory.children:
-        if group not in JOBS:
-            close = get_close_matches(group, JOBS, n=1)
-            advice = (
-                f"did you mean {close[0]}?" if close else f"expected groups of another kind beside {PARENT}"
-            )
-            problems.append(f"the group {group} below {PARENT} is neither ps nor worker; {advice}")
-    return problems
-
-
-def _stray_hosts(inventory: Inventory) -> list[str]:
-    placed = {host for group in (*inventory.children, *JOBS) for host in inventory.groups.get(group, ())}
-    stray = [host for host in inventory.groups[PARENT] if host not in placed]
-    if not stray:
+def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
+    """Return what two variables of the whole cluster cannot both say."""
+    hosts = tuple(values)
+    if not hosts:
         return []
-    return [f"neither ps nor worker holds {named(stray)} of {PARENT}; expected each host in one or both"]
+    chosen = values[hosts[0]]
+    replication = chosen.get("trainer_replication")
+    replicas = chosen.get("trainer_replicas_to_aggregate")
+    workers = _worker_count(inventory, values)
+    problems = []
+    if replicas and replication in set(REPLICATIONS) - {"sync"}:
+        what = f"trainer_replicas_to_aggregate is {replicas} with trainer_replication {replication!r}"
+        what = f"{what}; expected null, or trainer_replication sync"
+        problems.append(InventoryProblem(what, "trainer_replicas_to_aggregate", hosts))
+    elif replicas and workers and replicas > workers:
+        what = (
+            f"trainer_replicas_to_aggregate is {replicas}; expected at most {workers}, the number of workers"
+        )
+        problems.append(InventoryProblem(what, "trainer_replicas_to_aggregate", hosts))
+    if chosen.get("trainer_existing_servers") and replication == "local":
+        what = "trainer_existing_servers is true with trainer_replication 'local', which has no servers"
+        what = f"{what}; expected false, or another replication"
+        problems.append(InventoryProblem(what, "trainer_existing_servers", hosts))
+    return problems
+
+
+def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """Return how many workers there are, None where a host does not say how many are its own."""
+    asked = [values[host].get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
+    return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
 
 
 def _unknown_names(inventory: Inventory) -> list[InventoryProblem]:
@@ -142,21 +126,26 @@ def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[In
     defaults = {
         name: rules[name].convert(value) for name, value in inventory.defaults.items() if name in rules
     }
-    hosts_with: dict[tuple[str, str], list[str]] = {}
+    hosts_with: dict[tuple[str, str, str], list[str]] = {}
     converted = {host: dict(defaults) for host in inventory.variables}
     for host, variables in inventory.variables.items():
         for name in variables.keys() & inventory.rules.keys():
             rule = inventory.rules[name]
             try:
                 converted[host][name] = rule.convert(variables[name])
+            except SettingsError as error:  # a part of the value is wrong
+                converted[host].pop(name, None)
+                for part in error.problems:
+                    found = f"{part.name} is {part.value!r}"
+                    hosts_with.setdefault((name, found, part.expected), []).append(host)
             except ValueError:
                 converted[host].pop(name, None)
-                hosts_with.setdefault((name, _found(variables[name])), []).append(host)
+                found = f"{name} {_found(variables[name])}"
+                hosts_with.setdefault((name, found, rule.expected), []).append(host)
     refused = []
-    for (name, found), hosts in sorted(hosts_with.items()):
+    for (name, found, expected), hosts in sorted(hosts_with.items()):
         where = "" if len(hosts) == len(converted) else f" on {named(hosts)}"
-        what = f"{name} {found}{where}; expected {inventory.rules[name].expected}"
-        refused.append(InventoryProblem(what, name, tuple(hosts)))
+        refused.append(InventoryProblem(f"{found}{where}; expected {expected}", name, tuple(hosts)))
     return converted, refused
 
 

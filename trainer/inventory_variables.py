@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
+from trainer.asked_tasks import tasks_rule
 from trainer.settings import BOOLEAN, PER_HOST, RULES, Rule, integer, or_null, to_integer
 
 PREFIX = "trainer_"
@@ -56,8 +59,37 @@ def _to_gpus(value: object) -> tuple[int, ...]:
     return gpus
 
 
+def _to_path(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(value)
+    return value.strip()
+
+
+def _to_entry(value: object) -> str:
+    path = PurePosixPath(str(value))
+    if not isinstance(value, str) or not path.name or path.is_absolute() or ".." in path.parts:
+        raise ValueError(value)
+    return str(path)
+
+
+def _to_arguments(value: object) -> list[str]:
+    if isinstance(value, str):  # as -e gives it: "--layers 3"
+        value = shlex.split(value)
+    if not isinstance(value, Sequence):
+        raise ValueError(value)
+    if not all(isinstance(part, (str, int, float)) and not isinstance(part, bool) for part in value):
+        raise ValueError(value)
+    return [str(part) for part in value]
+
+
 _PORT = integer(*PORT_RANGE)
 _PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
+_GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
+_PATH = Rule("a path on this machine, or empty for none", _to_path)
+_TASK_KEYS = {"index": integer(0), "port": _PORT}
+_WORKER_KEYS = {**_TASK_KEYS, "gpus": _GPUS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
 _DIRECTORY_RULE = _matching(_DIRECTORY, "an absolute path of letters, digits, '.', '_', '-' and '/'")
 
 TRAINER_RULES: Mapping[str, Rule] = {
@@ -73,7 +105,19 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_ps_port": _PORT_OR_NULL,
     "trainer_worker_port": _PORT_OR_NULL,
     "trainer_chief_port": _PORT_OR_NULL,
-    "trainer_worker_gpus": Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus),
+    "trainer_ps_tasks": tasks_rule("trainer_ps_tasks", "ps", _TASK_KEYS),
+    "trainer_worker_tasks": tasks_rule("trainer_worker_tasks", "worker", _WORKER_KEYS),
+    "trainer_worker_gpus": _GPUS,
+    "trainer_program": _PATH,
+    "trainer_program_entry": Rule(
+        "the path of a Python file within trainer_program, such as main.py", _to_entry
+    ),
+    "trainer_program_arguments": Rule(
+        'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
+    ),
+    "trainer_program_flags": BOOLEAN,
+    "trainer_program_requirements": _PATH,
+    "trainer_data_source": _PATH,
     "trainer_user": _matching(
         _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
     ),
@@ -93,6 +137,8 @@ HOST_VARIABLES = frozenset(
         "trainer_ps_port",
         "trainer_worker_port",
         "trainer_chief_port",
+        "trainer_ps_tasks",
+        "trainer_worker_tasks",
         "trainer_worker_gpus",
     }
     | {PREFIX + name for name in PER_HOST}
@@ -102,6 +148,9 @@ HOST_VARIABLES = frozenset(
 NOT_OFFERED = {
     "trainer_ps_gpus": "a ps never sees a GPU; a worker sees those of trainer_worker_gpus",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
+    "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
+    "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
+    "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
 }
 
 

@@ -1,10 +1,13 @@
-"""Which port, address and GPUs each task of the inventory gets."""
+"""Which index, port, address and GPUs each task of the inventory gets."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from trainer.asked_tasks import AskedTask
 from trainer.inventory_problems import InventoryProblem, named
 from trainer.inventory_variables import PORT_RANGE, TRAINER_RULES, bracketed
 from trainer.plan import JOBS, Job, Task
@@ -13,89 +16,218 @@ from trainer.plan import JOBS, Job, Task
 _NEEDED = {
     "trainer_address",
     "trainer_base_port",
-    "trainer_ps_port",
-    "trainer_worker_port",
-    "trainer_chief_port",
+    *(f"trainer_{job}_port" for job in JOBS),
+    "trainer_ps_tasks",
+    "trainer_worker_tasks",
     "trainer_worker_gpus",
 }
+_ADDRESS = TRAINER_RULES["trainer_address"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The tasks, ps first; what each sets for itself (task name -> setting -> value); and what is wrong."""
+
+    tasks: tuple[Task, ...]
+    settings: Mapping[str, Mapping[str, object]]
+    problems: tuple[InventoryProblem, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A task with all but its index; `port_variable` is the one that decides its port."""
+
+    job: Job
+    host: str
+    asked: AskedTask
+    address: str
+    port: int
+    port_variable: str
+    gpus: tuple[int, ...]
+
+    def task(self, index: int) -> Task:
+        return Task(self.job, index, self.host, self.address, self.port, self.gpus)
 
 
 def place(
     groups: Mapping[str, Sequence[str]],
     values: Mapping[str, Mapping[str, Any]],
     variables: Mapping[str, Mapping[str, object]],
-) -> tuple[tuple[Task, ...], list[InventoryProblem]]:
-    """Return the tasks, ps first, and what is wrong with their ports and addresses.
+) -> Placement:
+    """Return where the tasks run.
 
     `values` holds each host's converted variables, `variables` also those that are not the trainer's. A host
     that lacks a converted variable gets no task.
     """
-    problems: list[InventoryProblem] = []
-    addresses: dict[str, str] = {}
-    ports: dict[str, dict[Job, int]] = {}
-    for host, chosen in values.items():
-        if not chosen.keys() >= _NEEDED:
-            continue
-        ports[host] = _ports([job for job in JOBS if host in groups.get(job, ())], chosen)
-        try:
-            addresses[host] = _address(host, chosen["trainer_address"], variables[host])
-        except ValueError as error:
-            expected = TRAINER_RULES["trainer_address"].expected
-            what = f"the address of {host} is {str(error)!r}; expected {expected}"
-            problems.append(InventoryProblem(what, "ansible_host", (host,)))
-    tasks = tuple(
-        Task(job, index, host, addresses.get(host, ""), ports[host][job], _gpus(job, values[host]))
-        for job in JOBS
-        for index, host in enumerate(groups.get(job, ()))
-        if job in ports.get(host, ())
-    )
-    return tasks, [*problems, *_port_problems(tasks), *_shared_addresses(addresses)]
+    whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
+    addresses, problems = _addresses(whole, variables)
+    on_host: dict[str, list[_Place]] = {}
+    for host, chosen in whole.items():
+        jobs = [job for job in JOBS if host in groups.get(job, ())]
+        on_host[host], uneven = _places(host, jobs, chosen, addresses.get(host, ""))
+        problems += uneven
+    placed: list[tuple[Task, _Place]] = []
+    for job in JOBS:
+        hosts = groups.get(job, ())
+        members = [member for host in hosts for member in on_host.get(host, ()) if member.job == job]
+        placed += [(member.task(index), member) for index, member in _indexed(members)]
+        if all(host in on_host for host in hosts):
+            problems += _index_problems(job, members)
+    problems += [*_port_problems(placed), *_shared_gpus(placed), *_shared_addresses(addresses)]
+    settings = {task.name: member.asked.settings for task, member in placed}
+    return Placement(tuple(task for task, _ in placed), settings, tuple(problems))
 
 
-def _gpus(job: Job, values: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(values["trainer_worker_gpus"]) if job == "worker" else ()
+def _places(
+    host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
+) -> tuple[list[_Place], list[InventoryProblem]]:
+    """Return the tasks of a host in the order of their ports, and what is wrong with them."""
+    asked = [
+        (job, task)
+        for job in jobs
+        for task in ((AskedTask(),) if job == "chief" else values[f"trainer_{job}_tasks"])
+    ]
+    gpus, problems = _gpus(host, asked, values["trainer_worker_gpus"])
+    places = [
+        _Place(job, host, task, address, *port, seen)
+        for (job, task), port, seen in zip(asked, _ports(asked, values), gpus, strict=True)
+    ]
+    return places, problems
 
 
-def _ports(jobs: Sequence[Job], values: Mapping[str, Any]) -> dict[Job, int]:
-    """Return each job's port: the one that was asked for, else the next one from the base that is not."""
-    asked: dict[Job, int] = {
-        job: values[f"trainer_{job}_port"] for job in jobs if values[f"trainer_{job}_port"]
-    }
-    ports = {}
-    following = values["trainer_base_port"]
-    for job in jobs:
-        if job in asked:
-            ports[job] = asked[job]
-            continue
-        while following in asked.values():
-            following += 1
-        ports[job] = following
-        following += 1
+def _ports(asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return each task's port and the variable that decides it.
+
+    A task has its own port, or the next one from its job's or the host's first that no task asks for.
+    """
+    first: dict[str, int] = {"trainer_base_port": values["trainer_base_port"]}
+    variables = [_port_variable(job, task, values) for job, task in asked]
+    fixed: dict[int, int] = {}
+    for position, ((_, task), variable) in enumerate(zip(asked, variables, strict=True)):
+        if task.port:
+            fixed[position] = task.port
+        elif variable not in first:
+            fixed[position] = first[variable] = values[variable]
+    taken = set(fixed.values())
+    ports = []
+    for position, variable in enumerate(variables):
+        port = fixed.get(position)
+        if port is None:
+            port = next(port for port in itertools.count(first[variable]) if port not in taken)
+            taken.add(port)
+        ports.append((port, variable))
     return ports
 
 
-def _port_problems(tasks: Sequence[Task]) -> list[InventoryProblem]:
+def _port_variable(job: Job, task: AskedTask, values: Mapping[str, Any]) -> str:
+    if task.port:
+        return f"trainer_{job}_tasks"
+    return f"trainer_{job}_port" if values[f"trainer_{job}_port"] else "trainer_base_port"
+
+
+def _gpus(
+    host: str, asked: Sequence[tuple[Job, AskedTask]], gpus: Sequence[int]
+) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
+    """Return each task's GPUs: its own, else an even share of the host's for a worker; and what is wrong."""
+    sharing = sum(job == "worker" and task.gpus is None for job, task in asked)
+    share, left = divmod(len(gpus), sharing) if sharing else (0, 0)
+    seen: list[tuple[int, ...]] = []
+    dealt = 0
+    for job, task in asked:
+        own = task.gpus if job == "worker" else ()
+        if own is None:
+            own = tuple(gpus[dealt : dealt + share])
+            dealt += share
+        seen.append(own)
+    if not left:
+        return seen, []
+    what = (
+        f"trainer_worker_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} workers; expected as "
+        "many for each, or gpus in each task of trainer_worker_tasks"
+    )
+    return seen, [InventoryProblem(what, "trainer_worker_tasks", (host,))]
+
+
+def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
+    """Return the tasks of a job by index: the one that was asked for, else the next free one."""
+    indexed: dict[int, _Place] = {}
+    others = []
+    for member in members:
+        index = member.asked.index
+        if index is None or index >= len(members) or index in indexed:
+            others.append(member)
+        else:
+            indexed[index] = member
+    free = (index for index in range(len(members)) if index not in indexed)
+    return sorted([*indexed.items(), *zip(free, others, strict=False)], key=lambda found: found[0])
+
+
+def _index_problems(job: Job, members: Sequence[_Place]) -> list[InventoryProblem]:
+    hosts_with: dict[int, list[str]] = {}
+    for member in members:
+        if member.asked.index is not None:
+            hosts_with.setdefault(member.asked.index, []).append(member.host)
+    wrong = {index: hosts for index, hosts in hosts_with.items() if index >= len(members) or len(hosts) > 1}
+    if not wrong:
+        return []
+    given = ", ".join(f"{index} on {named(hosts)}" for index, hosts in sorted(hosts_with.items()))
+    expected = f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
+    what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
+    hosts = tuple(dict.fromkeys(host for found in wrong.values() for host in found))
+    return [InventoryProblem(what, f"trainer_{job}_tasks", hosts)]
+
+
+def _port_problems(placed: Sequence[tuple[Task, _Place]]) -> list[InventoryProblem]:
     problems = []
     holders: dict[tuple[str, int], Task] = {}
-    for task in tasks:
+    for task, member in placed:
         other = holders.setdefault((task.host, task.port), task)
         if other is not task:
             what = f"{other.name} and {task.name} on {task.host} have port {task.port}; expected one each"
-            problems.append(InventoryProblem(what, f"trainer_{task.job}_port", (task.host,)))
+            problems.append(InventoryProblem(what, member.port_variable, (task.host,)))
         if task.port > PORT_RANGE[1]:
             what = f"{task.name} on {task.host} would get port {task.port}, above {PORT_RANGE[1]}"
-            what = f"{what}; expected a lower trainer_base_port"
-            problems.append(InventoryProblem(what, "trainer_base_port", (task.host,)))
+            what = f"{what}; expected a lower {member.port_variable}"
+            problems.append(InventoryProblem(what, member.port_variable, (task.host,)))
     return problems
 
 
-def _address(host: str, asked: str, variables: Mapping[str, object]) -> str:
-    """Return where the others reach the host; raises ValueError with an address that cannot be one."""
-    address = bracketed(asked or str(variables.get("ansible_host") or host))
+def _shared_gpus(placed: Sequence[tuple[Task, _Place]]) -> list[InventoryProblem]:
+    problems = []
+    holders: dict[tuple[str, int], Task] = {}
+    for task, _ in placed:
+        for gpu in task.gpus:
+            other = holders.setdefault((task.host, gpu), task)
+            if other is not task:
+                what = f"{other.name} and {task.name} on {task.host} have GPU {gpu}"
+                what = f"{what}; expected one task for each GPU"
+                problems.append(InventoryProblem(what, "trainer_worker_tasks", (task.host,)))
+    return problems
+
+
+def _addresses(
+    values: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Mapping[str, object]]
+) -> tuple[dict[str, str], list[InventoryProblem]]:
+    """Return where the others reach each host, and the addresses that cannot be one."""
+    addresses: dict[str, str] = {}
+    problems = []
+    for host, chosen in values.items():
+        address = bracketed(chosen["trainer_address"] or str(variables[host].get("ansible_host") or host))
+        usable = _usable(address)
+        if usable:
+            addresses[host] = usable
+        else:
+            what = f"the address of {host} is {address!r}; expected {_ADDRESS.expected}"
+            problems.append(InventoryProblem(what, "ansible_host", (host,)))
+    return addresses, problems
+
+
+def _usable(address: str) -> str:
+    """Return the address as the plan has it, "" where a port cannot follow it."""
     try:
-        return str(TRAINER_RULES["trainer_address"].convert(address))
-    except ValueError as error:
-        raise ValueError(address) from error
+        return str(_ADDRESS.convert(address))
+    except ValueError:
+        return ""
 
 
 def _shared_addresses(addresses: Mapping[str, str]) -> list[InventoryProblem]:
@@ -105,7 +237,7 @@ def _shared_addresses(addresses: Mapping[str, str]) -> list[InventoryProblem]:
     return [
         InventoryProblem(
             f"{named(hosts)} have one address, {address}; expected one inventory name for each machine "
-            "(a host in both groups runs both tasks)"
+            "(a host in both groups runs both jobs, trainer_worker_tasks gives it several workers)"
         )
         for address, hosts in hosts_at.items()
         if len(hosts) > 1
