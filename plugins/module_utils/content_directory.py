@@ -17,24 +17,67 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HASH_DIGITS = 12
-# What a program leaves beside its source, and what only developers need.
-NOT_CONTENT = {"__pycache__", "tests"}
+# What Python leaves beside a program's source. What begins with a dot, such as .git, is no content either.
+BYTE_CODE = "__pycache__"
 BLOCK_BYTES = 1 << 20
 
 
-def content_files(root: Path) -> list[Path]:
-    """Return the files below `root` that make up its content, relative to it, in a fixed order."""
-    files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    return sorted((path for path in files if not NOT_CONTENT & set(path.parts)), key=Path.as_posix)
+def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
+    """Return the regular files of `root` by their path relative to it, with "/", in a fixed order.
+
+    `root` may be one file: it is then the only one, under its own name. A link to a file counts as the file.
+    Without `hidden`, byte code and all that begins with a dot is left out.
+
+    Raises ValueError for a link to a folder and for a name that is not UTF-8, which cannot be carried as they
+    are, and OSError for a folder that cannot be read.
+    """
+    if root.is_file():
+        return {root.name: root}
+    found: dict[str, Path] = {}
+    for parent, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = [name for name in folders if hidden or not _is_hidden(name)]
+        for name in folders:
+            if Path(parent, name).is_symlink():
+                raise ValueError(f"{Path(parent, name)} is a link to a folder: put the folder itself there")
+        for name in names:
+            path = Path(parent, name)
+            if path.is_file() and (hidden or not _is_hidden(name)):
+                found[_utf8(path.relative_to(root).as_posix())] = path
+    return dict(sorted(found.items()))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == BYTE_CODE
+
+
+def _utf8(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of {name!r} is not UTF-8: rename the file") from None
+    return name
+
+
+def content_files(root: Path) -> dict[str, Path]:
+    """Return the files that make up the content of a program: `root` itself, or those below it."""
+    return files_below(root, hidden=False)
 
 
 def content_hash(root: Path) -> str:
-    """Return the first 12 hex digits of the SHA-256 over the relative paths and bytes below `root`."""
+    """Return the first 12 hex digits of the SHA-256 over the relative paths and bytes of a file or folder.
+
+    A file has the hash of a folder that holds it alone.
+    """
     digest = hashlib.sha256()
-    for path in content_files(root):
-        content = (root / path).read_bytes()
-        digest.update(f"{path.as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
+    for name, path in content_files(root).items():
+        with path.open("rb") as stream:
+            digest.update(f"{name}\0{os.fstat(stream.fileno()).st_size}\0".encode())
+            while block := stream.read(BLOCK_BYTES):
+                digest.update(block)
     return digest.hexdigest()[:HASH_DIGITS]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from plugins.action.trainer_release import pack
+from plugins.action.content_release import pack
 from plugins.module_utils.content_directory import content_hash, points_to
 
-Releases: Any = importlib.import_module("plugins.modules.trainer_release").Releases
+Release: Any = importlib.import_module("plugins.modules.content_release").Release
 
 
 @pytest.fixture
@@ -23,24 +23,34 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
+def release_of(source: Path, host: Path) -> Any:  # noqa: ANN401
+    return Release(
+        host / "releases",
+        content_hash(source),
+        package="trainer",
+        link=host / "current",
+        processes=host.parent / "proc",
+    )
+
+
 def deploy(source: Path, host: Path, keep: int = 3) -> str:
-    release = content_hash(source)
+    release = release_of(source, host)
     archive = host.parent / "release.tar"
-    pack(source, archive)
-    releases = Releases(host, release, processes=host.parent / "proc")
-    if not releases.is_present():
-        releases.unpack(archive)
-    releases.make_current()
-    for path in releases.prunable(keep):
+    pack(source, archive, "trainer")
+    if not release.is_present():
+        release.unpack(archive)
+    release.make_current()
+    release.mark_deployed()
+    for path in release.prunable(keep):
         path.rename(host.parent / f"pruned-{path.name}")
-    return release
+    return str(release.name)
 
 
 def test_the_hash_is_of_names_and_bytes_alone(source: Path) -> None:
     before = content_hash(source)
     (source / "__pycache__" / "y.pyc").write_bytes(b"more")
-    (source / "tests").mkdir()
-    (source / "tests" / "test_x.py").write_text("")
+    (source / ".git").mkdir()
+    (source / ".git" / "HEAD").write_text("")
     os.utime(source / "__main__.py", (1, 1))
     assert content_hash(source) == before
     (source / "models" / "linear.py").rename(source / "models" / "linear2.py")
@@ -72,10 +82,10 @@ def test_a_release_that_was_changed_on_the_host_is_put_right(source: Path, tmp_p
 def test_another_archive_than_the_release_is_refused(source: Path, tmp_path: Path) -> None:
     host = tmp_path / "host"
     archive = tmp_path / "release.tar"
-    pack(source, archive)
-    releases = Releases(host, "0" * 12)
+    pack(source, archive, "trainer")
+    release = Release(host / "releases", "0" * 12, package="trainer", link=host / "current")
     with pytest.raises(ValueError, match=f"holds the release {content_hash(source)}; expected 000000000000"):
-        releases.unpack(archive)
+        release.unpack(archive)
     assert [path.name for path in (host / "releases").iterdir()] == [".lock"]
     assert not (host / "current").exists()
 
@@ -90,7 +100,7 @@ def test_an_archive_cannot_write_beside_its_place(tmp_path: Path, name: str) -> 
         with (tmp_path / "content").open("rb") as content:
             stream.addfile(member, content)
     with pytest.raises(ValueError, match="outside"):
-        Releases(tmp_path / "host", "0" * 12).unpack(archive)
+        Release(tmp_path / "host", "0" * 12).unpack(archive)
 
 
 def test_the_newest_releases_stay_and_one_in_use_in_any_case(source: Path, tmp_path: Path) -> None:
@@ -115,6 +125,66 @@ def test_going_back_to_an_older_release_carries_nothing(source: Path, tmp_path: 
     (source / "models" / "linear.py").write_text("W = 9\n")
     deploy(source, host)
     (source / "models" / "linear.py").write_text(original)
-    assert Releases(host, first).is_present()
+    assert release_of(source, host).is_present()
     assert deploy(source, host) == first
     assert points_to(host / "current", f"releases/{first}")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "own" / "train.py"
+    file.parent.mkdir()
+    file.write_text("print('mine')\n")
+    return file
+
+
+def deploy_program(source: Path, host: Path, **others: Any) -> Any:  # noqa: ANN401
+    release = Release(host / "programs", content_hash(source), processes=host.parent / "proc", **others)
+    archive = host.parent / "program.tar"
+    pack(source, archive)
+    if not release.is_present():
+        release.unpack(archive)
+    release.mark_deployed()
+    return release
+
+
+def test_a_single_file_is_a_program_under_its_own_name(script: Path, tmp_path: Path) -> None:
+    (script.parent / "notes.txt").write_text("beside it")
+    release = deploy_program(script, tmp_path / "host")
+    assert [path.name for path in release.place.iterdir()] == ["train.py"]
+    assert release.is_present()
+    assert release.is_current()
+    (script.parent / "notes.txt").unlink()
+    assert content_hash(script) == content_hash(script.parent) == release.name
+
+
+def test_a_link_to_a_file_is_carried_as_the_file(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text("X = 1\n")
+    (script.parent / "shared.py").symlink_to(tmp_path / "shared.py")
+    release = deploy_program(script.parent, tmp_path / "host")
+    assert not (release.place / "shared.py").is_symlink()
+    assert (release.place / "shared.py").read_text() == "X = 1\n"
+
+
+def test_a_link_to_a_folder_is_refused_rather_than_left_out(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (script.parent / "library").symlink_to(tmp_path / "library")
+    with pytest.raises(ValueError, match="own/library is a link to a folder"):
+        content_hash(script.parent)
+
+
+def test_a_program_that_runs_or_is_named_by_a_run_is_kept(script: Path, tmp_path: Path) -> None:
+    host, names = tmp_path / "host", []
+    settings = tmp_path / "program.json"
+    for number in range(5):
+        script.write_text(f"print({number})\n")
+        release = deploy_program(script, host, named_in=[settings, tmp_path / "not there"])
+        names.append(release.name)
+        os.utime(release.place, (number, number))
+    assert [path.name for path in release.prunable(1)] == names[3::-1]
+    settings.write_text(f'{{"release": "{names[0]}"}}')
+    (tmp_path / "proc" / "9").mkdir(parents=True)
+    (tmp_path / "proc" / "9" / "cmdline").write_bytes(
+        b"python\0" + bytes(host / "programs" / names[1] / "train.py") + b"\0"
+    )
+    assert [path.name for path in release.prunable(1)] == [names[3], names[2]]

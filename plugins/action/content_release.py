@@ -1,0 +1,56 @@
+"""Put a program of the controller on a host as a release that is named by its content."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
+
+from plugins.carrying import CarryingAction
+from plugins.module_utils.content_directory import content_files, content_hash
+
+
+class ActionModule(CarryingAction):
+    """Arguments: those of the module, and `source`, a file or folder on the controller.
+
+    `release` may be left out: it is the hash of the source, and where it is given it must be.
+    Returns `release`, also in check mode.
+    """
+
+    MODULE = "content_release"
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Name the release, and carry it where it is not yet."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        source = Path(arguments.pop("source"))
+        found = content_hash(source)
+        if arguments.setdefault("release", found) != found:
+            raise AnsibleActionFail(
+                f"{source} was changed while it was deployed: its hash is {found}, and was "
+                f"{arguments['release']} when the inventory was checked. Deploy again"
+            )
+        with tempfile.TemporaryDirectory() as directory:
+            archive = Path(directory) / f"release-{found}.tar"
+            pack(source, archive, arguments.get("package", ""))
+            result.update(self.carry(arguments, archive, task_vars or {}))
+        return result
+
+
+def pack(source: Path, archive: Path, package: str = "") -> None:
+    """Write a tar archive of the content of `source`: owned by root, readable by all, without times."""
+    with tarfile.open(archive, "w", dereference=True) as stream:
+        for name, path in content_files(source).items():
+            with path.open("rb") as content:
+                member = stream.gettarinfo(arcname=str(Path(package, name)), fileobj=content)
+                member.uid = member.gid = 0
+                member.uname = member.gname = "root"
+                member.mtime = 0
+                member.mode = 0o755 if member.mode & 0o100 else 0o644
+                stream.addfile(member, content)

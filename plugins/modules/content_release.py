@@ -1,0 +1,216 @@
+"""Put a release of a program on one host under the hash of its content, and keep a few older ones."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.content_directory import content_hash, locked, point, points_to, unpack
+
+DOCUMENTATION = r"""
+module: content_release
+short_description: Put a release of a program on this host, in a directory that its content names
+description:
+  - A release whose files are not those that its name says is put in place again.
+  - Tasks that run stay with the release that they were started from.
+options:
+  release:
+    description: The release's name, which is the hash of its content.
+    type: str
+    required: true
+  folder:
+    description: Where the releases are, each in a directory of its own.
+    type: path
+    required: true
+  package:
+    description: Folder within the release that its content is in. Empty where it is the release itself.
+    type: str
+    default: ""
+  link:
+    description: Symbolic link beside C(folder) that points to the release in use. Empty for none.
+    type: path
+    default: ""
+  archive:
+    description:
+      - A tar archive on this host with the content, below C(package).
+      - Without it the module only says whether it needs one.
+    type: path
+  keep:
+    description: How many releases to keep. One that is in use stays in any case.
+    type: int
+    default: 3
+  named_in:
+    description: Files whose text may name a release. One that is named is in use, as is one of a process.
+    type: list
+    elements: path
+    default: []
+author: psfleet
+"""
+
+EXAMPLES = r"""
+- name: Put the release in place
+  content_release:
+    release: 0a1b2c3d4e5f
+    folder: /opt/psfleet/releases
+    package: trainer
+    link: /opt/psfleet/current
+    archive: /var/tmp/release.tar
+"""
+
+RETURN = r"""
+needs_archive:
+  description: Whether the release is not on this host yet.
+  returned: always
+  type: bool
+release:
+  description: The release.
+  returned: always
+  type: str
+"""
+
+LOCK_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release, among the others in `folder`. Without a `link` several are in use side by side."""
+
+    folder: Path
+    name: str
+    package: str = ""
+    link: Path | None = None
+    named_in: Sequence[Path] = ()
+    processes: Path = Path("/proc")
+
+    @property
+    def place(self) -> Path:
+        """Where the release is."""
+        return self.folder / self.name
+
+    @property
+    def target(self) -> str:
+        """What the link holds: a path relative to its own folder."""
+        return f"{self.folder.name}/{self.name}"
+
+    def is_present(self) -> bool:
+        """Tell whether the release is there, with the content that its name says."""
+        content = self.place / self.package
+        return content.is_dir() and content_hash(content) == self.name
+
+    def is_current(self) -> bool:
+        """Tell whether the link points to the release, or whether there is to be none."""
+        return self.link is None or bool(points_to(self.link, self.target))
+
+    def unpack(self, archive: Path) -> None:
+        """Unpack the archive beside its place, check it, and rename it there.
+
+        Raises ValueError where the archive holds something else than the release.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)  # whatever the umask of the host
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
+            for leftover in self.folder.glob(".partial-*"):
+                shutil.rmtree(leftover)
+            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
+            unpack(archive, partial)
+            found = content_hash(partial / self.package)
+            if found != self.name:
+                shutil.rmtree(partial)
+                raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
+            for directory in (partial, *partial.rglob("*/")):
+                directory.chmod(0o755)
+            if self.place.exists():
+                self.place.rename(self.folder / f".partial-damaged-{self.name}")
+            partial.rename(self.place)
+            shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
+
+    def make_current(self) -> None:
+        """Let the link point to the release, in one step."""
+        if self.link is not None:
+            point(self.link, self.target)
+
+    def mark_deployed(self) -> None:
+        """Make the release the newest by time: pruning keeps those that were deployed last."""
+        self.place.touch()
+
+    def prunable(self, keep: int) -> list[Path]:
+        """Return the releases beyond the newest `keep` that are not in use."""
+        releases = [path for path in self.folder.glob("[0-9a-f]*") if path.is_dir() and not path.is_symlink()]
+        releases.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return [path for path in releases[keep:] if path != self.place and not self._is_in_use(path)]
+
+    def _is_in_use(self, release: Path) -> bool:
+        """Tell whether a process works in the release or names it on its command line, or a file names it."""
+        directory = str(release.resolve())
+        for process in self.processes.glob("[0-9]*"):
+            if str((process / "cwd").resolve()) == directory:
+                return True
+            if f"{directory}/".encode() in read_or_nothing(process / "cmdline"):
+                return True
+        return any(release.name.encode() in read_or_nothing(path) for path in self.named_in)
+
+
+def read_or_nothing(path: Path) -> bytes:
+    """Return the content of a file, or nothing where it is not there (any more)."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "release": {"type": "str", "required": True},
+            "folder": {"type": "path", "required": True},
+            "package": {"type": "str", "default": ""},
+            "link": {"type": "path", "default": ""},
+            "archive": {"type": "path"},
+            "keep": {"type": "int", "default": 3},
+            "named_in": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    values = module.params
+    release = Release(
+        folder=Path(values["folder"]),
+        name=values["release"],
+        package=values["package"],
+        link=Path(values["link"]) if values["link"] else None,
+        named_in=[Path(path) for path in values["named_in"]],
+    )
+    present, current = release.is_present(), release.is_current()
+    before = str(release.link.readlink()) if release.link and release.link.is_symlink() else ""
+    try:
+        if not present and values["archive"] and not module.check_mode:
+            release.unpack(Path(values["archive"]))
+        needs_archive = not present and not values["archive"]
+        if not needs_archive and not module.check_mode:
+            if not current:
+                release.make_current()
+            release.mark_deployed()
+            for path in release.prunable(values["keep"]):
+                shutil.rmtree(path)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        module.fail_json(msg=f"release {release.place}: {error}")
+    difference = {}
+    if not current:
+        difference = {
+            "before": f"{release.link} -> {before}\n",
+            "after": f"{release.link} -> {release.target}\n",
+        }
+    elif not present:
+        difference = {"before": "", "after": f"{release.place}\n"}
+    module.exit_json(
+        changed=not (present and current), needs_archive=needs_archive, release=release.name, diff=difference
+    )
+
+
+if __name__ == "__main__":
+    main()
