@@ -7,6 +7,7 @@ import time
 
 from trainer.chief import Chief
 from trainer.console import say
+from trainer.data import batches_per_epoch, epoch_and_batch
 from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
@@ -23,7 +24,8 @@ class Steps:
     def __init__(self, task: Task, graph: TrainingGraph, progress: Progress, chief: Chief | None) -> None:
         """Take what the steps are of, and who saves them; nothing is taken yet."""
         self._task, self._graph, self._progress, self._chief = task, graph, progress, chief
-        self._batches_per_epoch = math.ceil(len(graph.data.train) / task.settings.batch_size)
+        shares = len(task.cluster.worker_hosts) if task.settings.shard_data else None
+        self._epoch = (len(graph.data.train), task.settings.batch_size, shares)
         self._windows = StepWindows(task.records, 1, task.settings.batch_size)
         self._since: float | None = None
         self._printed = (0, 0.0)
@@ -118,13 +120,13 @@ class Steps:
     def _print(self, session: TrainingSession) -> None:
         now = time.monotonic()
         steps_before, when = self._printed
-        batch = (self.local_step - 1) % self._batches_per_epoch
+        epoch, batch = epoch_and_batch(self.local_step, *self._epoch)
         report = StepReport(
             local_step=self.local_step,
             global_step=self.counters[GLOBAL_STEP],
-            epoch=1 + (self.local_step - 1) // self._batches_per_epoch,
-            batch=batch + 1,
-            batches_per_epoch=self._batches_per_epoch,
+            epoch=epoch,
+            batch=batch,
+            batches_per_epoch=batches_per_epoch(*self._epoch),
             loss=self.loss,
             average_milliseconds=1000 * (now - when) / max(self.local_step - steps_before, 1),
             watched=session.watched(),

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer.checkpoints import Checkpoint
 from trainer.cluster import Cluster
-from trainer.data import Data, Examples, batches
+from trainer.data import Data, Examples, batches, seed_and_shard
 from trainer.exit_codes import CONFIGURATION
 from trainer.failure import TaskFailure
 from trainer.ledger import (
@@ -104,8 +104,9 @@ class TrainingGraph(ABC):
 
     def next_batch(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Features and labels of this worker's next batch, from an iterator that each session starts."""
-        seed = self.settings.seed + self.cluster.index
-        dataset, feeds = batches(self.data.train, self.settings.batch_size, seed)
+        workers = len(self.cluster.worker_hosts)
+        seed, shard = seed_and_shard(self.settings, workers, self.cluster.index)
+        dataset, feeds = batches(self.data.train, self.settings.batch_size, seed, shard)
         iterator = v1.data.make_initializable_iterator(dataset)
         self.iterator_starts.append((iterator.initializer, feeds))
         features, labels = iterator.get_next()
@@ -119,7 +120,7 @@ class TrainingGraph(ABC):
     def _build_evaluation(self) -> None:
         test = self.data.test
         self.test_features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
-        self.test_labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None])
+        self.test_labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None, *test.labels.shape[1:]])
         self.metrics = dict(
             self.model.metrics(self.context, self.model_variables, self.test_features, self.test_labels)
         )
