@@ -37,6 +37,10 @@ def main(arguments: Sequence[str]) -> int:
             fields = {"class": "usage", "reason": str(error)}
             _records(error.run_directory, error.identity).write("failed", fields)
         return USAGE
+    if options.program is not None:
+        from trainer.program import run_program
+
+        return run_program(options)
     if options.cluster.job == "ps":
         # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

@@ -5,26 +5,13 @@ from __future__ import annotations
 import tensorflow as tf
 
 from trainer.ledger import CallTookTooLong
+from trainer.lost_connection import LOST_ERRORS, LOST_PHRASES
 
-_LOST_PHRASES = (
-    "uninitialized",
-    "does not exist",
-    "Connection reset",
-    "Socket closed",
-    "Stream removed",
-    "RST_STREAM",
-    "failed to connect",
-)
+_LOST = tuple(getattr(tf.errors, name) for name in LOST_ERRORS)
 
 
 def is_lost_connection(error: Exception) -> bool:
     """Whether this is what a ps that went away, or came back empty, looks like."""
-    lost = (
-        tf.errors.UnavailableError,
-        tf.errors.AbortedError,
-        tf.errors.CancelledError,
-        tf.errors.DeadlineExceededError,
-    )
-    if isinstance(error, (*lost, CallTookTooLong)):
+    if isinstance(error, (*_LOST, CallTookTooLong)):
         return True
-    return isinstance(error, tf.errors.OpError) and any(phrase in str(error) for phrase in _LOST_PHRASES)
+    return isinstance(error, tf.errors.OpError) and any(phrase in str(error) for phrase in LOST_PHRASES)

@@ -39,7 +39,7 @@ class StepWindows:
         self.add_unread(loss, before, after, self._batch_size)
 
     def add_unread(self, loss: float, before: int, after: int, examples: int, steps: int = 1) -> None:
-        """Count steps whose staleness nobody has read: `before` is what the task had last seen before them."""
+        """Count steps whose staleness is not known: `before` is what the task had last seen before them."""
         if not self._losses:
             self._first_before = before
         self._losses.append(loss)
