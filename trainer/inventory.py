@@ -9,7 +9,7 @@ from typing import Any
 from trainer.inventory_groups import group_problems
 from trainer.inventory_problems import InventoryError, InventoryProblem, named
 from trainer.inventory_variables import HOST_VARIABLES, PREFIX, closest_name
-from trainer.placement import place
+from trainer.placement import Placement, place
 from trainer.plan import ClusterPlan
 from trainer.settings import REPLICATIONS, RULES, Rule, SettingsError, TrainingSettings
 
@@ -55,6 +55,7 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
         *_differences(inventory, values),
         *placement.problems,
         *_contradictions(inventory, values),
+        *_data_problems(placement, values),
     ]
     if problems:
         raise InventoryError(problems)
@@ -65,10 +66,25 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
 
 def _settings(values: Mapping[str, Any], own: Mapping[str, object]) -> TrainingSettings:
     chosen = {name: values[PREFIX + name] for name in RULES}
-    chosen |= own
-    if values["trainer_data_source"] and not chosen["data_dir"]:
-        chosen["data_dir"] = f"{values['trainer_install_directory']}/data"
-    return TrainingSettings.from_mapping(chosen)
+    return TrainingSettings.from_mapping({**chosen, **own, "data_dir": _data_directory(values, own)})
+
+
+def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> object:
+    """Return where a task reads its data: where it was told, else where deploy.yml carries them."""
+    told = own.get("data_dir") or values.get("trainer_data_dir")
+    carried = f"{values['trainer_install_directory']}/data" if values.get("trainer_data_source") else ""
+    return told or carried
+
+
+def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
+    """Return host -> the folder where its tasks read data; a host with ps alone reads none."""
+    return {task.host: settings[task.name].data_dir for task in plan.tasks if task.job != "ps"}
+
+
+def common_values(inventory: Inventory) -> dict[str, Any]:
+    """Return the converted variables of the cluster's first host, less those that are refused."""
+    values, _ = _converted(inventory)
+    return next(iter(values.values()), {})
 
 
 def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
@@ -97,9 +113,28 @@ def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]
     return problems
 
 
+def _data_problems(placement: Placement, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
+    """Return the hosts to which trainer_data_source would have to be carried twice."""
+    directories: dict[str, dict[object, None]] = {}
+    for task in placement.tasks:
+        if task.job != "ps" and values[task.host].get("trainer_data_source"):
+            directory = _data_directory(values[task.host], placement.settings[task.name])
+            directories.setdefault(task.host, {})[directory] = None
+    return [
+        InventoryProblem(
+            f"the tasks of {host} read {' and '.join(map(str, found))}; expected one data_dir on a host, for "
+            "trainer_data_source is carried there once",
+            "trainer_worker_tasks",
+            (host,),
+        )
+        for host, found in directories.items()
+        if len(found) > 1
+    ]
+
+
 def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> int | None:
     """Return how many workers there are, None where a host does not say how many are its own."""
-    asked = [values[host].get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
+    asked = [values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
     return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
 
 

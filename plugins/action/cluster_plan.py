@@ -14,7 +14,8 @@ from ansible.utils.vars import load_extra_vars
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
-from trainer.inventory import Inventory, Unreadable, read_inventory
+from plugins.controller_files import data_source, program_fact
+from trainer.inventory import Inventory, Unreadable, common_values, data_directories, read_inventory
 from trainer.inventory_problems import (
     PARENT,
     InventoryError,
@@ -38,24 +39,17 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `cluster_plan`, `cluster_settings` and `cluster_paths`, or fail with every problem."""
+        """Return the facts that docs/architecture.md describes, or fail with every problem."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         command_line = load_extra_vars(self._loader)
         files = InventoryFiles(_sources(variables), _groups_of(variables), command_line)
         try:
             _require_hosts(variables)
-            inventory = self._inventory(variables, command_line)
-            plan, settings = read_inventory(inventory)
+            facts = _facts(self._inventory(variables, command_line))
         except InventoryError as error:
             return result | {"failed": True, "msg": describe(error.problems, files)}
-        chosen = {**inventory.defaults, **inventory.variables[plan.chief.host]}
-        return result | {
-            "changed": False,
-            "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
-            "cluster_settings": run_settings(plan, settings),
-            "cluster_paths": {name: str(chosen[PREFIX + name]) for name in PATHS},
-        }
+        return result | facts | {"changed": False}
 
     def _inventory(self, variables: Mapping[str, Any], command_line: Mapping[str, object]) -> Inventory:
         specifications: dict[str, Any] = {}
@@ -79,6 +73,27 @@ class ActionModule(ActionBase):
             roles=roles,
             command_line=command_line,
         )
+
+
+def _facts(inventory: Inventory) -> dict[str, Any]:
+    """Return the facts of every play; raises InventoryError with every problem, of the files here too."""
+    values, hosts = common_values(inventory), tuple(inventory.variables)
+    program, program_problems = program_fact(values, hosts)
+    data, data_problems = data_source(values, hosts)
+    problems = [*program_problems, *data_problems]
+    try:
+        plan, settings = read_inventory(inventory)
+    except InventoryError as error:
+        raise InventoryError([*error.problems, *problems]) from error
+    if problems:
+        raise InventoryError(problems)
+    return {
+        "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
+        "cluster_settings": run_settings(plan, settings),
+        "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
+        "cluster_program": program,
+        "cluster_data": {"source": data, "directories": data_directories(plan, settings)} if data else {},
+    }
 
 
 def _sources(variables: Mapping[str, Any]) -> list[str]:
@@ -125,9 +140,16 @@ def _variables_of(hostvars: Mapping[str, Any], host: str, known: Mapping[str, ob
             found[str(name)] = None
             continue
         try:
-            found[str(name)] = values[name]
+            found[str(name)] = _whole(values[name])
         except AnsibleError as error:
             # Another role's variable may be made of what is only known later, such as facts.
             if name.startswith(PREFIX):
                 found[str(name)] = Unreadable(str(error))
     return found
+
+
+def _whole(value: object) -> object:
+    """Return the value with all that is in it: Ansible makes the parts of lists and mappings when asked."""
+    if isinstance(value, Mapping):
+        return {str(key): _whole(part) for key, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value
