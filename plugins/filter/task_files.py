@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
+
+from trainer.plan import ClusterPlan, Task
 
 HEADER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
 
@@ -11,24 +17,32 @@ HEADER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of t
 def task_environments(
     tasks: Sequence[Mapping[str, Any]], directory: str, plan: Mapping[str, Any], release: str
 ) -> list[dict[str, str]]:
-    """Return path and content of the environment file of each task, as docs/architecture.md describes it."""
+    """Return path and content of the environment file of each task, as docs/architecture.md describes it.
+
+    `tasks` are some of the plan's, `plan` is the fact `cluster_plan`.
+    """
+    names = {(task["job"], task["index"]) for task in tasks}
+    cluster = ClusterPlan.from_json(plan)
     return [
         {
-            "path": f"{directory}/{task['job']}-{task['index']}.env",
-            "content": HEADER.format(**task) + environment_text(environment(task, plan, release)),
+            "path": f"{directory}/{task.job}-{task.index}.env",
+            "content": HEADER.format(job=task.job, index=task.index)
+            + environment_text(environment(cluster, task, release)),
         }
-        for task in tasks
+        for task in cluster.tasks
+        if (task.job, task.index) in names
     ]
 
 
-def environment(task: Mapping[str, Any], plan: Mapping[str, Any], release: str) -> dict[str, str]:
+def environment(plan: ClusterPlan, task: Task, release: str) -> dict[str, str]:
     """Return the environment of a task. It sees its own GPUs; without any it sees none of the machine's."""
     return {
-        "PSFLEET_PS_HOSTS": plan["ps_hosts"],
-        "PSFLEET_WORKER_HOSTS": plan["worker_hosts"],
-        "PSFLEET_PLAN_HASH": plan["hash"],
+        "PSFLEET_PS_HOSTS": plan.ps_hosts,
+        "PSFLEET_WORKER_HOSTS": plan.worker_hosts,
+        "PSFLEET_PLAN_HASH": plan.hash,
         "PSFLEET_RELEASE": release,
-        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in task["gpus"]),
+        "TF_CONFIG": plan.tf_config(task),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in task.gpus),
     }
 
 
@@ -37,10 +51,14 @@ def environment_text(values: Mapping[str, str]) -> str:
 
     Raises ValueError where a value cannot stand in one.
     """
-    for name, value in values.items():
-        if any(character in value for character in '"\\\n'):
-            raise ValueError(f"{name} is {value!r}; expected no quotes, backslashes or line ends")
-    return "".join(f'{name}="{value}"\n' for name, value in values.items())
+    return "".join(f"{name}={_quoted(name, value)}\n" for name, value in values.items())
+
+
+def _quoted(name: str, value: str) -> str:
+    quote = "'" if '"' in value else '"'
+    if any(character in value for character in f"{quote}\\\n"):
+        raise ValueError(f"{name} is {value!r}; expected no quotes of both kinds, backslashes or line ends")
+    return f"{quote}{value}{quote}"
 
 
 def gpu_drop_ins(tasks: Sequence[Mapping[str, Any]], directory: str, content: str) -> list[dict[str, str]]:

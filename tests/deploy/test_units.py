@@ -1,5 +1,7 @@
 """The units as the role renders them, judged by systemd itself."""
 
+import json
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,9 +15,19 @@ from plugins.filter.exit_codes import exit_codes
 from plugins.filter.task_files import environment_text, gpu_drop_ins, task_environments
 from plugins.modules.trainer_units import departed, loaded_units
 from trainer.exit_codes import NO_RESTART
+from trainer.plan import ClusterPlan, Task
 
+# The parser of environment files, which systemd has for logins, too.
+SYSTEMD_READS = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "trainer"
-PLAN = {"hash": "0a1b2c3d4e5f", "ps_hosts": "10.0.0.1:2222", "worker_hosts": "10.0.0.1:2223,10.0.0.2:2222"}
+PLAN = ClusterPlan(
+    "psfleet",
+    (
+        Task("ps", 0, "node1", "10.0.0.1", 2222),
+        Task("worker", 0, "node1", "10.0.0.1", 2223),
+        Task("worker", 1, "node2", "[fd00::2]", 2222, (0, 3)),
+    ),
+)
 TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
@@ -97,18 +109,45 @@ def test_a_worker_stops_before_the_ps_of_its_host(tmp_path: Path) -> None:
     assert "After=psfleet-ps@0.service" not in (units / "psfleet-ps@.service").read_text()
 
 
-def test_each_task_gets_the_cluster_and_its_own_gpus() -> None:
-    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN, "aaaaaaaaaaaa")
+@pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
+def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
+    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
     assert worker["path"] == "/etc/psfleet/tasks/worker-1.env"
-    assert 'PSFLEET_WORKER_HOSTS="10.0.0.1:2223,10.0.0.2:2222"\n' in worker["content"]
-    assert 'PSFLEET_RELEASE="aaaaaaaaaaaa"\n' in worker["content"]
-    assert 'CUDA_VISIBLE_DEVICES="0,3"\n' in worker["content"]
-    assert 'CUDA_VISIBLE_DEVICES=""\n' in ps["content"]
+    read = read_by_systemd(worker["content"], tmp_path)
+    assert json.loads(read.pop("TF_CONFIG")) == {
+        "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert read == {
+        "PSFLEET_PS_HOSTS": "10.0.0.1:2222",
+        "PSFLEET_WORKER_HOSTS": "10.0.0.1:2223,[fd00::2]:2222",
+        "PSFLEET_PLAN_HASH": PLAN.hash,
+        "PSFLEET_RELEASE": "aaaaaaaaaaaa",
+        "CUDA_VISIBLE_DEVICES": "0,3",
+    }
+    # For units an empty value is one; for logins it is none, so their parser does not take it.
+    text, no_gpus, rest = ps["content"].partition('CUDA_VISIBLE_DEVICES=""\n')
+    assert (bool(no_gpus), rest) == (True, "")
+    assert json.loads(read_by_systemd(text, tmp_path)["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
 
 
-def test_a_value_that_would_break_the_environment_file_is_refused() -> None:
-    with pytest.raises(ValueError, match="A is 'x"):
-        environment_text({"A": 'x"\nB="y'})
+def read_by_systemd(content: str, folder: Path) -> dict[str, str]:
+    """Return the variables that systemd's own parser finds in an environment file."""
+    file = folder / "environment.d" / "task.conf"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+    environment = {"XDG_CONFIG_HOME": str(folder)}
+    done = subprocess.run([SYSTEMD_READS], env=environment, capture_output=True, text=True, check=True)
+    assert not done.stderr
+    lines = [shlex.split(line)[0].partition("=") for line in done.stdout.splitlines()]
+    written = {line.partition("=")[0] for line in content.splitlines()}
+    return {name: value for name, _, value in lines if name in written}
+
+
+@pytest.mark.parametrize("value", ['x"\nB="y', "both ' and \"", "back\\slash"])
+def test_a_value_that_would_break_the_environment_file_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="A is "):
+        environment_text({"A": value})
 
 
 def test_only_a_task_with_gpus_sees_devices() -> None:
