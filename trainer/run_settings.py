@@ -6,23 +6,59 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainer.plan import ClusterPlan
+from trainer.run_tasks import SERVER, RunTask, run_tasks
 from trainer.settings import TrainingSettings
 
-# A ps holds parameters and knows nothing of what is trained.
-_OF_PS = "barrier_deadline_seconds"
+# A ps holds parameters and knows nothing of what is trained, but who takes part, and how.
+_OF_PS = (
+    "replication",
+    "replicas_to_aggregate",
+    "existing_servers",
+    "threads",
+    "barrier_deadline_seconds",
+)
+# What a run's checkpoints, the examples that it has seen, or its tasks depend on.
+_KEPT = ("model", "replication", "existing_servers", "shard_data")
+_KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
+_FREE_OF_PROGRAM = {"program_arguments": "arguments", "program_flags": "flags"}
 
 
-def run_settings(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, Any]:
-    """Return the chief's settings as `cluster`, and each task's `values` and `flags` as `tasks`."""
-    tasks = {}
-    for task in plan.tasks:
-        values = settings[task.name].as_dict()
-        flags = settings[task.name].as_flags()
-        if task.job == "ps":
-            values = {_OF_PS: values[_OF_PS]}
-            flags = [flag for flag in flags if flag.startswith(f"--{_OF_PS}=")]
-        tasks[task.name] = {"values": values, "flags": " ".join(flags)}
-    return {"cluster": settings[plan.chief.name].as_dict(), "tasks": tasks}
+def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
+    """Return what the hosts are told of the program in the fact `cluster_program`, None where there is none.
+
+    Its `file` is the absolute path of the file to run, below `install_directory` on the hosts.
+    """
+    if not program:
+        return None
+    return {
+        "release": program["release"],
+        "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
+        "arguments": list(program["arguments"]),
+        "flags": program["flags"],
+    }
+
+
+def run_settings(
+    plan: ClusterPlan,
+    settings: Mapping[str, TrainingSettings],
+    program: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the settings of a run, by those of each task of the plan.
+
+    `cluster` holds the chief's, `tasks` the `values` and `flags` of each task that the run has, by name, and
+    `program` what `run_program` returned.
+    """
+    cluster = settings[plan.chief.name]
+    tasks = run_tasks(plan, cluster, program is not None)
+    of_tasks = {task.name: settings[_settings_of(task)] for task in tasks}
+    return {
+        "cluster": cluster.as_dict(),
+        "tasks": {
+            task.name: _told(of_tasks[task.name], _OF_PS if task.job == "ps" and program is None else None)
+            for task in tasks
+        },
+        "program": program,
+    }
 
 
 def resumed_settings(
@@ -37,12 +73,61 @@ def resumed_settings(
     given on the command line. Raises ValueError where that would make it another run, SettingsError where
     what it began with is damaged.
     """
-    model, wanted = begun["cluster"]["model"], today["cluster"]["model"]
-    if "model" in chosen and model != wanted:
-        raise ValueError(f"it trains {model}, and a run keeps its model; trainer_model is {wanted!r}")
+    program = _resumed_program(begun.get("program"), today.get("program"), chosen)
+    cluster = TrainingSettings.from_mapping(begun["cluster"])
+    _require_kept(cluster.as_dict(), today["cluster"], chosen)
 
     def of(task: str) -> TrainingSettings:
-        new = {name: value for name, value in today["tasks"][task]["values"].items() if name in chosen}
-        return TrainingSettings.from_mapping({**begun["tasks"][task]["values"], **new})
+        values = begun["tasks"].get(task, {}).get("values", begun["cluster"])
+        # What is given on the command line is given to all tasks, also to those that today's run lacks.
+        new = today["tasks"].get(task, {}).get("values", {})
+        taken = {name: new.get(name, today["cluster"][name]) for name in chosen if name in today["cluster"]}
+        return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
 
-    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks})
+    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program)
+
+
+def _told(settings: TrainingSettings, names: Collection[str] | None) -> dict[str, Any]:
+    """Return the values and flags of a task; of these names alone where they are given."""
+    values = settings.as_dict()
+    flags = settings.as_flags()
+    if names is not None:
+        values = {name: values[name] for name in names}
+        flags = [flag for flag in flags if flag.removeprefix("--").partition("=")[0] in names]
+    return {"values": values, "flags": " ".join(flags)}
+
+
+def _settings_of(task: RunTask) -> str:
+    """Return the task of the plan whose settings a task has: a server does the work of its worker."""
+    return f"worker{task.index}" if task.job == SERVER else task.name
+
+
+def _require_kept(begun: Mapping[str, Any], today: Mapping[str, Any], chosen: Collection[str]) -> None:
+    for name in _KEPT:
+        if name in chosen and begun[name] != today[name]:
+            what = f"trains {begun[name]}" if name == "model" else f"began with {name} {begun[name]}"
+            raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {today[name]!r}")
+
+
+def _resumed_program(
+    begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
+) -> dict[str, Any] | None:
+    """Return the program of a run that goes on: its own, with the arguments that are chosen anew."""
+    if any(
+        name in chosen and (begun or {}).get(key) != (today or {}).get(key)
+        for name, key in _KEPT_OF_PROGRAM.items()
+    ):
+        raise ValueError(
+            f"it runs {_program_name(begun)}, and a run keeps its program; "
+            f"trainer_program is {_program_name(today)} now"
+        )
+    if begun is None:
+        return None
+    new = {key: today[key] for name, key in _FREE_OF_PROGRAM.items() if today and name in chosen}
+    return {**begun, **new}
+
+
+def _program_name(program: Mapping[str, Any] | None) -> str:
+    if program is None:
+        return "no program of one's own"
+    return f"{program['file'].rpartition('/')[2]} (release {program['release']})"

@@ -25,7 +25,7 @@ from trainer.inventory_problems import (
     shown,
 )
 from trainer.inventory_variables import PREFIX, rules
-from trainer.run_settings import run_settings
+from trainer.run_settings import run_program, run_settings
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -89,7 +89,9 @@ def _facts(inventory: Inventory) -> dict[str, Any]:
         raise InventoryError(problems)
     return {
         "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
-        "cluster_settings": run_settings(plan, settings),
+        "cluster_settings": run_settings(
+            plan, settings, run_program(program, values[PREFIX + "install_directory"])
+        ),
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
         "cluster_program": program,
         "cluster_data": {"source": data, "directories": data_directories(plan, settings)} if data else {},
@@ -107,7 +109,8 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
     problems = [
         InventoryProblem(
             f"there is no inventory at {shown(Path(source))}",
-            cure="make one (cp -r inventory/sample inventory/cluster) and edit it, or name yours with -i",
+            cure="make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
+            "inventory/sample) and edit it, or name yours with -i",
         )
         for source in missing
     ]
