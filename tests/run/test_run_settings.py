@@ -20,7 +20,7 @@ PROGRAM = {
 }
 
 
-def settings(program: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
+def settings(program: dict[str, Any] | None = None, **values: object) -> dict[str, Any]:
     of_all = TrainingSettings.from_mapping(values)
     return run_settings(PLAN, {"ps0": of_all, "worker0": of_all}, run_program(program or {}, "/opt/psfleet"))
 
@@ -98,8 +98,9 @@ def test_a_run_keeps_its_model() -> None:
     ("name", "value"), [("replication", "sync"), ("shard_data", True), ("existing_servers", True)]
 )
 def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
+    today = run_settings(PLAN, dict.fromkeys(["ps0", "worker0"], TrainingSettings.from_mapping({name: value})))
     with pytest.raises(ValueError, match=f"it began with {name} .*, and a run keeps its {name}"):
-        resumed_settings(PLAN, settings(), settings(None, **{name: value}), chosen=[name])
+        resumed_settings(PLAN, settings(), today, chosen=[name])
 
 
 def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
