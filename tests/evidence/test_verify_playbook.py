@@ -26,7 +26,8 @@ def runs(run: Path) -> Path:
 
 def verify(runs: Path, *options: str) -> Run:
     directory = f"training_evidence_runs_directory={runs}"
-    return run_playbook("verify.yml", REPOSITORY / "inventory/sample", "-e", directory, *options)
+    sample = REPOSITORY / "inventory/sample/one_ps_three_workers"
+    return run_playbook("verify.yml", sample, "-e", directory, *options)
 
 
 def test_the_newest_run_is_judged_and_proven(runs: Path) -> None:

@@ -1,12 +1,14 @@
 """Runs the preflight playbooks with real Ansible on inventories that a test writes."""
 
+import base64
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -70,3 +72,49 @@ def preflight(tmp_path: Path) -> Preflight:
 
 def hosts_file(ps: object, worker: object, **more: object) -> dict[str, object]:
     return {"tf_cluster": {"children": {"ps": {"hosts": ps}, "worker": {"hosts": worker}}, **more}}
+
+
+SHOW_PLAN = """---
+- name: Check the inventory
+  ansible.builtin.import_playbook: {repository}/playbooks/preflight_inventory.yml
+- name: Show what every later play gets
+  hosts: tf_cluster
+  gather_facts: false
+  run_once: true
+  tasks:
+    - name: Show it
+      ansible.builtin.debug:
+        msg: "FACTS {{{{ facts | to_json | b64encode }}}} END"
+      vars:
+        facts:
+          plan: "{{{{ cluster_plan }}}}"
+          settings: "{{{{ cluster_settings }}}}"
+          program: "{{{{ cluster_program }}}}"
+          data: "{{{{ cluster_data }}}}"
+"""
+
+
+@pytest.fixture
+def show_plan(tmp_path: Path) -> Path:
+    """Return a playbook that checks the inventory and shows the facts that it gives, for `facts`."""
+    playbook = tmp_path / "show.yml"
+    playbook.write_text(SHOW_PLAN.format(repository=REPOSITORY), encoding="utf-8")
+    return playbook
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Return the facts that `show_plan` printed."""
+    assert run.status == 0, run.output
+    encoded = re.search(r"FACTS\s+(\S+)\s+END", run.output)
+    assert encoded, run.output
+    shown: dict[str, Any] = json.loads(base64.b64decode(encoded[1]))
+    return shown
+
+
+def placed(shown: dict[str, Any]) -> dict[str, str]:
+    """Return task -> "host:port", and the GPUs where it has some, of what `facts` returned."""
+    return {
+        f"{task['job']}{task['index']}": f"{task['host']}:{task['port']}"
+        + (f" GPU {','.join(map(str, task['gpus']))}" if task["gpus"] else "")
+        for task in shown["plan"]["tasks"]
+    }
