@@ -98,7 +98,9 @@ def test_a_run_keeps_its_model() -> None:
     ("name", "value"), [("replication", "sync"), ("shard_data", True), ("existing_servers", True)]
 )
 def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
-    today = run_settings(PLAN, dict.fromkeys(["ps0", "worker0"], TrainingSettings.from_mapping({name: value})))
+    today = run_settings(
+        PLAN, dict.fromkeys(["ps0", "worker0"], TrainingSettings.from_mapping({name: value}))
+    )
     with pytest.raises(ValueError, match=f"it began with {name} .*, and a run keeps its {name}"):
         resumed_settings(PLAN, settings(), today, chosen=[name])
 
