@@ -18,7 +18,7 @@ from trainer.failure import TaskFailure
 from trainer.records import RecordWriter, TaskIdentity, events_file
 
 # The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
-_SECONDS_TO_STOP = {"ps": 3.0, "worker": 20.0}
+_SECONDS_TO_STOP, _SECONDS_TO_STOP_SERVING = 20.0, 3.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.cluster.job == "ps":
         # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    elif options.cluster.existing_servers and not options.cluster.serves:
+        # The GPUs are its server's.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus else "2")
@@ -51,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    return _supervise(lambda: _run(options, records, stop), stop, _SECONDS_TO_STOP[options.cluster.job])
+    seconds = _SECONDS_TO_STOP_SERVING if options.cluster.serves else _SECONDS_TO_STOP
+    return _supervise(lambda: _run(options, records, stop), stop, seconds)
 
 
 def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
@@ -59,10 +63,10 @@ def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -
         from trainer.task import Task
 
         task = Task(options, records, stop)
-        if options.cluster.job == "ps":
-            from trainer.server import run_ps
+        if options.cluster.serves:
+            from trainer.server import run_serving
 
-            return run_ps(task)
+            return run_serving(task)
         from trainer.worker import run_worker
 
         return run_worker(task)

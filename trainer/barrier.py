@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import tensorflow as tf
 
+from trainer.calls import CallTookTooLong
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, CONFIGURATION, PEERS_MISSING
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import AT_START, Attendance, CallTookTooLong, Ledger, Note, PsStatus
+from trainer.ledger import AT_START, Attendance, Ledger, Note, PartStatus, ServedPart
 from trainer.peers import is_lost_connection
 from trainer.probes import Missing, probe_all
 from trainer.reporting import Progress
@@ -30,17 +32,21 @@ DEADLINE_WITHOUT_BARRIER = 120.0
 
 _NOT_REPORTED = "its port answers but it has not reported"
 
-
-Prepare = Callable[[Ledger, Mapping[int, PsStatus]], None]
+Statuses = Mapping[str, PartStatus]
+Prepare = Callable[[Ledger, Statuses, Statuses], None]
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """Everyone is there: the nonces of each, and the last step of the run as the chief has set it."""
+    """Everyone is there: the nonces of each, and the last step of the run as the chief has set it.
+
+    `served` has the note of each task beside the ps that serves this client.
+    """
 
     ledger: Ledger
     ps_nonces: Mapping[str, int]
     worker_nonces: Mapping[str, int]
+    served: Mapping[str, Note]
     last_step: int
     waited_seconds: float
 
@@ -49,10 +55,11 @@ class Barrier:
     """A worker's way to the others, at its start and again after a ps was lost."""
 
     def __init__(self, task: Task, target: str, progress: Progress) -> None:
-        """Take the task, its own server's address, and where to tell who is missing."""
+        """Take the task, where its sessions go, and where to tell who is missing."""
         self._task, self._target, self._progress = task, target, progress
         self._cluster = task.cluster
         self._ledger: Ledger | None = None
+        self._served: dict[str, ServedPart] = {}
 
     @property
     def ledger(self) -> Ledger | None:
@@ -62,7 +69,8 @@ class Barrier:
     def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
         """Leave `note` on ps 0 and return when everyone is there and the variables are set.
 
-        `prepare` is the chief's: it sets the variables and makes the ps ready.
+        `prepare` is the chief's: it sets the variables and makes the ps ready. It is told what the ps and
+        the other tasks that serve this client hold about themselves.
         After a loss (`recovering`) other workers need not be there: the run goes on with those who are.
         Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested.
         """
@@ -95,36 +103,64 @@ class Barrier:
     def reach_ledger(self, seconds: float) -> Ledger | None:
         """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
         deadline = time.monotonic() + seconds
-        ps_addresses = {f"ps{ps}": address for ps, address in enumerate(self._cluster.ps_hosts)}
-        while not self._ps_answer(ps_addresses):
+        while not self._ps_answer():
             if time.monotonic() > deadline:
                 return None
             time.sleep(_POLL_SECONDS)
         return self._ledger
 
-    def _ps_answer(self, ps_addresses: Mapping[str, str]) -> bool:
+    def _ps_answer(self) -> bool:
         if self._ledger is None:
-            if probe_all(ps_addresses):
+            if self._unreachable(self._needed("ps", "server")):
                 return False
             self._ledger = Ledger(self._target, self._cluster)
-        statuses = [_status_or_none(self._ledger, ps) for ps in range(len(ps_addresses))]
-        if all(status is not None and status.note for status in statuses):
+        statuses = self._statuses(self._ledger)
+        if all(status.note for status in statuses.values()):
             return True
         self.drop_ledger()
         return False
 
     def drop_ledger(self) -> None:
-        """Forget a ledger whose ps may be gone."""
-        if self._ledger is not None:
-            self._ledger.close()
-        self._ledger = None
+        """Forget sessions to tasks that may be gone."""
+        for session in (self._ledger, *self._served.values()):
+            if session is not None:
+                session.close()
+        self._ledger, self._served = None, {}
+
+    def end_served(self, code: int, reason: str) -> None:
+        """Tell the tasks beside the ps that serve this client to end, as far as they can be reached."""
+        unreachable = {missing.task for missing in self._unreachable(self._needed("worker", "server"))}
+        own = f"server{self._cluster.index}"
+        if own in unreachable:  # every session goes through it
+            return
+        for task in self._cluster.served:
+            if task in unreachable:
+                continue
+            try:
+                self._served_part(task).end(code, reason)
+            except (tf.errors.OpError, CallTookTooLong) as error:
+                say(f"{task} was not told to end: {type(error).__name__}")
+
+    def _needed(self, *jobs: str) -> dict[str, str]:
+        """The tasks of these jobs that this client's sessions need -> address."""
+        return {
+            task: address
+            for task, address in self._cluster.listeners.items()
+            if task.startswith(jobs) and (task.startswith("ps") or task in self._cluster.served)
+        }
+
+    def _served_part(self, task: str) -> ServedPart:
+        if task not in self._served:
+            self._served[task] = ServedPart(self._target, self._cluster, task)
+        return self._served[task]
 
     def _look(
         self, note: Note, prepare: Prepare | None, since: float, patience: float
     ) -> Gathering | list[Missing]:
         if self._ledger is None:
-            unreachable = self._unreachable(self._cluster.addresses)
-            if any(missing.task.startswith("ps") for missing in unreachable):
+            unreachable = self._unreachable(self._cluster.listeners)
+            needed = self._needed("ps", "worker", "server")
+            if any(missing.task in needed for missing in unreachable):
                 return unreachable
             self._ledger = Ledger(self._target, self._cluster)
         try:
@@ -138,15 +174,19 @@ class Barrier:
     def _read(
         self, ledger: Ledger, note: Note, prepare: Prepare | None, since: float, patience: float
     ) -> Gathering | list[Missing]:
-        statuses, silent = self._statuses(ledger)
+        statuses = self._statuses(ledger)
+        silent = self._silent(statuses)
         if silent:
-            self.drop_ledger()
             return silent
         attendance = ledger.attendance()
         if attendance.notes.get(self._cluster.index) != note:
             ledger.report(note)
             attendance = ledger.attendance()
-        self._compare(note, attendance, statuses)
+        served = self._served_statuses()
+        self._compare(note, attendance, {**statuses, **served})
+        silent = self._silent(served)
+        if silent:
+            return silent
         if not all(status.ready for status in statuses.values()):
             absent = self._absent(attendance)
             if prepare is None:
@@ -154,38 +194,51 @@ class Barrier:
                 return self._with_reasons(absent) if absent else chief
             if absent and time.monotonic() - since < patience:
                 return self._with_reasons(absent)
-            prepare(ledger, statuses)
+            prepare(ledger, statuses, served)
             # Someone may have given up meanwhile: then the run ends before it begins.
-            statuses, silent = self._statuses(ledger)
+            statuses = self._statuses(ledger)
+            silent = self._silent(statuses)
             if silent:
-                self.drop_ledger()
                 return silent
             attendance = ledger.attendance()
+        last_step = _integer(attendance.notes.get(0, note), "last_step")
+        for task in served:
+            self._served_part(task).set_ready(last_step)
+        notes = {f"worker{worker}": of for worker, of in attendance.notes.items()}
+        notes |= {task: status.note for task, status in served.items() if task.startswith("worker")}
         return Gathering(
             ledger=ledger,
-            ps_nonces={f"ps{ps}": status.nonce for ps, status in statuses.items()},
-            worker_nonces={
-                f"worker{worker}": _integer(of, "nonce") for worker, of in attendance.notes.items()
-            },
-            last_step=_integer(attendance.notes.get(0, note), "last_step"),
+            ps_nonces={} if self._cluster.is_local else {ps: of.nonce for ps, of in statuses.items()},
+            worker_nonces={worker: _integer(of, "nonce") for worker, of in notes.items()},
+            served={task: status.note for task, status in served.items()},
+            last_step=last_step,
             waited_seconds=time.monotonic() - since,
         )
 
-    def _statuses(self, ledger: Ledger) -> tuple[dict[int, PsStatus], list[Missing]]:
-        statuses, silent = {}, []
-        for ps in range(len(self._cluster.ps_hosts)):
-            status = _status_or_none(ledger, ps)
-            if status is None or not status.note:
-                silent.append(self._missing(f"ps{ps}", _NOT_REPORTED))
-                continue
+    def _statuses(self, ledger: Ledger) -> dict[str, PartStatus]:
+        """What each ps holds; nothing of one that does not answer. Raises RunEnding where one says so."""
+        tasks = range(len(self._cluster.ledger_devices))
+        statuses = {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in tasks}
+        for status in statuses.values():
             if status.end or status.stop:
                 raise RunEnding(status.stop or status.end, status.stop_reason)
-            statuses[ps] = status
-        return statuses, silent
+        return statuses
 
-    def _compare(self, note: Note, attendance: Attendance, statuses: Mapping[int, PsStatus]) -> None:
+    def _served_statuses(self) -> dict[str, PartStatus]:
+        """What each task that serves this client holds; nothing of one that does not answer or is leaving."""
+        statuses = {task: _status_or_nothing(self._served_part(task).status) for task in self._cluster.served}
+        return {task: _NOTHING if status.end else status for task, status in statuses.items()}
+
+    def _silent(self, statuses: Statuses) -> list[Missing]:
+        """Those that have left no note; then all sessions are forgotten, for theirs may be dead."""
+        silent = [self._missing(task, _NOT_REPORTED) for task, status in statuses.items() if not status.note]
+        if silent:
+            self.drop_ledger()
+        return silent
+
+    def _compare(self, note: Note, attendance: Attendance, statuses: Statuses) -> None:
         """Raise TaskFailure where another task was started for another cluster or with other settings."""
-        others = [(f"ps{ps}", status.note) for ps, status in statuses.items()]
+        others = [(task, status.note) for task, status in statuses.items()]
         others += [(f"worker{worker}", other) for worker, other in attendance.notes.items()]
         for task, other in others:
             for part in ("cluster", "settings"):
@@ -200,11 +253,11 @@ class Barrier:
                     )
 
     def _absent(self, attendance: Attendance) -> list[str]:
-        workers = range(len(self._cluster.worker_hosts))
-        return [f"worker{worker}" for worker in workers if worker not in attendance.notes]
+        clients = self._cluster.clients
+        return [f"worker{worker}" for worker in clients if worker not in attendance.notes]
 
     def _with_reasons(self, tasks: Iterable[str]) -> list[Missing]:
-        addresses = {task: self._cluster.addresses[task] for task in tasks}
+        addresses = {task: self._cluster.address_of(task) for task in tasks}
         reasons = {missing.task: missing for missing in self._unreachable(addresses)}
         return [reasons.get(task) or self._missing(task, _NOT_REPORTED) for task in addresses]
 
@@ -213,7 +266,7 @@ class Barrier:
         return [Missing(task, others[task], reason) for task, reason in probe_all(others).items()]
 
     def _missing(self, task: str, reason: str) -> Missing:
-        return Missing(task, self._cluster.addresses[task], reason)
+        return Missing(task, self._cluster.address_of(task), reason)
 
     def _tell(self, found: list[Missing], told: tuple[float, list[Missing]]) -> tuple[float, list[Missing]]:
         """Print the list when it changes; the watchdog and `progress.json` hear of it every 2 s."""
@@ -228,21 +281,32 @@ class Barrier:
 
 
 def worker_note(task: Task, last_step: int) -> dict[str, object]:
-    """What a worker leaves on ps 0: who it is, and what it must have in common with the others."""
+    """What a client leaves on ps 0: who it is, and what it must have in common with the others."""
+    return {**serving_note(task), "settings": shared_settings(task), "last_step": last_step}
+
+
+def serving_note(task: Task) -> dict[str, object]:
+    """What a task that serves leaves in its own part of the ledger."""
+    note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
+    if task.cluster.job == "worker":
+        note |= {"settings": shared_settings(task), "batch_size": task.settings.batch_size}
+    return note
+
+
+def shared_settings(task: Task) -> dict[str, object]:
+    """The settings that all workers of a run have alike."""
     shared = {name: value for name, value in task.settings.as_dict().items() if name not in PER_HOST}
-    return {
-        "nonce": task.nonce,
-        "last_step": last_step,
-        "cluster": task.cluster.description,
-        "settings": {**shared, "run_id": task.options.run_id},
-    }
+    return {**shared, "run_id": task.options.run_id}
 
 
-def _status_or_none(ledger: Ledger, ps: int) -> PsStatus | None:
+_NOTHING = PartStatus(ready=False, stop=0, end=0, nonce=0, last_step=0, stop_reason="", note={})
+
+
+def _status_or_nothing(read: Callable[[], PartStatus]) -> PartStatus:
     try:
-        return ledger.status(ps)
+        return read()
     except (tf.errors.OpError, CallTookTooLong):
-        return None
+        return _NOTHING
 
 
 def _first_difference(own: object, theirs: object) -> tuple[str, object, object] | None:

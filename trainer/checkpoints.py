@@ -35,23 +35,32 @@ class Checkpoint:
 class SaveOperation:
     """The part of the chief's graph that writes a checkpoint named by the global step that is in it."""
 
-    def __init__(self, directory: Path, variables: Sequence[tf.Variable], counters: tf.Variable) -> None:
-        """Add it to the default graph; `counters` is one of the variables."""
-        with tf.device("/job:worker/task:0/device:CPU:0"):
-            values = {variable.op.name: _finite(variable) for variable in variables}
-            step = values[counters.op.name][GLOBAL_STEP]
-            self._path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
-            self._write = tf.raw_ops.SaveV2(
-                prefix=self._path,
-                tensor_names=list(values),
-                shape_and_slices=[""] * len(values),
-                tensors=list(values.values()),
-            )
+    def __init__(
+        self, directory: Path, variables: Sequence[tf.Variable], counters: tf.Variable, device: str | None
+    ) -> None:
+        """Add it to the default graph; `counters` is one of the variables.
+
+        `device` is the CPU of the chief's own process. None where that process is a client of another's
+        server, whose disk may be another: then the values are fetched and written by the client.
+        """
+        self._directory = directory
+        with tf.device(device):
+            self._values = {variable.op.name: _finite(variable) for variable in variables}
+            self._write = None
+            if device is not None:
+                step = self._values[counters.op.name][GLOBAL_STEP]
+                path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
+                self._write = [path, _write(path, self._values)]
 
     def run(self, session: tf.compat.v1.Session) -> Path:
         """Write the files and return their path without ending. Raises tf.errors.OpError."""
-        path, _ = session.run([self._path, self._write])
-        return Path(path.decode())
+        if self._write is not None:
+            path, _ = session.run(self._write)
+            return Path(path.decode())
+        values = session.run(self._values)
+        here = self._directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
+        _write(str(here), values)
+        return here
 
 
 class CheckpointFolder:
@@ -100,6 +109,16 @@ class CheckpointFolder:
             if (match := _INDEX_FILE.fullmatch(file.name)) is not None
         )
         return [self.directory / f"model.ckpt-{step}" for step in steps]
+
+
+def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
+    """Write the files: when the operation runs, or at once where no graph is being built."""
+    return tf.raw_ops.SaveV2(
+        prefix=path,
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
+        tensors=list(values.values()),
+    )
 
 
 def _finite(variable: tf.Variable) -> tf.Tensor:

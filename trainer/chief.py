@@ -12,7 +12,7 @@ from trainer.checkpoints import CheckpointFolder, SaveOperation
 from trainer.console import say
 from trainer.exit_codes import INPUT
 from trainer.failure import TaskFailure
-from trainer.ledger import SIGNED_OFF, Ledger, PsStatus
+from trainer.ledger import SIGNED_OFF, Ledger, PartStatus
 from trainer.peers import is_lost_connection
 from trainer.task import Task, draw_nonce
 from trainer.training import TrainingGraph, TrainingSession
@@ -35,13 +35,23 @@ class Chief:
         self._save_operation = None
         if self._folder is not None:
             with graph.graph.as_default():
-                self._save_operation = SaveOperation(self._folder.directory, graph.variables, graph.counters)
+                self._save_operation = SaveOperation(
+                    self._folder.directory, graph.variables, graph.counters, _saving_device(task)
+                )
         self._next_save = time.monotonic() + task.settings.checkpoint_interval_seconds
         self._saved_step = -1
+        # Where the interval of global steps is counted from: the last attempt to save, or the start.
+        self._steps_from = 0
 
-    def prepare(self, ledger: Ledger, statuses: Mapping[int, PsStatus]) -> None:
-        """Set all variables from the newest good checkpoint or to their first values, and let all start."""
+    def prepare(
+        self, ledger: Ledger, statuses: Mapping[str, PartStatus], served: Mapping[str, PartStatus]
+    ) -> None:
+        """Set all variables from the newest good checkpoint or to their first values, and let all start.
+
+        `statuses` has what each ps holds about itself, `served` what the other tasks do that serve the chief.
+        """
         ledger.clear_ready()
+        self._graph.hear({task: status.note for task, status in served.items()})
         session = self._graph.session(self._target)
         session.initialise()
         checkpoint = self._folder.newest_good(say) if self._folder else None
@@ -54,9 +64,10 @@ class Chief:
             fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
             self._task.records.write("restored", fields)
         self._saved_step = checkpoint.global_step if checkpoint else -1
+        self._steps_from = max(self._saved_step, 0)
         self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
         self._session = session
-        ledger.set_ready({ps: status.nonce or draw_nonce() for ps, status in statuses.items()})
+        ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def take_session(self) -> TrainingSession | None:
         """The session that has set the variables, for the steps to go on with; only once."""
@@ -64,8 +75,10 @@ class Chief:
         return session
 
     def save_in_time(self, session: TrainingSession, global_step: int) -> None:
-        """Save a checkpoint when the interval has passed."""
-        if time.monotonic() >= self._next_save:
+        """Save a checkpoint when an interval has passed, that of seconds or that of global steps."""
+        every = self._task.settings.checkpoint_interval_steps
+        steps_are_due = every > 0 and global_step >= self._steps_from + every
+        if steps_are_due or time.monotonic() >= self._next_save:
             self.save(session, global_step)
 
     def save(self, session: TrainingSession, global_step: int) -> None:
@@ -73,6 +86,7 @@ class Chief:
         if self._folder is None or self._save_operation is None or global_step == self._saved_step:
             return
         began = time.monotonic()
+        self._steps_from = global_step
         try:
             with session.held_still():
                 path = self._save_operation.run(session.session)
@@ -107,6 +121,11 @@ class Chief:
             time.sleep(_POLL_SECONDS)
         names = ", ".join(f"worker{worker}" for worker in behind if worker)
         say(f"Ending without waiting longer for {names}.")
+
+
+def _saving_device(task: Task) -> str | None:
+    """The device of this very process, whose disk has the folder; None where another serves for it."""
+    return None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
 
 
 def _checkpoint_folder(task: Task) -> CheckpointFolder | None:

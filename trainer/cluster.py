@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-JOBS = ("ps", "worker")
+# What a task of ours may be. A server serves at the address of the worker with its index.
+JOBS = ("ps", "worker", "server")
+# As --job_name: one process that is the whole run.
+LOCAL = "local"
 CHIEF = "worker0"
+# TensorFlow names the job of a local server so.
+_LOCAL_DEVICE = "/job:localhost/task:0"
 # The job of a coordinator, which only a program of one's own has.
 PROGRAM_CHIEF = "chief"
 _HIGHEST_PORT = 65535
@@ -15,7 +20,12 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 @dataclass(frozen=True)
 class Cluster:
-    """The ordered addresses (`host:port`) of both jobs and this task's place among them."""
+    """The ordered addresses (`host:port`) of both jobs and this task's place among them.
+
+    What a task is to the others depends on the run's `replication` and on whether it uses `existing_servers`:
+    a *client* builds a graph and takes steps with it, the others *serve*. Sessions are opened to tasks that
+    serve and to a client's own server, never to another client.
+    """
 
     job: str
     index: int
@@ -23,6 +33,8 @@ class Cluster:
     worker_hosts: tuple[str, ...]
     plan_hash: str = ""
     release: str = ""
+    replication: str = "async"
+    existing_servers: bool = False
 
     @property
     def task(self) -> str:
@@ -40,24 +52,93 @@ class Cluster:
         return {"ps": list(self.ps_hosts), "worker": list(self.worker_hosts)}
 
     @property
-    def addresses(self) -> dict[str, str]:
-        """Task name -> address, the ps first."""
-        return {f"{job}{index}": host for job, hosts in self.jobs.items() for index, host in enumerate(hosts)}
+    def is_local(self) -> bool:
+        """Whether this one process is the whole run."""
+        return self.replication == LOCAL
+
+    @property
+    def serves(self) -> bool:
+        """Whether this task takes no steps of its own: a client builds the graph that it has a part in."""
+        return self.job != "worker" or self.index not in self.clients
+
+    @property
+    def workers(self) -> int:
+        """How many workers learn."""
+        return 1 if self.is_local else len(self.worker_hosts)
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The workers that build a graph and take steps with it."""
+        one = self.is_local or self.replication == "in_graph"
+        return (0,) if one else tuple(range(self.workers))
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The tasks that listen -> address, the ps first. A server listens in place of its client."""
+        if self.is_local:
+            return {}
+        tasks = {f"ps{ps}": address for ps, address in enumerate(self.ps_hosts)}
+        for worker, address in enumerate(self.worker_hosts):
+            has_server = self.existing_servers and worker in self.clients
+            tasks[f"{'server' if has_server else 'worker'}{worker}"] = address
+        return tasks
+
+    @property
+    def address(self) -> str:
+        """Where this task listens, or its server."""
+        return self.address_of(self.task)
+
+    def address_of(self, task: str) -> str:
+        """The `host:port` of a task such as "worker1"; a server's is its worker's. Empty for a local run."""
+        job, index = task.rstrip("0123456789"), int(task.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        hosts = self.ps_hosts if job == "ps" else self.worker_hosts
+        return hosts[index] if index < len(hosts) else ""
+
+    @property
+    def served(self) -> dict[str, str]:
+        """The tasks beside the ps that serve this client -> device, its own server last."""
+        tasks = {}
+        if self.replication == "in_graph":
+            tasks = {f"worker{index}": _worker(index) for index in range(1, self.workers)}
+        if self.existing_servers:
+            tasks[f"server{self.index}"] = self.device
+        return tasks
 
     @property
     def device(self) -> str:
-        """The device of this task, as TensorFlow writes it."""
-        return f"/job:{self.job}/task:{self.index}"
+        """The device of this task, as TensorFlow writes it; a server's is its worker's."""
+        if self.is_local:
+            return _LOCAL_DEVICE
+        return _ps(self.index) if self.job == "ps" else _worker(self.index)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
-        """The device of each ps."""
-        return tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
+        """The device of each ps; none in a local run."""
+        return () if self.is_local else tuple(_ps(ps) for ps in range(len(self.ps_hosts)))
+
+    @property
+    def ledger_devices(self) -> tuple[str, ...]:
+        """The devices that hold the ledger of a run: the ps, or the one process."""
+        return self.ps_devices or (self.device,)
+
+    # TensorFlow waits for ever for every task that a session's filters let through.
 
     @property
     def device_filters(self) -> list[str]:
-        """The tasks that a session of this one waits for and uses; TensorFlow waits for them for ever."""
-        return [self.device] if self.job == "ps" else ["/job:ps", self.device]
+        """What a client's session for training may use."""
+        if self.is_local:
+            return []
+        return ["/job:ps", "/job:worker" if self.replication == "in_graph" else self.device]
+
+    @property
+    def ledger_filters(self) -> list[str]:
+        """What a client's session to the ledger may use: no other worker, which may be missing."""
+        return [] if self.is_local else ["/job:ps", self.device]
+
+    @property
+    def filters_alone(self) -> list[str]:
+        """What a session of a task to itself may use."""
+        return [] if self.is_local else [self.device]
 
     @property
     def description(self) -> dict[str, str]:
@@ -74,6 +155,8 @@ class Cluster:
 
         A user's own `program` may do without ps, and may have a chief, whose address no flag holds.
         """
+        if self.is_local:
+            return self._problems_alone()
         problems = []
         for flag, hosts in (("--ps_hosts", self.ps_hosts), ("--worker_hosts", self.worker_hosts)):
             if not hosts and not (program and flag == "--ps_hosts"):
@@ -86,18 +169,37 @@ class Cluster:
             f"{address!r} is there twice: each task needs its own host:port"
             for address in sorted({address for address in every if every.count(address) > 1})
         ]
-        jobs = (*JOBS, PROGRAM_CHIEF) if program else JOBS
+        jobs = ("ps", "worker", PROGRAM_CHIEF) if program else (*JOBS, LOCAL)
         if self.job not in jobs:
             return [*problems, f"--job_name is {self.job!r}, expected {' or '.join(jobs)}"]
         if self.job == PROGRAM_CHIEF:
             wrong = f"--task_index is {self.index}, expected 0: there is one chief"
             return [*problems, wrong] if self.index else problems
-        count = len(self.jobs[self.job])
+        flag = "ps" if self.job == "ps" else "worker"
+        count = len(self.jobs[flag])
         if not 0 <= self.index < count:
             problems.append(
-                f"--task_index is {self.index}, expected 0 to {count - 1}, for --{self.job}_hosts has {count}"
+                f"--task_index is {self.index}, expected 0 to {count - 1}, for --{flag}_hosts has {count}"
             )
         return problems
+
+    def _problems_alone(self) -> list[str]:
+        """What is wrong with the task where one process is the whole run."""
+        if self.job != "worker":
+            return [
+                f"--job_name is {self.job!r}, expected local, or worker: with --replication=local one process"
+                " is the whole run"
+            ]
+        wrong = f"--task_index is {self.index}, expected 0: with --replication=local there is one task"
+        return [wrong] if self.index else []
+
+
+def _ps(index: int) -> str:
+    return f"/job:ps/task:{index}"
+
+
+def _worker(index: int) -> str:
+    return f"/job:worker/task:{index}"
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,4 +1,7 @@
-"""How a worker leaves: signed off, recorded, and with every ps told when it is the chief that leaves."""
+"""How a client leaves: signed off, recorded, and with those told that end with it.
+
+The chief tells every ps; each client tells the other tasks that serve it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from trainer.barrier import Barrier
+from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, CallTookTooLong, Ledger
+from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, Ledger
 from trainer.reporting import Progress
 from trainer.steps import Steps
 from trainer.task import Task
@@ -32,7 +36,7 @@ class Departure:
     def finish(self) -> int:
         """Leave after the run's last step."""
         self._record_finished("last step")
-        self._end_ps(self._barrier.ledger, RUN_OVER)
+        self._end_serving(self._barrier.ledger, RUN_OVER)
         self._print_summary("the last step is taken")
         self._progress.change("finished")
         return FINISHED
@@ -54,13 +58,13 @@ class Departure:
             return FINISHED
         if ending.code == RUN_OVER:
             self._record_finished("run over")
-            self._end_ps(ledger, RUN_OVER)
+            self._end_serving(ledger, RUN_OVER)
             self._print_summary("the run is over")
             self._progress.change("finished")
             return FINISHED
         self._record_failure(ending.code, reason)
         self._sign_off(ledger)
-        self._end_ps(ledger, ending.code)
+        self._end_serving(ledger, ending.code, reason)
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
@@ -69,11 +73,11 @@ class Departure:
         if failure.code == CLUSTER_BROKE:
             return failure.code
         ledger = self._barrier.ledger or self._barrier.reach_ledger(_SECONDS_TO_REACH_PS)
+        reason = f"{self._task.cluster.task}: {failure.reason}"
         if ledger is not None:
-            reason = f"{self._task.cluster.task}: {failure.reason}"
             _quietly(lambda: ledger.request_stop(failure.code, reason))
         self._sign_off(ledger)
-        self._end_ps(ledger, failure.code)
+        self._end_serving(ledger, failure.code, reason)
         return failure.code
 
     def _leave_stopped(self, ledger: Ledger | None) -> None:
@@ -84,7 +88,7 @@ class Departure:
             session = steps.session
             _quietly(lambda: chief.save(session, steps.counters[GLOBAL_STEP]))
         self._record_finished("stopped")
-        self._end_ps(ledger, STOPPED)
+        self._end_serving(ledger, STOPPED)
         self._print_summary("stopped")
         self._progress.change("stopped")
 
@@ -96,9 +100,11 @@ class Departure:
         if chief is not None:
             _quietly(lambda: chief.wait_for_sign_offs(ledger))
 
-    def _end_ps(self, ledger: Ledger | None, code: int) -> None:
+    def _end_serving(self, ledger: Ledger | None, code: int, reason: str = "") -> None:
         if ledger is not None and self._task.cluster.is_chief:
             _quietly(lambda: ledger.end(code))
+        # After the ps: this client's own server is what its sessions go through.
+        self._barrier.end_served(code, reason)
 
     def _record_finished(self, reason: str) -> None:
         steps = self.steps

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from absl import flags
 
-from trainer.cluster import JOBS, PROGRAM_CHIEF, Cluster
+from trainer.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
 from trainer.records import TaskIdentity
 from trainer.settings import RULES, SettingsError, TrainingSettings
 
@@ -28,7 +28,7 @@ ends by itself when the run is over. Training flags go to the workers, the same 
 """
 
 _CLUSTER_FLAGS = {
-    "job_name": "ps or worker; with --program also chief",
+    "job_name": "ps, worker, server or local; with --program ps, worker or chief",
     "task_index": "the task's position in the list of its job, from 0",
     "ps_hosts": "host:port of each parameter server, separated by commas",
     "worker_hosts": "host:port of each worker, separated by commas",
@@ -105,22 +105,29 @@ def parse(arguments: Sequence[str]) -> Options:
     if any(argument.lstrip("-") in {"help", "h"} for argument in arguments if argument.startswith("-")):
         raise HelpRequested(_help_text())
     values = _flag_values(arguments)
-    problems = [f"--{name} is missing" for name in ("job_name", "task_index") if not values[name]]
+    settings, settings_problems = _settings(values)
+    problems = []
+    if values["job_name"] == LOCAL and not values["program"]:
+        problems = _take_as_local(values)
+        settings = replace(settings, replication=LOCAL)
+    problems += [f"--{name} is missing" for name in ("job_name", "task_index") if not values[name]]
+    is_local = settings.replication == LOCAL and not values["program"]
     cluster = Cluster(
         job=values["job_name"] or "ps",
         index=int(values["task_index"]) if values["task_index"].isdigit() else -1,
-        ps_hosts=_split(values["ps_hosts"]),
-        worker_hosts=_split(values["worker_hosts"]),
+        ps_hosts=() if is_local else _split(values["ps_hosts"]),
+        worker_hosts=() if is_local else _split(values["worker_hosts"]),
         plan_hash=os.environ.get("PSFLEET_PLAN_HASH", ""),
         release=os.environ.get("PSFLEET_RELEASE", ""),
+        replication=settings.replication,
+        existing_servers=settings.existing_servers,
     )
     if not problems:
         problems += cluster.problems(program=bool(values["program"]))
-    settings = TrainingSettings()
-    try:
-        settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
-    except SettingsError as error:
-        problems += [f"--{problem}" for problem in error.problems]
+        problems += replication_problems(settings, cluster.workers)
+    problems += settings_problems
+    if settings.replication == "sync" and settings.replicas_to_aggregate is None:
+        settings = replace(settings, replicas_to_aggregate=cluster.workers)
     run_directory = Path(values["run_directory"]) if values["run_directory"] else None
     identity = TaskIdentity(values["run_id"], cluster.job, cluster.index, cluster.plan_hash, cluster.release)
     if problems:
@@ -128,6 +135,46 @@ def parse(arguments: Sequence[str]) -> Options:
         raise UsageError(problems, identity if known else None, run_directory)
     program = Path(values["program"]) if values["program"] else None
     return Options(cluster, settings, identity, run_directory, program)
+
+
+def _settings(values: Mapping[str, str]) -> tuple[TrainingSettings, list[str]]:
+    try:
+        given = {name: values[name] for name in RULES if values[name]}
+        return TrainingSettings.from_mapping(given), []
+    except SettingsError as error:
+        return TrainingSettings(), [f"--{problem}" for problem in error.problems]
+
+
+def _take_as_local(values: dict[str, str]) -> list[str]:
+    """Turn --job_name=local into worker 0 of a local run; what speaks against it."""
+    problems = []
+    if values["replication"] not in {"", LOCAL}:
+        problems.append(f"--replication is {values['replication']!r}, expected local with --job_name=local")
+    values["job_name"] = "worker"
+    values["task_index"] = values["task_index"] or "0"
+    return problems
+
+
+def replication_problems(settings: TrainingSettings, workers: int) -> list[str]:
+    """What the settings of a replication cannot be, with each other and with so many workers."""
+    problems = []
+    replicas = settings.replicas_to_aggregate
+    if replicas is not None and settings.replication != "sync":
+        problems.append(
+            f"--replicas_to_aggregate is {replicas}, expected none with --replication={settings.replication}:"
+            " only sync gathers the gradients of several workers"
+        )
+    elif replicas is not None and replicas > workers:
+        problems.append(
+            f"--replicas_to_aggregate is {replicas}, expected at most {workers},"
+            f" for --worker_hosts has {workers}"
+        )
+    if settings.existing_servers and settings.replication == LOCAL:
+        problems.append(
+            "--existing_servers is true, expected false with --replication=local:"
+            " the one process is its own server"
+        )
+    return problems
 
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
@@ -149,12 +196,17 @@ def _split(hosts: str) -> tuple[str, ...]:
 
 def _help_text() -> str:
     lines = [USAGE_TEXT, "The cluster and the run:"]
-    lines += [f"  --{name:<28} {text}" for name, text in _CLUSTER_FLAGS.items()]
+    for name, text in _CLUSTER_FLAGS.items():
+        lines += _flag_lines(name, text)
     lines += ["", "Training:"]
     defaults = TrainingSettings().as_dict()
     for name, rule in RULES.items():
         default = "the model's own" if defaults[name] is None else defaults[name]
         parts = [_SETTING_HELP.get(name, ""), rule.expected, f"default {default}" if default != "" else ""]
         text = "; ".join(part for part in parts if part)
-        lines += textwrap.wrap(f"  --{name:<28} {text}", 100, subsequent_indent=" " * 33)
+        lines += _flag_lines(name, text)
     return "\n".join(lines) + "\n"
+
+
+def _flag_lines(name: str, text: str) -> list[str]:
+    return textwrap.wrap(f"  --{name:<28} {text}", 100, subsequent_indent=" " * 33)

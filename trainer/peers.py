@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer.ledger import CallTookTooLong
+from trainer.calls import CallTookTooLong
 from trainer.lost_connection import LOST_ERRORS, LOST_PHRASES
 
 _LOST = tuple(getattr(tf.errors, name) for name in LOST_ERRORS)
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Whether this is what a ps that went away, or came back empty, looks like."""
+    """Whether this is what a task that went away, or came back empty, looks like."""
     if isinstance(error, (*_LOST, CallTookTooLong)):
         return True
     return isinstance(error, tf.errors.OpError) and any(phrase in str(error) for phrase in LOST_PHRASES)

@@ -6,11 +6,16 @@ from trainer.asynchronous import AsynchronousGraph
 from trainer.data import Data
 from trainer.exit_codes import CONFIGURATION
 from trainer.failure import TaskFailure
+from trainer.in_graph import InGraphGraph
 from trainer.models.model import Model
 from trainer.task import Task
 from trainer.training import TrainingGraph
 
-_ENGINES: dict[str, type[TrainingGraph]] = {"async": AsynchronousGraph, "local": AsynchronousGraph}
+_ENGINES: dict[str, type[TrainingGraph]] = {
+    "async": AsynchronousGraph,
+    "in_graph": InGraphGraph,
+    "local": AsynchronousGraph,
+}
 
 
 def build_graph(task: Task, model: Model, data: Data) -> TrainingGraph:

@@ -1,4 +1,8 @@
-"""A parameter server: it holds variables, watches the ledger, and ends by itself when the run is over."""
+"""A task that serves: it listens, watches its part of the ledger, and ends by itself when the run is over.
+
+A ps, which holds variables; a server for a client elsewhere; or a worker that computes towers of a client's
+graph.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +10,63 @@ import time
 
 import tensorflow as tf
 
-from trainer.barrier import DEADLINE_WITHOUT_BARRIER
+from trainer.barrier import DEADLINE_WITHOUT_BARRIER, serving_note
+from trainer.calls import CallTookTooLong
 from trainer.console import say
 from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
 from trainer.failure import StopRequested, TaskFailure
-from trainer.ledger import RUN_OVER, CallTookTooLong, Ledger, PsStatus
+from trainer.ledger import RUN_OVER, OwnPart, PartStatus
 from trainer.systemd import notify
 from trainer.task import Task, ready
+from trainer.towers import Towers
 
 _POLL_SECONDS = 0.5
+_SECONDS_BETWEEN_LOOKS_AT_TOWERS = 0.1
 _SECONDS_TO_ANSWER = 0.3
-# How long past the workers' own deadline a ps waits for a run that never starts.
+# How long past the workers' own deadline a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
 # How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
 _SECONDS_AFTER_FAILURE = 6.0
 _SECONDS_AFTER_STOP = 60.0
 
 
-def run_ps(task: Task) -> int:
+def run_serving(task: Task) -> int:
     """Serve until the run is over and return the exit code. Raises TaskFailure and tf.errors.OpError."""
     # Not server.join(): Python's handler of SIGTERM never runs inside it.
-    server = task.start_server()
-    ledger = Ledger(server.target, task.cluster)
-    ledger.create_own_part({"cluster": task.cluster.description, "nonce": task.nonce})
+    part = OwnPart(task.join_cluster(), task.cluster)
+    part.create(serving_note(task))
     ready("no run yet")
-    say(f"{task.cluster.task} listens at {task.cluster.addresses[task.cluster.task]}")
+    say(f"{task.cluster.task} listens at {task.cluster.address}")
+    towers = Towers(task, part) if task.cluster.job == "worker" else None
     try:
-        code, reason = _serve(task, ledger)
+        code, reason = _serve(task, part, towers)
     except StopRequested:
         code, reason = STOPPED, "stopped"
+    finally:
+        if towers is not None:
+            towers.close()
     if code in FAILURE_CLASSES:
         raise TaskFailure(code, reason)
-    task.records.write("finished", {"reason": reason})
+    task.records.write("finished", {"reason": reason, **(towers.finished if towers else {})})
+    if towers is not None:
+        towers.print_summary()
     say(f"{task.cluster.task} ends: {reason}")
     return STOPPED if task.stop.is_set() else FINISHED
 
 
-def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
-    """Watch the ledger until it says that this ps ends; the end code and the reason."""
+def _serve(task: Task, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
+    """Watch the ledger until it says that this task ends; the end code and the reason."""
     deadline = time.monotonic() + _deadline(task) + _GRACE_SECONDS
     started, stop_seen = False, None
     while True:
         task.raise_if_stopping()
-        status = _look(ledger, task.cluster.index)
+        status = _look(part)
         if status is not None:
-            notify("WATCHDOG=1", f"STATUS={'serving a run' if status.ready else 'no run yet'}")
             started = started or status.ready
+            if towers is not None and started:
+                towers.look(status.last_step)
+            line = towers.line if towers else "serving a run"
+            notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None
             if status.end:
                 # Whoever said so is still waiting for the answer; without it TensorFlow waits for seconds.
@@ -65,7 +80,7 @@ def _serve(task: Task, ledger: Ledger) -> tuple[int, str]:
                 PEERS_MISSING,
                 f"no run has started within {waited:.0f} s: the chief has not come, or not all",
             )
-        task.stop.wait(_POLL_SECONDS)
+        task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
 
 
 def _deadline(task: Task) -> float:
@@ -73,10 +88,10 @@ def _deadline(task: Task) -> float:
     return task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
 
 
-def _look(ledger: Ledger, index: int) -> PsStatus | None:
+def _look(part: OwnPart) -> PartStatus | None:
     """The own status; None where even this task's own server does not answer, for the watchdog to notice."""
     try:
-        return ledger.status(index)
+        return part.status()
     except (tf.errors.OpError, CallTookTooLong) as error:
         say(f"this task's own server does not answer: {error}")
         return None
@@ -86,5 +101,5 @@ def _patience(stop_code: int) -> float:
     return _SECONDS_AFTER_STOP if stop_code == STOPPED else _SECONDS_AFTER_FAILURE
 
 
-def _reason(code: int, status: PsStatus) -> str:
+def _reason(code: int, status: PartStatus) -> str:
     return {RUN_OVER: "run over", STOPPED: "stopped"}.get(code, status.stop_reason)

@@ -51,6 +51,12 @@ class StepWindows:
         if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 
+    def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
+        """Count steps in which all workers took part, hence none is stale; `loss` is the last one's."""
+        self._staleness.append(0)
+        self._local_step = local_step - steps
+        self.add_unread(loss, before, after, steps * self._batch_size, steps)
+
     def flush(self) -> None:
         """Write the steps counted so far, if any."""
         now = time.monotonic()

@@ -24,7 +24,7 @@ class Steps:
     def __init__(self, task: Task, graph: TrainingGraph, progress: Progress, chief: Chief | None) -> None:
         """Take what the steps are of, and who saves them; nothing is taken yet."""
         self._task, self._graph, self._progress, self._chief = task, graph, progress, chief
-        shares = len(task.cluster.worker_hosts) if task.settings.shard_data else None
+        shares = task.cluster.workers if task.settings.shard_data else None
         self._epoch = (len(graph.data.train), task.settings.batch_size, shares)
         self._windows = StepWindows(task.records, 1, task.settings.batch_size)
         self._since: float | None = None
@@ -33,7 +33,7 @@ class Steps:
         self.last_step = 0
         self.loss = math.nan
         self.session: TrainingSession | None = None
-        self.counters: tuple[int, ...] = (0, 0, *[0] * len(task.cluster.worker_hosts))
+        self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
     def seconds(self) -> float:

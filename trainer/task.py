@@ -1,4 +1,4 @@
-"""What every part of a task needs to know about it, and the start of its server."""
+"""What every part of a task needs to know about it, and how it joins the cluster."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ class Task:
     stop: Event = field(default_factory=Event)
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
+    # Held for as long as the task lives: without a reference it would go away.
+    _server: tf.compat.v1.train.Server | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -55,29 +57,18 @@ class Task:
         if self.stop.is_set():
             raise StopRequested(f"{self.cluster.task} was told to stop")
 
-    def start_server(self) -> tf.compat.v1.train.Server:
-        """Listen on this task's port and write the `started` record. READY is for the caller to say.
+    def join_cluster(self) -> str:
+        """Listen on this task's port, or take the server that runs there; write `started`.
 
-        Raises TaskFailure of class `cluster_broke` where the port is taken: its holder may be on its way out.
+        Returns where this task's sessions go. READY is for the caller to say. Raises TaskFailure of class
+        `cluster_broke` where the port is taken: its holder may be on its way out.
         """
         cluster = self.cluster
-        address = cluster.addresses[cluster.task]
-        config = v1.ConfigProto()
-        config.gpu_options.allow_growth = True
-        try:
-            server = v1.train.Server(
-                tf.train.ClusterSpec(cluster.jobs),
-                job_name=cluster.job,
-                task_index=cluster.index,
-                config=config,
-            )
-        except tf.errors.OpError as error:
-            port = address.rpartition(":")[2]
-            raise TaskFailure(
-                CLUSTER_BROKE,
-                f"{cluster.task} cannot listen on port {port} ({error.message.splitlines()[0]}): something"
-                f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
-            ) from error
+        if cluster.is_local:
+            self._server = v1.train.Server.create_local_server(config=self._server_config())
+        elif cluster.serves or not cluster.existing_servers:
+            self._server = self._listen()
+        target = self._server.target if self._server else f"grpc://{cluster.address}"
         self.records.write(
             "started",
             {
@@ -85,10 +76,33 @@ class Task:
                 "settings": self.settings.as_dict(),
                 "tensorflow": tf.__version__,
                 "python": platform.python_version(),
-                "address": address,
+                "address": target.removeprefix("grpc://") if cluster.is_local else cluster.address,
             },
         )
-        return server
+        return target
+
+    def _listen(self) -> tf.compat.v1.train.Server:
+        cluster = self.cluster
+        try:
+            return v1.train.Server(
+                tf.train.ClusterSpec(cluster.jobs),
+                job_name="ps" if cluster.job == "ps" else "worker",
+                task_index=cluster.index,
+                config=self._server_config(),
+            )
+        except tf.errors.OpError as error:
+            port = cluster.address.rpartition(":")[2]
+            raise TaskFailure(
+                CLUSTER_BROKE,
+                f"{cluster.task} cannot listen on port {port} ({error.message.splitlines()[0]}): something"
+                f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
+            ) from error
+
+    def _server_config(self) -> tf.compat.v1.ConfigProto:
+        threads = self.settings.threads or 0  # TensorFlow's word for as many as it takes
+        config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+        config.gpu_options.allow_growth = True
+        return config
 
 
 def ready(status: str) -> None:

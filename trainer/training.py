@@ -7,12 +7,13 @@ of `TrainingSession` that takes a step with them. asynchronous.py is the plaines
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import tensorflow as tf
 
+from trainer.calls import close_in_background
 from trainer.checkpoints import Checkpoint
 from trainer.cluster import Cluster
 from trainer.data import Data, Examples, batches, seed_and_shard
@@ -22,7 +23,7 @@ from trainer.ledger import (
     COUNTERS,
     GLOBAL_STEP,
     STOP_CODE,
-    close_in_background,
+    Note,
     create_counters,
 )
 from trainer.models.model import Devices, Model, ModelContext
@@ -64,7 +65,7 @@ class TrainingGraph(ABC):
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
-            self.counters = create_counters(len(cluster.worker_hosts))
+            self.counters = create_counters(cluster)
             self.read_counters = self.counters.read_value()
             with self.placed_on(cluster.device):
                 self.model_variables = model.create_variables(self.context)
@@ -89,13 +90,19 @@ class TrainingGraph(ABC):
     def session(self, target: str) -> TrainingSession:
         """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
 
+    def hear(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most replications need not know
+        """Be told, before each session, what the tasks that serve this client say of themselves."""
+
+    def iterator_feeds(self) -> list[tuple[tf.Operation, dict[tf.Tensor, object]]]:
+        """The operations that start the batches of a session, and what to feed to each."""
+        return self.iterator_starts
+
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
         """Place what is built inside: variables on the ps by turns, operations on this worker."""
-        setter = v1.train.replica_device_setter(
-            worker_device=worker_device, cluster=tf.train.ClusterSpec(self.cluster.jobs)
-        )
-        with v1.device(setter):
+        ps = len(self.cluster.ps_devices)
+        setter = v1.train.replica_device_setter(ps_tasks=ps, worker_device=worker_device)
+        with v1.device(setter or worker_device):
             yield
 
     def context_on(self, worker_device: str) -> ModelContext:
@@ -104,9 +111,12 @@ class TrainingGraph(ABC):
 
     def next_batch(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Features and labels of this worker's next batch, from an iterator that each session starts."""
-        workers = len(self.cluster.worker_hosts)
-        seed, shard = seed_and_shard(self.settings, workers, self.cluster.index)
-        dataset, feeds = batches(self.data.train, self.settings.batch_size, seed, shard)
+        return self.next_batch_of(self.cluster.index, self.settings.batch_size)
+
+    def next_batch_of(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Features and labels of a worker's next batch; where it is read is for the caller to say."""
+        seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
+        dataset, feeds = batches(self.data.train, batch_size, seed, shard)
         iterator = v1.data.make_initializable_iterator(dataset)
         self.iterator_starts.append((iterator.initializer, feeds))
         features, labels = iterator.get_next()
@@ -134,7 +144,7 @@ class TrainingSession(ABC):
         self._graph = graph
         config = v1.ConfigProto(device_filters=graph.cluster.device_filters)
         self.session = v1.Session(target, graph=graph.graph, config=config)
-        for start, feeds in graph.iterator_starts:
+        for start, feeds in graph.iterator_feeds():
             self.session.run(start, feeds)
 
     @abstractmethod

@@ -7,13 +7,14 @@ import traceback
 
 import tensorflow as tf
 
-from trainer.barrier import Barrier, Gathering, worker_note
+from trainer.barrier import Barrier, Gathering, serving_note, worker_note
+from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.departure import Departure
 from trainer.exit_codes import PROGRAM
 from trainer.failure import RunEnding, StopRequested, TaskFailure
-from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, CallTookTooLong
+from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, OwnPart
 from trainer.models import REGISTRY
 from trainer.peers import is_lost_connection
 from trainer.replication import build_graph
@@ -31,11 +32,13 @@ def run_worker(task: Task) -> int:
     directory = task.options.run_directory
     progress = Progress(
         run_id=task.options.run_id,
-        workers=len(task.cluster.worker_hosts),
+        workers=task.cluster.workers,
         path=directory / "progress.json" if directory and task.cluster.is_chief else None,
     )
     progress.tell()
-    target: str = task.start_server().target
+    target = task.join_cluster()
+    if task.cluster.is_local:
+        OwnPart(target, task.cluster).create(serving_note(task))
     ready(progress.status)
     barrier = Barrier(task, target, progress)
     departure = Departure(task, barrier, progress)
@@ -66,8 +69,7 @@ class _Worker:
         self._graph = build_graph(task, model, data)
         self.chief = Chief(task, self._graph, target) if task.cluster.is_chief else None
         self.steps = Steps(task, self._graph, progress, self.chief)
-        steps = math.ceil(settings.epochs * len(data.train) / settings.batch_size) or settings.steps
-        self._note = worker_note(task, steps)
+        self._note = worker_note(task, _last_step(task, len(data.train)))
 
     def train(self) -> None:
         """Take steps until the last of the run, through losses of a ps."""
@@ -86,6 +88,7 @@ class _Worker:
             steps_at_loss = self.steps.local_step
 
     def _take_part(self, gathering: Gathering) -> None:
+        self._graph.hear(gathering.served)
         prepared = self.chief.take_session() if self.chief else None
         session = prepared or self._graph.session(self._target)
         self._barrier.line_up(gathering.ledger)
@@ -104,15 +107,16 @@ class _Worker:
 
     def _tell_of(self, gathering: Gathering) -> None:
         global_step = self.steps.counters[GLOBAL_STEP]
-        self._task.records.write(
-            "peers_ready",
-            {
-                "ps_nonces": gathering.ps_nonces,
-                "worker_nonces": gathering.worker_nonces,
-                "waited_seconds": round(gathering.waited_seconds, 6),
-                "global_step": global_step,
-            },
-        )
+        fields: dict[str, object] = {
+            "ps_nonces": gathering.ps_nonces,
+            "worker_nonces": gathering.worker_nonces,
+            "waited_seconds": round(gathering.waited_seconds, 6),
+            "global_step": global_step,
+        }
+        server = gathering.served.get(f"server{self._task.cluster.index}")
+        if server is not None:
+            fields["server_nonce"] = server["nonce"]
+        self._task.records.write("peers_ready", fields)
         say(
             f"All tasks are there after {gathering.waited_seconds:.1f} s:"
             f" training from global step {global_step} to {gathering.last_step}."
@@ -122,10 +126,22 @@ class _Worker:
 
     def _recover(self, error: Exception) -> None:
         reason = _in_short(error)
-        say(f"A ps was lost, connecting again: {reason}")
+        say(f"A task that holds a part of the run was lost, connecting again: {reason}")
         self._task.records.write("recovering", {"reason": reason})
         self.steps.leave()
         self._barrier.drop_ledger()
+
+
+def _last_step(task: Task, examples: int) -> int:
+    """The last global step: as the settings say, or as many as let the workers read the examples so often.
+
+    An asynchronous step reads one batch, the others one of each worker whose gradients go into it; all are
+    taken to be of the chief's size.
+    """
+    settings = task.settings
+    batches = {"sync": settings.replicas_to_aggregate, "in_graph": task.cluster.workers}
+    examples_a_step = settings.batch_size * (batches.get(settings.replication) or 1)
+    return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps
 
 
 def _in_short(error: Exception) -> str:
