@@ -21,6 +21,7 @@ from ansible.module_utils.content_directory import (
     sync_directory,
     unpack,
 )
+from ansible.module_utils.disk_space import lacking_space, login_home
 
 DOCUMENTATION = r"""
 module: python_environment
@@ -28,16 +29,26 @@ short_description: Install a locked Python environment offline and make it the o
 description:
   - The environment is C(environments/<lock_hash>) below C(directory). The file C(.complete) in it is written
     last. A directory without it is the rest of an interrupted installation, and is made anew.
-  - The link C(environment) points to a complete environment or does not exist.
+  - The link points to a complete environment or does not exist.
+  - With C(base) the new environment begins as a complete one that is there already, at no cost of disk, and
+    the archive holds only what is added to it.
 options:
   lock_hash:
     description: Hash of the lock; it names the environment.
     type: str
     required: true
   directory:
-    description: Where C(environments/) and the link C(environment) are.
+    description: Where C(environments/) and the link are.
     type: path
     required: true
+  link:
+    description: Name of the link in C(directory) that points to the environment in use. Empty for none.
+    type: str
+    default: environment
+  base:
+    description: Hash of the lock of the environment that this one adds to. Empty for none.
+    type: str
+    default: ""
   python_version:
     description: Version of the system's Python that the environment is made from, such as C(3.11).
     type: str
@@ -97,7 +108,7 @@ version:
 
 # A second installation waits for a first one that a broken connection has left running.
 LOCK_TIMEOUT_SECONDS = 900
-GIGABYTE = 1e9
+MARKER = ".complete"
 
 
 @dataclass(frozen=True)
@@ -110,19 +121,20 @@ class Lock:
     environment_bytes: int
     python_version: str
     module: str
+    base: str = ""
 
 
 class Environment:
     """A Python environment that is named by the hash of its lock."""
 
-    def __init__(self, directory: Path, lock: Lock) -> None:
-        """Take the directory that holds `environments/` and the link `environment`."""
+    def __init__(self, directory: Path, lock: Lock, link: str = "environment") -> None:
+        """Take the directory that holds `environments/` and the link; without a name there is no link."""
         self.folder = directory / "environments"
-        self.link = directory / "environment"
+        self.link = directory / link if link else None
         self.lock = lock
         self.place = self.folder / lock.name
         self.target = f"environments/{lock.name}"
-        self.marker = self.place / ".complete"
+        self.marker = self.place / MARKER
         self.work = self.folder / f".work-{lock.name}"
 
     def is_complete(self) -> bool:
@@ -130,24 +142,14 @@ class Environment:
         return self.marker.is_file()
 
     def is_in_use(self) -> bool:
-        """Tell whether the link points to it."""
-        return bool(points_to(self.link, self.target))
+        """Tell whether the link points to it, or whether there is to be none."""
+        return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
         """Return what is missing for carrying and installing, in words, or an empty string."""
-        here = existing_parent(self.folder)
-        needed = {here: self.lock.archive_bytes + self.lock.environment_bytes}
-        # Ansible puts the archive below the home of the user that it logs in as.
-        if login_home.stat().st_dev == here.stat().st_dev:
-            needed[here] += self.lock.archive_bytes
-        else:
-            needed[login_home] = self.lock.archive_bytes
-        short = [
-            f"{path} has {free / GIGABYTE:.1f} GB free, {size / GIGABYTE:.1f} GB are needed"
-            for path, size in needed.items()
-            if (free := shutil.disk_usage(path).free) < size
-        ]
-        return "; ".join(short)
+        archive = self.lock.archive_bytes
+        here = {self.folder: archive + self.lock.environment_bytes}
+        return str(lacking_space(here | {login_home: archive + here.get(login_home, 0)}))
 
     def install(self, archive: Path, user: str) -> str:
         """Make the environment from the archive, and return the version of the module that it was made for.
@@ -172,7 +174,8 @@ class Environment:
 
     def use(self) -> None:
         """Let the link point to the environment."""
-        point(self.link, self.target)
+        if self.link is not None:
+            point(self.link, self.target)
 
     def _check(self, archive: Path) -> None:
         found = file_sha256(archive)
@@ -195,10 +198,11 @@ class Environment:
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_LINK_MODE": "hardlink",
         }
-        interpreter = f"python{self.lock.python_version}"
-        run_step(
-            [uv, "venv", "--quiet", "--no-project", f"--python={interpreter}", str(self.place)], settings
-        )
+        if self.lock.base:
+            self._begin_with(self.folder / self.lock.base)
+        else:
+            interpreter = f"--python=python{self.lock.python_version}"
+            run_step([uv, "venv", "--quiet", "--no-project", interpreter, str(self.place)], settings)
         # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
         wheels = [
             "--no-index",
@@ -206,8 +210,23 @@ class Environment:
             "--require-hashes",
             "--compile-bytecode",
         ]
-        lock = f"--requirement={self.work / 'requirements.txt'}"
-        run_step([uv, "pip", "install", "--quiet", f"--python={self.place}", *wheels, lock], settings)
+        # The lock is whole: uv need not look for what its packages require, some of which the base has.
+        lock = ["--no-deps", f"--requirement={self.work / 'requirements.txt'}"]
+        run_step([uv, "pip", "install", "--quiet", f"--python={self.place}", *wheels, *lock], settings)
+
+    def _begin_with(self, base: Path) -> None:
+        """Make the place a second name for every file of a complete environment, with scripts of its own."""
+        if not (base / MARKER).is_file():
+            raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
+        ignored = shutil.ignore_patterns(MARKER)
+        shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
+        for path in [self.place / "pyvenv.cfg", *(self.place / "bin").iterdir()]:
+            content = b"" if path.is_symlink() else path.read_bytes()
+            if bytes(base) in content:
+                own = path.with_name(f".{path.name}")
+                own.write_bytes(content.replace(bytes(base), bytes(self.place)))
+                own.chmod(path.stat().st_mode)
+                own.replace(path)
 
     def _try(self, user: str) -> str:
         """Import the module as the tasks' user, without a GPU, and return its version."""
@@ -245,18 +264,6 @@ def run_step(
     return done.stdout
 
 
-def existing_parent(path: Path) -> Path:
-    """Return the nearest directory above `path`, or itself, that exists."""
-    while not path.is_dir():
-        path = path.parent
-    return path
-
-
-def login_home() -> Path:
-    """Return the home of the user that Ansible logged in as."""
-    return existing_parent(Path(pwd.getpwuid(int(os.environ.get("SUDO_UID", os.getuid()))).pw_dir))
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -266,6 +273,8 @@ def main() -> None:
             "python_version": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "module": {"type": "str", "required": True},
+            "link": {"type": "str", "default": "environment"},
+            "base": {"type": "str", "default": ""},
             "archive_sha256": {"type": "str", "required": True},
             "archive_bytes": {"type": "int", "required": True},
             "environment_bytes": {"type": "int", "required": True},
@@ -281,8 +290,9 @@ def main() -> None:
         environment_bytes=values["environment_bytes"],
         python_version=values["python_version"],
         module=values["module"],
+        base=values["base"],
     )
-    environment = Environment(Path(values["directory"]), lock)
+    environment = Environment(Path(values["directory"]), lock, values["link"])
     complete, in_use = environment.is_complete(), environment.is_in_use()
     result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
     if not in_use:

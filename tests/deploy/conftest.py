@@ -3,5 +3,5 @@
 import importlib
 import sys
 
-NAME = "content_directory"
-sys.modules[f"ansible.module_utils.{NAME}"] = importlib.import_module(f"plugins.module_utils.{NAME}")
+for name in ("content_directory", "disk_space"):
+    sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"plugins.module_utils.{name}")

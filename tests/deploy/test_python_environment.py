@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import io
 import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -16,37 +17,37 @@ import pytest
 module: Any = importlib.import_module("plugins.modules.python_environment")
 
 NAME = "psfleet_sample"
-WHEEL = f"{NAME}-1.0-py3-none-any.whl"
 UV = Path(sys.prefix) / "bin" / "uv"
 
 
-def sample_wheel() -> bytes:
+def sample_wheel(name: str = NAME) -> bytes:
+    """Return a wheel with one module and one program."""
+    information = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": "__version__ = '1.0'\n\ndef main():\n    import sys; print(sys.prefix)\n",
+        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{information}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
+    }
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as wheel:
-        wheel.writestr(f"{NAME}.py", "__version__ = '1.0'\n")
-        wheel.writestr(
-            f"{NAME}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 1.0\n"
-        )
-        wheel.writestr(
-            f"{NAME}-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        names = (f"{NAME}.py", f"{NAME}-1.0.dist-info/METADATA", f"{NAME}-1.0.dist-info/WHEEL")
-        record = "".join(f"{name},,\n" for name in names)
-        wheel.writestr(f"{NAME}-1.0.dist-info/RECORD", record + f"{NAME}-1.0.dist-info/RECORD,,\n")
+        for path, content in files.items():
+            wheel.writestr(path, content)
+        record = "".join(f"{path},,\n" for path in [*files, f"{information}/RECORD"])
+        wheel.writestr(f"{information}/RECORD", record)
     return stream.getvalue()
 
 
-def make_archive(path: Path, wheel: bytes, locked_hash: str) -> Path:
+def make_archive(path: Path, wheel: bytes, locked_hash: str, name: str = NAME) -> Path:
     files = {
-        f"wheels/{WHEEL}": wheel,
-        "requirements.txt": f"{NAME}==1.0 --hash=sha256:{locked_hash}\n".encode(),
+        f"wheels/{name}-1.0-py3-none-any.whl": wheel,
+        "requirements.txt": f"{name}==1.0 --hash=sha256:{locked_hash}\n".encode(),
         "uv": UV.read_bytes(),
     }
     with tarfile.open(path, "w") as stream:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o755 if name == "uv" else 0o644
+        for file, content in files.items():
+            member = tarfile.TarInfo(file)
+            member.size, member.mode = len(content), 0o755 if file == "uv" else 0o644
             stream.addfile(member, io.BytesIO(content))
     return path
 
@@ -94,6 +95,48 @@ def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive
     fresh.install(archive, getpass.getuser())
     assert not (fresh.place / "lib" / "half.py").exists()
     assert not fresh.work.exists()
+
+
+def test_an_environment_that_adds_to_another_has_both_and_leaves_the_other_as_it_was(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    base = environment(host, archive)
+    base.install(archive, getpass.getuser())
+    untouched = {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()}
+    wheel = sample_wheel("psfleet_added")
+    added = make_archive(tmp_path / "x.tar", wheel, hashlib.sha256(wheel).hexdigest(), "psfleet_added")
+    lock = environment(host, added).lock
+    both = module.Environment(
+        host,
+        module.Lock(**{**vars(lock), "name": "f" * 12, "base": base.lock.name, "module": "psfleet_added"}),
+    )
+    both.install(added, getpass.getuser())
+    both.use()
+    command = [str(host / "environment" / "bin" / "python"), "-c", f"import {NAME}, psfleet_added"]
+    subprocess.run(command, check=True)
+    for program in (NAME, "psfleet_added"):
+        said = subprocess.run([both.place / "bin" / program], capture_output=True, text=True, check=True)
+        assert said.stdout.strip() == str(both.place)
+    assert {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()} == untouched
+    assert not list(base.place.rglob("psfleet_added*"))
+    assert next(both.place.rglob(f"{NAME}.py")).samefile(next(base.place.rglob(f"{NAME}.py")))
+
+
+def test_an_environment_cannot_add_to_one_that_is_not_complete(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive)
+    (host / "environments" / "abc").mkdir(parents=True)
+    both = module.Environment(host, module.Lock(**{**vars(fresh.lock), "base": "abc"}))
+    with pytest.raises(ValueError, match="environments/abc, which it adds to, is not complete"):
+        both.install(archive, getpass.getuser())
+    assert not both.is_complete()
+
+
+def test_an_environment_without_a_link_leaves_the_one_in_use(host: Path, archive: Path) -> None:
+    fresh = module.Environment(host, environment(host, archive).lock, "")
+    fresh.install(archive, getpass.getuser())
+    fresh.use()
+    assert fresh.is_in_use()
+    assert sorted(path.name for path in host.iterdir()) == ["environments"]
 
 
 def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: Path) -> None:

@@ -15,7 +15,8 @@ from plugins.filter.exit_codes import exit_codes
 from plugins.filter.task_files import environment_text, gpu_drop_ins, task_environments
 from plugins.modules.trainer_units import departed, loaded_units
 from trainer.exit_codes import NO_RESTART
-from trainer.plan import ClusterPlan, Task
+from trainer.plan import JOBS, ClusterPlan, Task
+from trainer.run_tasks import SERVER
 
 # The parser of environment files, which systemd has for logins, too.
 SYSTEMD_READS = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
@@ -32,6 +33,7 @@ TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
 ]
+RUN_JOBS = (*JOBS, SERVER)
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
@@ -61,7 +63,7 @@ def render(folder: Path) -> Path:
     }
     units = folder / "units"
     units.mkdir()
-    for job in ("ps", "worker"):
+    for job in RUN_JOBS:
         text = jinja.get_template("task.service.j2").render(values, job=job)
         (units / f"psfleet-{job}@.service").write_text(text + "\n", encoding="utf-8")
     text = jinja.get_template("journal.service.j2").render(values)
@@ -78,7 +80,7 @@ def verify(units: Path, name: str) -> str:
 
 @with_systemd
 @pytest.mark.parametrize(
-    "name", ["psfleet-ps@.service", "psfleet-worker@.service", "psfleet-journal@.service", "psfleet.target"]
+    "name", [*(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal")), "psfleet.target"]
 )
 def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> None:
     units = render(tmp_path)
@@ -103,10 +105,24 @@ def test_a_task_is_not_started_again_for_what_that_cannot_mend(tmp_path: Path) -
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
 
 
-def test_a_worker_stops_before_the_ps_of_its_host(tmp_path: Path) -> None:
+def test_what_computes_with_a_task_of_its_host_stops_before_it(tmp_path: Path) -> None:
     units = render(tmp_path)
-    assert "After=psfleet-ps@0.service" in (units / "psfleet-worker@.service").read_text()
-    assert "After=psfleet-ps@0.service" not in (units / "psfleet-ps@.service").read_text()
+
+    def after(job: str) -> list[str]:
+        lines = (units / f"psfleet-{job}@.service").read_text().splitlines()
+        return [line.removeprefix("After=") for line in lines if line.startswith("After=psfleet-")]
+
+    assert after("ps") == []
+    assert after("server") == ["psfleet-ps@0.service"]
+    assert after("worker") == ["psfleet-ps@0.service", "psfleet-server@%i.service"]
+    assert after("chief") == ["psfleet-ps@0.service", "psfleet-worker@1.service"]
+
+
+def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path) -> None:
+    text = (render(tmp_path) / "psfleet-server@.service").read_text()
+    assert "EnvironmentFile=/etc/psfleet/tasks/worker-%i.env\n" in text
+    assert "EnvironmentFile=/etc/psfleet/run/server-%i.env\n" in text
+    assert "--job_name=server " in text
 
 
 @pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
@@ -161,6 +177,12 @@ def test_units_of_tasks_that_left_the_plan_are_found() -> None:
         "psfleet-ps@0.service loaded active running psfleet: ps 0\n"
         "psfleet-worker@1.service loaded active running psfleet: worker 1\n"
         "psfleet-worker@11.service loaded failed failed psfleet: worker 11\n"
+        "psfleet-server@1.service loaded active running psfleet: server 1\n"
+        "psfleet-chief@0.service loaded active running psfleet: chief 0\n"
         "psfleet-journal@worker11.service loaded active running copy\n"
     )
-    assert departed(loaded_units(printed), [("ps", 0), ("worker", 1)]) == ["psfleet-worker@11.service"]
+    assert departed(loaded_units(printed), [("ps", 0), ("worker", 1)]) == [
+        "psfleet-worker@11.service",
+        "psfleet-server@1.service",
+        "psfleet-chief@0.service",
+    ]

@@ -1,0 +1,154 @@
+"""What a user's program requires, resolved by the real uv from an index of wheels made here."""
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from plugins.action.wheel_store import WheelStore
+from plugins.locks import read_locks
+from plugins.program_lock import ProgramLock, logical_lines, pip_settings
+
+
+def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> str:
+    """Write a wheel and return its SHA-256."""
+    path, information = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        wheel.writestr(
+            f"{information}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else "")
+        )
+        wheel.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{information}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of wheels, which is all that uv may find."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for version in ("2.21.0", "2.22.0"):
+        make_wheel(folder, "tensorflow", version, "numpy")
+    for version in ("1.0", "2.4"):
+        make_wheel(folder, "numpy", version)
+    make_wheel(folder, "layers", "3.0", "tensorflow>=2.20")
+    make_wheel(folder, "plots", "1.0", "numpy>=2")
+    (folder / "onlysource-1.0.tar.gz").write_bytes(b"")
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "an index without packages").as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return folder
+
+
+@pytest.fixture
+def lock(index: Path, tmp_path: Path) -> ProgramLock:
+    assert index.is_dir()
+    zeros = "0" * 64
+    (tmp_path / "base.txt").write_text(
+        f"tensorflow-cpu==2.21.0 --hash=sha256:{zeros}\nnumpy==2.4 --hash=sha256:{zeros}\n"
+    )
+    return ProgramLock(tmp_path / "requirements.txt", tmp_path / "base.txt", "3.11", tmp_path / "cache")
+
+
+def resolved(lock: ProgramLock, text: str) -> dict[str, str]:
+    lock.requirements.write_text(text)
+    return {package.name: package.version for package in read_locks([lock.resolve()]).values()}
+
+
+def test_only_what_the_base_lacks_is_added(lock: ProgramLock) -> None:
+    assert resolved(lock, "plots  # draws\nnumpy\n") == {"plots": "1.0"}
+    assert resolved(lock, "numpy>=2\n") == {}
+
+
+def test_tensorflow_is_that_of_the_base_under_its_other_name(lock: ProgramLock) -> None:
+    assert resolved(lock, "tensorflow>=2.16\nlayers\n") == {"layers": "3.0"}
+
+
+@pytest.mark.parametrize("line", ["numpy<2", "tensorflow==2.22.0"])
+def test_a_conflict_with_a_pin_is_refused_in_uvs_words(lock: ProgramLock, line: str) -> None:
+    with pytest.raises(ValueError, match="unsatisfiable") as error:
+        resolved(lock, f"{line}\n")
+    words = ("trainer_program_requirements", str(lock.requirements), "psfleet pins", f"you require {line}")
+    assert all(word in str(error.value) for word in words)
+    assert not lock.path.exists()
+
+
+def test_a_package_without_a_wheel_is_refused_with_its_name(lock: ProgramLock) -> None:
+    with pytest.raises(ValueError, match="onlysource"):
+        resolved(lock, "onlysource\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("-r other.txt", "the option -r"),
+        ("--index-url=https://example.org", "the option --index-url"),
+        ("-e .", "the option -e"),
+        ("./folder", "a path or a URL"),
+        ("../x/plots-1.0-py3-none-any.whl", "a path or a URL"),
+        ("git+https://example.org/x.git", "a path or a URL"),
+        ("plots @ https://example.org/plots-1.0-py3-none-any.whl", "a path or a URL"),
+        ("plots @ https://example.org/x", "a URL"),
+        ("plots=1.0", "Expected"),
+    ],
+)
+def test_what_is_no_named_package_is_refused_with_its_line(
+    lock: ProgramLock, line: str, problem: str
+) -> None:
+    with pytest.raises(ValueError, match="is refused") as error:
+        resolved(lock, f"# mine\nplots\n{line}\n")
+    assert all(word in str(error.value) for word in (f"{lock.requirements}, line 3", line, problem))
+
+
+def test_a_later_deployment_takes_the_same_versions(lock: ProgramLock, index: Path) -> None:
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    make_wheel(index, "plots", "2.0")
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    assert resolved(lock, "plots>=1\n") == {"plots": "2.0"}
+
+
+def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: Path) -> None:
+    digest = hashlib.sha256((index / "plots-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    assert resolved(lock, f"plots==1.0 \\\n  --hash=sha256:{digest}\n") == {"plots": "1.0"}
+    for name in ("plots", "numpy"):
+        with pytest.raises(ValueError, match=f"allows {name} only with other hashes"):
+            resolved(lock, f"{name} --hash=sha256:{'f' * 64}\n")
+
+
+def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock, tmp_path: Path) -> None:
+    (tmp_path / "installer.txt").write_text("uv==1.0\n")
+    store = WheelStore(lock.base, tmp_path / "installer.txt", "3.11", lock.cache)
+    assert store.extended(Path()) is None
+    lock.requirements.write_text("numpy\n")
+    assert store.extended(lock.requirements) is None
+    lock.requirements.write_text("plots\n")
+    extended = store.extended(lock.requirements)
+    assert extended is not None
+    assert extended.lock_hash != store.lock_hash
+    assert extended.base == lock.base
+
+
+def test_lines_are_joined_and_keep_their_number() -> None:
+    text = "# a\n\nb==1 \\\n  --hash=x\nc#d\ne # f"
+    assert list(logical_lines(text)) == [(3, "b==1    --hash=x"), (5, "c#d"), (6, "e")]
+
+
+def test_uv_is_told_where_pip_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nindex-url = https://mirror.example.org/simple\n"
+        "extra-index-url = https://a.example.org https://b.example.org\n"
+    )
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    found = pip_settings()
+    assert found["UV_DEFAULT_INDEX"] == "https://mirror.example.org/simple"
+    assert found["UV_INDEX"] == "https://a.example.org https://b.example.org"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.org/simple")
+    assert pip_settings()["UV_DEFAULT_INDEX"] == "https://other.example.org/simple"
