@@ -16,7 +16,7 @@ description:
   - Never starts or restarts a task.
 options:
   tasks:
-    description: The tasks of this host, each with C(job) and C(index).
+    description: The tasks that this host may run, each with C(job) and C(index).
     type: list
     elements: dict
     required: true
@@ -40,8 +40,8 @@ reloaded:
   type: bool
 """
 
-PATTERNS = ("psfleet-ps@*.service", "psfleet-worker@*.service", "psfleet-journal@*.service", "psfleet.target")
-TASK = re.compile(r"psfleet-(?P<job>ps|worker)@(?P<index>[0-9]+)\.service")
+PATTERNS = ("psfleet-*@*.service", "psfleet.target")
+TASK = re.compile(r"psfleet-(?P<job>ps|worker|chief|server)@(?P<index>[0-9]+)\.service")
 
 
 def loaded_units(text: str) -> list[str]:
