@@ -170,11 +170,16 @@ def _index_problems(job: Job, members: Sequence[_Place]) -> list[InventoryProble
     wrong = {index: hosts for index, hosts in hosts_with.items() if index >= len(members) or len(hosts) > 1}
     if not wrong:
         return []
-    given = ", ".join(f"{index} on {named(hosts)}" for index, hosts in sorted(hosts_with.items()))
+    given = ", ".join(_occurrences(index, hosts) for index, hosts in sorted(hosts_with.items()))
     expected = f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
     what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
     hosts = tuple(dict.fromkeys(host for found in wrong.values() for host in found))
     return [InventoryProblem(what, f"trainer_{job}_tasks", hosts)]
+
+
+def _occurrences(index: int, hosts: Sequence[str]) -> str:
+    often = f" {len(hosts)} times" if len(hosts) > 1 else ""
+    return f"{index}{often} on {named(list(dict.fromkeys(hosts)))}"
 
 
 def _port_problems(placed: Sequence[tuple[Task, _Place]]) -> list[InventoryProblem]:

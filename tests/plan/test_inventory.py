@@ -1,49 +1,9 @@
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import pytest
-import yaml
 
-from plugins.action.cluster_plan import ROLES
-from trainer.inventory import Inventory, read_inventory
-from trainer.inventory_problems import InventoryError
-from trainer.inventory_variables import rules
-from trainer.plan import ClusterPlan
+from tests.plan.inventories import DEFAULTS, inventory, problems, read
+from trainer.inventory import read_inventory
 from trainer.run_settings import run_settings
 from trainer.settings import TrainingSettings
-
-DEFAULTS: dict[str, Any] = yaml.safe_load((ROLES / "trainer/defaults/main.yml").read_text(encoding="utf-8"))
-SPECIFICATIONS = yaml.safe_load((ROLES / "trainer/meta/argument_specs.yml").read_text(encoding="utf-8"))
-RULES = rules(SPECIFICATIONS["argument_specs"]["main"]["options"])
-
-Hosts = Mapping[str, Mapping[str, object]]
-
-
-def inventory(
-    ps: Sequence[str], worker: Sequence[str], hosts: Hosts | None = None, **every: object
-) -> Inventory:
-    names = dict.fromkeys([*ps, *worker])
-    return Inventory(
-        groups={"all": [*names], "tf_cluster": [*names], "ps": ps, "worker": worker},
-        children=["ps", "worker"],
-        variables={name: {**every, **(hosts or {}).get(name, {})} for name in names},
-        defaults=DEFAULTS,
-        rules=RULES,
-    )
-
-
-def read(
-    ps: Sequence[str], worker: Sequence[str], hosts: Hosts | None = None, **every: object
-) -> ClusterPlan:
-    return read_inventory(inventory(ps, worker, hosts, **every))[0]
-
-
-def problems(
-    ps: Sequence[str], worker: Sequence[str], hosts: Hosts | None = None, **every: object
-) -> list[str]:
-    with pytest.raises(InventoryError) as caught:
-        read(ps, worker, hosts, **every)
-    return [problem.what for problem in caught.value.problems]
 
 
 def test_indices_follow_the_order_of_the_groups() -> None:
