@@ -8,6 +8,7 @@ from trainer.exit_codes import CONFIGURATION
 from trainer.failure import TaskFailure
 from trainer.in_graph import InGraphGraph
 from trainer.models.model import Model
+from trainer.synchronous import SynchronousGraph
 from trainer.task import Task
 from trainer.training import TrainingGraph
 
@@ -15,6 +16,7 @@ _ENGINES: dict[str, type[TrainingGraph]] = {
     "async": AsynchronousGraph,
     "in_graph": InGraphGraph,
     "local": AsynchronousGraph,
+    "sync": SynchronousGraph,
 }
 
 

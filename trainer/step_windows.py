@@ -34,7 +34,8 @@ class StepWindows:
 
     def add(self, local_step: int, loss: float, before: int, after: int) -> None:
         """Count a step that went from global step `before` to `after`."""
-        self._staleness.append(after - before - 1)
+        # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
+        self._staleness.append(max(after - before - 1, 0))
         self._local_step = local_step - 1
         self.add_unread(loss, before, after, self._batch_size)
 

@@ -12,6 +12,7 @@ from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.models.model import StepReport
+from trainer.patience import Patience
 from trainer.reporting import Progress
 from trainer.step_windows import StepWindows
 from trainer.task import Task
@@ -27,6 +28,7 @@ class Steps:
         shares = task.cluster.workers if task.settings.shard_data else None
         self._epoch = (len(graph.data.train), task.settings.batch_size, shares)
         self._windows = StepWindows(task.records, 1, task.settings.batch_size)
+        self._patience = Patience(task, progress)
         self._since: float | None = None
         self._printed = (0, 0.0)
         self.local_step = 0
@@ -48,6 +50,7 @@ class Steps:
     def enter(self, session: TrainingSession, last_step: int) -> None:
         """Take a session to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
         self.session, self.last_step = session, last_step
+        session.last_step = last_step
         self._progress.last_step = last_step
         self._windows = StepWindows(self._task.records, last_step, self._task.settings.batch_size)
         self._see(session.counters())
@@ -61,7 +64,8 @@ class Steps:
     def run(self) -> None:
         """Take steps until the global step reaches the last.
 
-        Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`) and tf.errors.OpError.
+        Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`, `peers_missing`) and
+        tf.errors.OpError.
         """
         session = self._connected()
         self._since = self._since or time.monotonic()
@@ -70,7 +74,9 @@ class Steps:
             session.begin()
             while self.counters[GLOBAL_STEP] < self.last_step:
                 self._task.raise_if_stopping()
-                self._count(session.step(self._task.raise_if_stopping))
+                step = session.step(lambda: self._patience.wait(session.awaited))
+                self._patience.over()
+                self._count(step)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 self._progress.tell_in_time()

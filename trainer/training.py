@@ -7,7 +7,7 @@ of `TrainingSession` that takes a step with them. asynchronous.py is the plaines
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -137,7 +137,16 @@ class TrainingGraph(ABC):
 
 
 class TrainingSession(ABC):
-    """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError."""
+    """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError.
+
+    Attributes:
+        last_step: of the run; set before the first step.
+        awaited: the workers that `step` waits for, while it waits for others.
+
+    """
+
+    last_step: int
+    awaited: Sequence[int] = ()
 
     def __init__(self, graph: TrainingGraph, target: str) -> None:
         """Connect, and start the batches."""
@@ -151,9 +160,10 @@ class TrainingSession(ABC):
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
         """Take one batch and let the model learn from it, as this replication does.
 
-        Where that means to wait for others, call `raise_if_stopping` now and then: it raises StopRequested
-        once this task has been told to stop. Whoever waits also looks at the counters: once they hold a stop
-        code or the last step it returns, and the caller acts on the counters returned.
+        Where that means to wait for others, say in `awaited` for whom, and call `raise_if_stopping` now and
+        then, for the watchdog too: it raises StopRequested once this task has been told to stop, and
+        TaskFailure (`peers_missing`) where that takes too long. Whoever waits also looks at the counters:
+        once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
         """
 
     def begin(self) -> None:  # noqa: B027 - most replications have nothing to start
