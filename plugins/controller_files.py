@@ -34,8 +34,11 @@ class _Findings:
         self._hosts = tuple(hosts)
 
     def add(self, found: str, expected: str) -> None:
-        what = f"{self._variable} is {self._value!r}, {found}; expected {expected}"
-        self.problems.append(InventoryProblem(what, self._variable, self._hosts))
+        self.add_of(self._variable, self._value, found, expected)
+
+    def add_of(self, variable: str, value: str, found: str, expected: str) -> None:
+        what = f"{variable} is {value!r}, {found}; expected {expected}"
+        self.problems.append(InventoryProblem(what, variable, self._hosts))
 
 
 def program_fact(
@@ -92,6 +95,11 @@ def _release(source: Path, entry: str, findings: _Findings) -> str:
     if not source.exists():
         findings.add(f"and there is no {source}", "a Python file, or a folder with one, on this machine")
         return ""
+    environment = _virtual_environment(source)
+    if environment:
+        expected = "the program alone: move the other out of it, or begin its name with a dot"
+        findings.add(f"which holds the virtual environment {environment}", expected)
+        return ""
     try:
         files = content_files(source)
         _check_content(source, files, entry, findings)
@@ -103,15 +111,22 @@ def _release(source: Path, entry: str, findings: _Findings) -> str:
     return ""
 
 
+def _virtual_environment(source: Path) -> str:
+    """Return the first virtual environment below the folder whose name has no dot before it, "" for none."""
+    for parent, folders, names in os.walk(source):
+        if _ENVIRONMENT_MARK in names:
+            return parent
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return ""
+
+
 def _check_content(source: Path, files: Mapping[str, Path], entry: str, findings: _Findings) -> None:
     if entry not in files:
-        found = "is left out" if (source / entry).is_file() else "is no file"
-        expected = "the file that trainer_program_entry names; what begins with a dot is left out"
-        findings.add(f"where {entry} {found}", expected)
-    environments = sorted(str(Path(name).parent) for name in files if Path(name).name == _ENVIRONMENT_MARK)
-    if environments:
-        expected = "the program alone: move the other out of it, or begin its name with a dot"
-        findings.add(f"which holds the virtual environment {environments[0]}", expected)
+        found = f"and there is no file {source / entry}"
+        if (source / entry).is_file():
+            found = "which is left out"
+        expected = "a file of the folder trainer_program; what begins with a dot is left out"
+        findings.add_of("trainer_program_entry", entry, found, expected)
     sizes = {name: path.stat().st_size for name, path in files.items()}
     megabytes = sum(sizes.values()) / 1e6
     if megabytes > PROGRAM_MEGABYTES:

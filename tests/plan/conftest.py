@@ -74,6 +74,22 @@ def hosts_file(ps: object, worker: object, **more: object) -> dict[str, object]:
     return {"tf_cluster": {"children": {"ps": {"hosts": ps}, "worker": {"hosts": worker}}, **more}}
 
 
+def refused(run: Run) -> dict[str, str]:
+    """Return the problems of an inventory that was refused."""
+    assert run.status == 2, run.output
+    assert "Nothing was touched." in run.output
+    assert run.problems, run.output
+    return run.problems
+
+
+def cure(problems: dict[str, str], start: str, *parts: str) -> str:
+    """Return the cure of the one problem that starts so; each part must be in its text."""
+    found = [what for what in problems if what.startswith(start)]
+    assert len(found) == 1, problems
+    assert all(part in found[0] for part in parts), found[0]
+    return problems[found[0]]
+
+
 SHOW_PLAN = """---
 - name: Check the inventory
   ansible.builtin.import_playbook: {repository}/playbooks/preflight_inventory.yml

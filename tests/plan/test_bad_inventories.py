@@ -6,24 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plan.conftest import REPOSITORY, Preflight, Run, hosts_file, run_playbook
+from tests.plan.conftest import REPOSITORY, Preflight, cure, hosts_file, refused, run_playbook
 
 GOOD = hosts_file({"node1": {}}, {"node2": {}, "node3": {}})
-
-
-def refused(run: Run) -> dict[str, str]:
-    assert run.status == 2, run.output
-    assert "Nothing was touched." in run.output
-    assert run.problems, run.output
-    return run.problems
-
-
-def cure(problems: dict[str, str], start: str, *parts: str) -> str:
-    """Return the cure of the one problem that starts so; each part must be in its text."""
-    found = [what for what in problems if what.startswith(start)]
-    assert len(found) == 1, problems
-    assert all(part in found[0] for part in parts), found[0]
-    return problems[found[0]]
 
 
 def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
