@@ -1,6 +1,6 @@
 """The toy of the tutorials: a matrix on one ps, an offset on another, and operations on chosen devices.
 
-It learns a known matrix and offset by least squares: y = x A + b. The matrix and its multiplication are on
+It learns a known matrix and offset by least squares: y = A x + b. The matrix and its multiplication are on
 ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the loss on the worker.
 TensorFlow carries the tensors between them, however many tasks there are.
 """
@@ -18,8 +18,8 @@ from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
 
-MATRIX = np.array([[1, -2, 3], [-1, 2, 1], [3, 1, -2], [2, -3, 1]], np.float32)
-OFFSET = np.array([10, -5, 2], np.float32)
+MATRIX = np.array([[1, -1, 3, 2], [-2, 2, 1, -3], [3, 1, -2, 1]], np.float32)
+OFFSET = np.array([[10], [-5], [2]], np.float32)
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 2_000, 200
 # Every task must see the same points, whatever the run's seed.
 _DATA_SEED = 20_211
@@ -44,10 +44,11 @@ def loss(context: ModelContext, variables: Variables, features: tf.Tensor, label
     """Mean squared error; the multiplication on ps 0, the rest on the worker."""
     matrix, offset = variables
     with tf.device(context.devices.ps_device(0)):
-        product = tf.matmul(features, matrix, name="multiplication_on_ps")
+        product = tf.matmul(matrix, features, transpose_b=True, name="multiplication_on_ps")
     with tf.device(context.devices.worker):
+        # Columns are examples: were they rows, TensorFlow would merge the addition into the multiplication.
         found = tf.add(product, offset, name="addition_on_worker")
-        return tf.reduce_mean(tf.square(labels - found))
+        return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
 
 
 def metrics(
@@ -92,8 +93,8 @@ def _zeros(name: str, shape: tuple[int, ...]) -> tf.Variable:
 
 
 def _points(generator: np.random.Generator, count: int) -> Examples:
-    x = generator.standard_normal((count, len(MATRIX))).astype(np.float32)
-    return Examples(x, x @ MATRIX + OFFSET)
+    x = generator.standard_normal((count, MATRIX.shape[1])).astype(np.float32)
+    return Examples(x, (MATRIX @ x.T + OFFSET).T)
 
 
 MODEL = Model(
