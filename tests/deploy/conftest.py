@@ -3,5 +3,5 @@
 import importlib
 import sys
 
-for name in ("content_directory", "disk_space"):
+for name in ("content_directory", "disk_space", "safe_directory", "carried_record"):
     sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"plugins.module_utils.{name}")

@@ -1,0 +1,40 @@
+"""Take the SHA-256 of the controller's files that are carried to hosts, once for all hosts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
+
+from plugins.carried_manifest import index_path, write_index
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Arguments: `sources` (from the path below the hosts' directory to a file or folder), `cache_directory`.
+
+    Runs on the controller alone. Returns `index`, for the action `carried_files`, `files` and `bytes`. A file
+    whose size and time have not changed is not read again.
+    """
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Write the manifest into the cache of the controller."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = self._task.args
+        sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
+        index = index_path(sources, Path(arguments["cache_directory"]).expanduser())
+        try:
+            files = write_index(sources, index, display.display)
+        except (OSError, ValueError) as error:
+            raise AnsibleActionFail(f"{error}") from error
+        size = sum(file.size for file in files.values())
+        return result | {"changed": False, "index": str(index), "files": len(files), "bytes": size}

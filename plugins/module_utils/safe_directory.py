@@ -1,0 +1,95 @@
+"""Work as root in a directory whose parents may be somebody else's, without being led astray by links."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+DIRECTORY_MODE = 0o755
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """Return the parts of a path relative to a directory. Raises ValueError where it could lead out of it."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name:
+        raise ValueError(f"{name!r} is no path below a directory")
+    return parts
+
+
+@contextmanager
+def opened(path: Path, *, make: bool = False) -> Iterator[int]:
+    """Give a descriptor of the directory `path`; with `make`, directories that lack are made.
+
+    A link in it is followed only where no other user than root (or oneself) could have put it there.
+    Raises ValueError for any other link, OSError where there is no such directory.
+    """
+    here = os.open("/", DIRECTORY)
+    try:
+        for part in path.parts[1:]:
+            below = _step(here, part, path, make=make, links=_is_ours_alone(here))
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+@contextmanager
+def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """Give a descriptor of a directory below that of `root`. No link is followed."""
+    here = os.dup(root)
+    try:
+        for part in parts:
+            below = _step(here, part, Path(*parts), make=make, links=False)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(part, DIRECTORY_MODE, dir_fd=here)
+    try:
+        return os.open(part, DIRECTORY | (0 if links else os.O_NOFOLLOW), dir_fd=here)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and not links:
+            raise ValueError(f"{part} in {path} is not a directory, or a link that is not root's") from error
+        raise
+
+
+def _is_ours_alone(directory: int) -> bool:
+    """Tell whether only root or oneself can put a link into a directory."""
+    found = os.fstat(directory)
+    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in (0, os.geteuid()) and (not writable or bool(found.st_mode & stat.S_ISVTX))
+
+
+def find(root: int, name: str) -> os.stat_result | None:
+    """Return what is known of a file below `root`, itself not followed; None where there is nothing."""
+    *folder, file = parts_of(name)
+    try:
+        with opened_below(root, folder) as here:
+            return os.stat(file, dir_fd=here, follow_symlinks=False)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def remove(root: int, name: str) -> None:
+    """Remove a file below `root`, and the directories that are empty then."""
+    parts = parts_of(name)
+    with opened_below(root, parts[:-1]) as here:
+        os.unlink(parts[-1], dir_fd=here)
+    for depth in range(len(parts) - 1, 0, -1):
+        with opened_below(root, parts[: depth - 1]) as here:
+            try:
+                os.rmdir(parts[depth - 1], dir_fd=here)
+            except OSError:  # it holds something else
+                return
