@@ -18,6 +18,8 @@ IMAGES_MAGIC = 0x00000803
 LABELS_MAGIC = 0x00000801
 _GZIP_MAGIC = b"\x1f\x8b"
 
+_ADVICE = "expected MNIST's files there, readable for the task's user: --data_dir (trainer_data_dir) names it"
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -35,17 +37,30 @@ def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
             f"{images_file} holds {len(images)} images and {labels_file} {len(labels)} labels;"
             " expected one label for each image",
         )
-    if len(images) == 0:
-        raise TaskFailure(INPUT, f"{images_file} holds no image")
+    if images.size == 0:
+        shape = " x ".join(map(str, images.shape))
+        raise TaskFailure(INPUT, f"{images_file} holds no image: {shape}, expected at least 1 x 1 x 1")
     return images, labels
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file of this name, plain or with `.gz`. Raises TaskFailure of class `input`."""
-    for candidate in (folder / name, folder / f"{name}.gz"):
-        if candidate.is_file():
-            return candidate
-    raise TaskFailure(INPUT, f"{folder / name} is missing, and {name}.gz too; --data_dir is {folder}")
+    """The file of this name, plain or with `.gz`, with a dot or a hyphen before `idx`.
+
+    Raises TaskFailure of class `input` that says which names were looked for.
+    """
+    names = [
+        f"{spelled}{ending}" for spelled in (name, name.replace("-idx", ".idx")) for ending in ("", ".gz")
+    ]
+    try:
+        found = [folder / candidate for candidate in names if (folder / candidate).is_file()]
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{folder} cannot be read: {error.strerror}; {_ADVICE}") from error
+    if found:
+        return found[0]
+    if not is_folder:
+        raise TaskFailure(INPUT, f"{folder} is not a folder on this host; {_ADVICE}")
+    raise TaskFailure(INPUT, f"{folder} has none of {', '.join(names)}; {_ADVICE}")
 
 
 def read(path: Path, magic: int) -> Pixels:
@@ -75,6 +90,8 @@ def _content(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TaskFailure(INPUT, f"{path} cannot be decompressed: {error}") from error
+        raise TaskFailure(
+            INPUT, f"{path} cannot be decompressed, expected a whole gzip file: {error}"
+        ) from error
     except OSError as error:
         raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error
