@@ -55,7 +55,7 @@ def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: P
         assert cluster.wait() == {"ps0": INPUT, "worker0": INPUT}
         assert other.wait() == {"ps0": CONFIGURATION, "worker0": CONFIGURATION, "worker1": CONFIGURATION}
         reason = cluster.only("worker0", "failed").text("reason")
-        assert f"{mnist}/train-images-idx3-ubyte is missing" in reason
+        assert f"{mnist} has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz" in reason
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
         for task in other.tasks:
             failed = other.only(task, "failed")
