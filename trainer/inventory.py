@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from trainer.inventory_groups import group_problems
@@ -12,6 +13,9 @@ from trainer.inventory_variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.placement import Placement, place
 from trainer.plan import ClusterPlan
 from trainer.settings import REPLICATIONS, RULES, Rule, SettingsError, TrainingSettings
+
+# What ProtectHome and PrivateTmp of the units hide.
+UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
 
 @dataclass(frozen=True)
@@ -114,22 +118,27 @@ def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]
 
 
 def _data_problems(placement: Placement, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
-    """Return the hosts to which trainer_data_source would have to be carried twice."""
-    directories: dict[str, dict[object, None]] = {}
+    """Return where tasks would not see their data, and where data would be carried to two places."""
+    problems: dict[InventoryProblem, None] = {}
+    directories: dict[str, dict[str, None]] = {}
     for task in placement.tasks:
-        if task.job != "ps" and values[task.host].get("trainer_data_source"):
-            directory = _data_directory(values[task.host], placement.settings[task.name])
-            directories.setdefault(task.host, {})[directory] = None
-    return [
-        InventoryProblem(
-            f"the tasks of {host} read {' and '.join(map(str, found))}; expected one data_dir on a host, for "
-            "trainer_data_source is carried there once",
-            "trainer_worker_tasks",
-            (host,),
-        )
-        for host, found in directories.items()
-        if len(found) > 1
-    ]
+        if task.job == "ps":
+            continue
+        own = placement.settings[task.name]
+        directory = str(_data_directory(values[task.host], own))
+        directories.setdefault(task.host, {})[directory] = None
+        if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
+            what = (
+                f"the data_dir of {task.host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
+            )
+            variable = PREFIX + ("worker_tasks" if own.get("data_dir") else "data_dir")
+            problems[InventoryProblem(f"{what}, which tasks do not see", variable, (task.host,))] = None
+    for host, found in directories.items():
+        if values[host].get("trainer_data_source") and len(found) > 1:
+            what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
+            what = f"{what}, for trainer_data_source is carried there once"
+            problems[InventoryProblem(what, "trainer_worker_tasks", (host,))] = None
+    return list(problems)
 
 
 def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> int | None:

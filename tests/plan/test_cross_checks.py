@@ -74,6 +74,16 @@ def test_data_are_carried_to_one_place_on_a_host() -> None:
     assert read(["a"], ["a"], {"a": two})
 
 
+@pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/"])
+def test_data_where_no_task_sees_them(directory: str) -> None:
+    expected = "expected one outside of /home, /root, /run/user, /tmp, /var/tmp, which tasks do not see"
+    of_host = {"a": {"trainer_data_dir": directory, "trainer_worker_tasks": 2}}
+    assert problems(["a"], ["a"], of_host) == [f"the data_dir of a is {directory!r}; {expected}"]
+    of_task = {"a": {"trainer_worker_tasks": [{"data_dir": directory}]}}
+    assert problems(["a"], ["a"], of_task) == [f"the data_dir of a is {directory!r}; {expected}"]
+    assert read(["a"], ["b"], {"a": {"trainer_data_dir": directory}}, trainer_data_dir="/homes/mnist")
+
+
 @pytest.mark.parametrize(
     ("given", "arguments"),
     [
