@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from trainer.calls import CallTookTooLong
 from trainer.console import say
-from trainer.exit_codes import CLUSTER_BROKE, CONFIGURATION, PEERS_MISSING
+from trainer.exit_codes import CLUSTER_BROKE, PEERS_MISSING
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import AT_START, Attendance, Ledger, Note, PartStatus, ServedPart
+from trainer.notes import compare, integer_in
 from trainer.peers import is_lost_connection
 from trainer.probes import Missing, probe_all
 from trainer.reporting import Progress
-from trainer.settings import PER_HOST
 from trainer.task import Task
 
 _POLL_SECONDS = 0.2
@@ -159,7 +159,7 @@ class Barrier:
     ) -> Gathering | list[Missing]:
         if self._ledger is None:
             unreachable = self._unreachable(self._cluster.listeners)
-            needed = self._needed("ps", "worker", "server")
+            needed = self._needed("ps", "server")
             if any(missing.task in needed for missing in unreachable):
                 return unreachable
             self._ledger = Ledger(self._target, self._cluster)
@@ -182,9 +182,10 @@ class Barrier:
         if attendance.notes.get(self._cluster.index) != note:
             ledger.report(note)
             attendance = ledger.attendance()
-        served = self._served_statuses()
-        self._compare(note, attendance, {**statuses, **served})
-        silent = self._silent(served)
+        served, silent = self._served_statuses()
+        others = {f"worker{worker}": of for worker, of in attendance.notes.items()}
+        others |= {task: status.note for task, status in {**statuses, **served}.items()}
+        compare(self._cluster.task, note, others)
         if silent:
             return silent
         if not all(status.ready for status in statuses.values()):
@@ -201,7 +202,7 @@ class Barrier:
             if silent:
                 return silent
             attendance = ledger.attendance()
-        last_step = _integer(attendance.notes.get(0, note), "last_step")
+        last_step = integer_in(attendance.notes.get(0, note), "last_step")
         for task in served:
             self._served_part(task).set_ready(last_step)
         notes = {f"worker{worker}": of for worker, of in attendance.notes.items()}
@@ -209,7 +210,7 @@ class Barrier:
         return Gathering(
             ledger=ledger,
             ps_nonces={} if self._cluster.is_local else {ps: of.nonce for ps, of in statuses.items()},
-            worker_nonces={worker: _integer(of, "nonce") for worker, of in notes.items()},
+            worker_nonces={worker: integer_in(of, "nonce") for worker, of in notes.items()},
             served={task: status.note for task, status in served.items()},
             last_step=last_step,
             waited_seconds=time.monotonic() - since,
@@ -224,10 +225,24 @@ class Barrier:
                 raise RunEnding(status.stop or status.end, status.stop_reason)
         return statuses
 
-    def _served_statuses(self) -> dict[str, PartStatus]:
-        """What each task that serves this client holds; nothing of one that does not answer or is leaving."""
-        statuses = {task: _status_or_nothing(self._served_part(task).status) for task in self._cluster.served}
-        return {task: _NOTHING if status.end else status for task, status in statuses.items()}
+    def _served_statuses(self) -> tuple[dict[str, PartStatus], list[Missing]]:
+        """What each task beside the ps holds that serves this client, and those that are not there."""
+        unreachable = {
+            missing.task: missing for missing in self._unreachable(self._needed("worker", "server"))
+        }
+        statuses: dict[str, PartStatus] = {}
+        silent = []
+        for task in self._cluster.served:
+            status = _NOTHING
+            if task not in unreachable:
+                status = _status_or_nothing(self._served_part(task).status)
+            if status.note and not status.end:
+                statuses[task] = status
+                continue
+            silent.append(unreachable.get(task) or self._missing(task, _NOT_REPORTED))
+            if task in self._served:
+                self._served.pop(task).close()
+        return statuses, silent
 
     def _silent(self, statuses: Statuses) -> list[Missing]:
         """Those that have left no note; then all sessions are forgotten, for theirs may be dead."""
@@ -235,22 +250,6 @@ class Barrier:
         if silent:
             self.drop_ledger()
         return silent
-
-    def _compare(self, note: Note, attendance: Attendance, statuses: Statuses) -> None:
-        """Raise TaskFailure where another task was started for another cluster or with other settings."""
-        others = [(task, status.note) for task, status in statuses.items()]
-        others += [(f"worker{worker}", other) for worker, other in attendance.notes.items()]
-        for task, other in others:
-            for part in ("cluster", "settings"):
-                difference = _first_difference(note[part], other.get(part))
-                if difference is not None:
-                    name, own, theirs = difference
-                    me = self._cluster.task
-                    raise TaskFailure(
-                        CONFIGURATION,
-                        f"{me} and {task} differ in {name}: {me} has {own!r}, {task} has {theirs!r};"
-                        " start every task of a run with the same",
-                    )
 
     def _absent(self, attendance: Attendance) -> list[str]:
         clients = self._cluster.clients
@@ -280,25 +279,6 @@ class Barrier:
         return time.monotonic(), found
 
 
-def worker_note(task: Task, last_step: int) -> dict[str, object]:
-    """What a client leaves on ps 0: who it is, and what it must have in common with the others."""
-    return {**serving_note(task), "settings": shared_settings(task), "last_step": last_step}
-
-
-def serving_note(task: Task) -> dict[str, object]:
-    """What a task that serves leaves in its own part of the ledger."""
-    note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
-    if task.cluster.job == "worker":
-        note |= {"settings": shared_settings(task), "batch_size": task.settings.batch_size}
-    return note
-
-
-def shared_settings(task: Task) -> dict[str, object]:
-    """The settings that all workers of a run have alike."""
-    shared = {name: value for name, value in task.settings.as_dict().items() if name not in PER_HOST}
-    return {**shared, "run_id": task.options.run_id}
-
-
 _NOTHING = PartStatus(ready=False, stop=0, end=0, nonce=0, last_step=0, stop_reason="", note={})
 
 
@@ -307,17 +287,3 @@ def _status_or_nothing(read: Callable[[], PartStatus]) -> PartStatus:
         return read()
     except (tf.errors.OpError, CallTookTooLong):
         return _NOTHING
-
-
-def _first_difference(own: object, theirs: object) -> tuple[str, object, object] | None:
-    if not isinstance(own, Mapping) or not isinstance(theirs, Mapping):
-        return None
-    for name, value in own.items():
-        if theirs.get(name) != value:
-            return name, value, theirs.get(name)
-    return None
-
-
-def _integer(note: Note, name: str) -> int:
-    value = note.get(name)
-    return value if isinstance(value, int) else 0

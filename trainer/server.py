@@ -10,12 +10,13 @@ import time
 
 import tensorflow as tf
 
-from trainer.barrier import DEADLINE_WITHOUT_BARRIER, serving_note
+from trainer.barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.calls import CallTookTooLong
 from trainer.console import say
 from trainer.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
 from trainer.failure import StopRequested, TaskFailure
 from trainer.ledger import RUN_OVER, OwnPart, PartStatus
+from trainer.notes import serving_note
 from trainer.systemd import notify
 from trainer.task import Task, ready
 from trainer.towers import Towers

@@ -7,7 +7,7 @@ import traceback
 
 import tensorflow as tf
 
-from trainer.barrier import Barrier, Gathering, serving_note, worker_note
+from trainer.barrier import Barrier, Gathering
 from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
@@ -16,6 +16,7 @@ from trainer.exit_codes import PROGRAM
 from trainer.failure import RunEnding, StopRequested, TaskFailure
 from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, OwnPart
 from trainer.models import REGISTRY
+from trainer.notes import serving_note, worker_note
 from trainer.peers import is_lost_connection
 from trainer.replication import build_graph
 from trainer.reporting import Progress

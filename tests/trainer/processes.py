@@ -22,12 +22,20 @@ PROGRAM = ("-m", "trainer")
 class Cluster:
     """The tasks of a run. Leaving its context kills those that are left."""
 
-    def __init__(self, folder: Path, ps: int = 1, workers: int = 2, flags: Sequence[str] = ()) -> None:
-        """Choose free ports; nothing is started yet."""
+    def __init__(
+        self,
+        folder: Path,
+        ps: int = 1,
+        workers: int = 2,
+        flags: Sequence[str] = (),
+        servers: Sequence[int] = (),
+    ) -> None:
+        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own."""
         self.folder, self.flags = folder, flags
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(ps + workers)]
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.tasks = [f"{job}{index}" for job, hosts in self.hosts.items() for index in range(len(hosts))]
+        self.tasks += [f"server{index}" for index in servers]
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.codes: dict[str, int] = {}
@@ -48,7 +56,7 @@ class Cluster:
     def start(self, *tasks: str, flags: Sequence[str] = (), program: Sequence[str] = PROGRAM) -> None:
         """Start tasks, all where none is named; a task that ran before is started again."""
         for task in tasks or self.tasks:
-            job, index = task.rstrip("0123456789"), task.lstrip("psworke")
+            job, index = _job_and_index(task)
             command = [sys.executable, *program, f"--job_name={job}", f"--task_index={index}"]
             command += [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.hosts.items()]
             command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags, *flags]
@@ -94,10 +102,10 @@ class Cluster:
 
     def records(self, task: str, event: str = "") -> list[Record]:
         """The records of a task, of one event where it is named; none before it has written any."""
-        job, index = task.rstrip("0123456789"), task.lstrip("psworke")
-        if not events_file(self.directory(task), job, int(index)).exists():
+        file = events_file(self.directory(task), *_job_and_index(task))
+        if not file.exists():
             return []
-        records, complaints = read_records(events_file(self.directory(task), job, int(index)))
+        records, complaints = read_records(file)
         assert complaints == [], complaints
         return [record for record in records if event in {"", record.event}]
 
@@ -106,6 +114,11 @@ class Cluster:
         records = self.records(task, event)
         assert len(records) == 1, f"{task}: {len(records)} records {event}\n{self.outputs()}"
         return records[0]
+
+    def global_step(self) -> int:
+        """The global step that the chief has told last; 0 before it."""
+        value = self.progress().get("global_step", 0)
+        return value if isinstance(value, int) else 0
 
     def progress(self) -> dict[str, object]:
         """The chief's progress.json; empty where there is none yet."""
@@ -123,6 +136,11 @@ class Cluster:
 
     def _output_file(self, task: str) -> Path:
         return self.folder / f"{task}.out"
+
+
+def _job_and_index(task: str) -> tuple[str, int]:
+    job = task.rstrip("0123456789")
+    return job, int(task.removeprefix(job))
 
 
 def _free_ports(count: int) -> list[int]:

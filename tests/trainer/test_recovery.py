@@ -10,16 +10,11 @@ from tests.trainer.processes import Cluster
 SIGTERM_EXIT = 143
 
 
-def _global_step(cluster: Cluster) -> int:
-    value = cluster.progress().get("global_step", 0)
-    return value if isinstance(value, int) else 0
-
-
 def test_a_stopped_run_resumes_at_that_very_step(tmp_path: Path) -> None:
     linear = ["--model=linear"]
     with Cluster(tmp_path, flags=linear) as cluster:
         cluster.start(flags=["--steps=1000000"])
-        cluster.until(lambda: _global_step(cluster) > 50, "50 global steps")
+        cluster.until(lambda: cluster.global_step() > 50, "50 global steps")
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {"ps0": 0, "worker0": SIGTERM_EXIT, "worker1": 0}
 

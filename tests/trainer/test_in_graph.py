@@ -1,0 +1,138 @@
+"""In-graph replication: one client, a tower on every worker, and workers that serve it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.trainer.processes import Cluster
+from trainer.exit_codes import CONFIGURATION, PEERS_MISSING, STOPPED
+from trainer.probes import probe
+
+IN_GRAPH = ["--replication=in_graph"]
+LINEAR = [*IN_GRAPH, "--model=linear"]
+STEPS = 300
+
+
+def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
+    with Cluster(tmp_path, ps=2, workers=3, flags=[*IN_GRAPH, f"--steps={STEPS}"]) as cluster:
+        cluster.start("ps0", "ps1", "worker0", "worker1")
+        cluster.start("worker2", flags=["--batch_size=40"])
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+
+        assert "Waiting for " in cluster.output("worker0")
+        chief = cluster.only("worker0", "finished")
+        assert chief.integer("global_step") == STEPS
+        assert chief.integers("contributions") == dict.fromkeys(("worker0", "worker1", "worker2"), STEPS)
+        for worker, batch_size in (("worker0", 100), ("worker1", 100), ("worker2", 40)):
+            finished, windows = cluster.only(worker, "finished"), cluster.records(worker, "step")
+            assert finished.integer("local_step") == finished.integer("global_step") == STEPS
+            assert finished.integer("examples") == STEPS * batch_size
+            assert sum(window.integer("steps") for window in windows) == STEPS
+            assert sum(window.integer("examples") for window in windows) == STEPS * batch_size
+            assert windows[-1].integer("global_step_after") == STEPS
+            assert len(windows) <= 201
+        assert cluster.only("worker1", "finished").text("reason") == "run over"
+        assert "Step: " in cluster.output("worker2")
+
+        ready = cluster.only("worker0", "peers_ready")
+        drawn = {f"worker{n}": cluster.only(f"worker{n}", "started").integer("nonce") for n in range(3)}
+        assert ready.integers("worker_nonces") == drawn
+        assert set(ready.integers("ps_nonces")) == {"ps0", "ps1"}
+        assert not cluster.records("worker1", "peers_ready")
+        metrics = cluster.only("worker0", "evaluated").fields["metrics"]
+        assert isinstance(metrics, dict)
+        assert metrics["accuracy"] > 0.85
+        assert max(cluster.ended.values()) - min(cluster.ended.values()) < 5
+        assert _nothing_listens(cluster)
+
+
+def test_a_stopped_client_takes_all_along_and_goes_on_at_that_very_step(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=LINEAR) as cluster:
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until(lambda: cluster.global_step() > 50, "50 global steps")
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {"ps0": 0, "worker0": STOPPED, "worker1": 0}
+        saved = cluster.only("worker0", "checkpointed").integer("global_step")
+        assert cluster.only("worker0", "finished").integer("global_step") == saved > 50
+        stopped = cluster.only("worker1", "finished")
+        assert stopped.text("reason") == "stopped"
+        assert stopped.integer("local_step") == saved
+
+        cluster.start(flags=[f"--steps={saved + 100}"])
+        assert cluster.wait() == {"ps0": 0, "worker0": 0, "worker1": 0}
+        assert cluster.only("worker0", "restored").integer("global_step") == saved
+        last = cluster.records("worker0", "finished")[1].integers("contributions")
+        assert last == {"worker0": saved + 100, "worker1": saved + 100}
+        assert cluster.records("worker1", "finished")[1].integer("local_step") == 100
+
+
+def test_a_lost_worker_that_comes_back_gets_its_tower_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=[*LINEAR, "--steps=1500"]) as cluster:
+        cluster.start()
+        cluster.until(lambda: cluster.global_step() > 50, "50 global steps")
+        cluster.signal("worker1", signal.SIGKILL)
+        cluster.start("worker1")
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+
+        assert cluster.records("worker0", "recovering")
+        before, after = cluster.records("worker0", "peers_ready")
+        assert before.integers("ps_nonces") == after.integers("ps_nonces")
+        assert before.integers("worker_nonces")["worker1"] != after.integers("worker_nonces")["worker1"]
+        # The ps still hold everything: nothing is taken back.
+        assert after.integer("global_step") > 50
+        assert not cluster.records("worker0", "restored")
+        contributions = cluster.only("worker0", "finished").integers("contributions")
+        assert contributions == {"worker0": 1500, "worker1": 1500}
+        towers = cluster.only("worker1", "finished").integer("local_step")
+        assert towers == 1500 - after.integer("global_step")
+
+
+def test_a_lost_ps_costs_what_was_not_saved(tmp_path: Path) -> None:
+    flags = [*LINEAR, "--steps=1500", "--checkpoint_interval_steps=100"]
+    with Cluster(tmp_path, flags=flags) as cluster:
+        cluster.start()
+        cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) > 1, "two checkpoints")
+        cluster.signal("ps0", signal.SIGKILL)
+        cluster.start("ps0")
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+        events = cluster.records("worker0")
+        restored = cluster.only("worker0", "restored")
+        saved = [
+            record.integer("global_step")
+            for record in events[: events.index(restored)]
+            if record.event == "checkpointed"
+        ]
+        assert restored.integer("global_step") == saved[-1]
+        # At each hundredth step, but for the one that the restore went on from.
+        assert all(step % 100 == 0 for step in saved)
+        contributions = cluster.only("worker0", "finished").integers("contributions")
+        assert contributions == {"worker0": 1500, "worker1": 1500}
+
+
+def test_a_missing_tower_is_named_and_all_end(tmp_path: Path) -> None:
+    flags = [*LINEAR, "--barrier_deadline_seconds=4"]
+    with Cluster(tmp_path, workers=3, flags=flags) as cluster:
+        cluster.start("ps0", "worker1")
+        cluster.start("worker0")
+        assert cluster.wait() == dict.fromkeys(("ps0", "worker0", "worker1"), PEERS_MISSING)
+        address = cluster.hosts["worker"][2]
+        for task in ("ps0", "worker0", "worker1"):
+            reason = cluster.only(task, "failed").text("reason")
+            assert f"worker2 at {address} (connection refused)" in reason
+        assert cluster.progress()["phase"] == "failed"
+
+
+def test_a_worker_with_another_replication_is_named(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=["--model=linear"]) as cluster:
+        cluster.start("ps0")
+        cluster.start("worker0", flags=["--replication=in_graph"])
+        cluster.start("worker1")
+        codes = cluster.wait()
+        assert codes == dict.fromkeys(cluster.tasks, CONFIGURATION), cluster.outputs()
+        assert "differ in replication" in cluster.only("worker0", "failed").text("reason")
+
+
+def _nothing_listens(cluster: Cluster) -> bool:
+    addresses = (*cluster.hosts["ps"], *cluster.hosts["worker"])
+    return all(probe(address) == "connection refused" for address in addresses)
