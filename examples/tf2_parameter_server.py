@@ -4,8 +4,7 @@ Each task needs TF_CONFIG; by hand, one terminal for each (`type` and `index` ar
 
     export CUDA_VISIBLE_DEVICES=
     TF_CONFIG='{"cluster": {"chief": ["localhost:2222"], "ps": ["localhost:2223"],
-        "worker": ["localhost:2224"]},
-        "task": {"type": "ps", "index": 0}}' python tf2_parameter_server.py
+        "worker": ["localhost:2224"]}, "task": {"type": "ps", "index": 0}}' python tf2_parameter_server.py
 
 The chief ends by itself; end the others with Ctrl-C. By psfleet, with the groups chief, ps and worker:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -27,6 +28,8 @@ _TAIL_BYTES = 64 * 1024
 _REASON_LINES = 6
 _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
+# What Python and TensorFlow's log print after it, on their way out.
+_NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|[IWEF][0-9]{{4}} [0-9:.]+ ")
 _LOST = re.compile(rf"tensorflow\.[\w.]*\b({'|'.join((*LOST_ERRORS, 'PSUnavailableError'))})\b")
 
 
@@ -145,7 +148,8 @@ def exception_in(text: str) -> str:
         return ""
     after = lines[starts[-1] + 1 :]
     frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
-    return "\n".join(line.rstrip() for line in after[frames : frames + _REASON_LINES] if line.strip())
+    message = itertools.takewhile(lambda line: not _NOT_OF_THE_MESSAGE.match(line), after[frames:])
+    return "\n".join(line.rstrip() for line in itertools.islice(message, _REASON_LINES) if line.strip())
 
 
 def is_lost_connection(exception: str) -> bool:
