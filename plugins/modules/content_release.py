@@ -74,6 +74,8 @@ release:
 """
 
 LOCK_TIMEOUT_SECONDS = 60
+# What the control group of a task of psfleet's units has in its name.
+UNITS = b"/psfleet-"
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,21 @@ class Release:
 
     def _is_in_use(self, release: Path) -> bool:
         """Tell whether a process works in the release or names it on its command line, or a file names it."""
-        directory = str(release.resolve())
-        for process in self.processes.glob("[0-9]*"):
-            if str((process / "cwd").resolve()) == directory:
-                return True
-            if f"{directory}/".encode() in read_or_nothing(process / "cmdline"):
-                return True
+        directory = release.resolve()
+        if any(uses(process, directory) for process in self.processes.glob("[0-9]*")):
+            return True
         return any(release.name.encode() in read_or_nothing(path) for path in self.named_in)
+
+
+def uses(process: Path, directory: Path) -> bool:
+    """Tell whether a process works in a directory or names a file of it on its command line."""
+    if f"{directory}/".encode() in read_or_nothing(process / "cmdline"):
+        return True
+    try:
+        return (process / "cwd").readlink() == directory
+    except OSError:
+        # In a container root may not look at another user's process: a task of ours may work anywhere then.
+        return UNITS in read_or_nothing(process / "cgroup")
 
 
 def read_or_nothing(path: Path) -> bytes:

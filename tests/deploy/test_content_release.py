@@ -188,3 +188,20 @@ def test_a_program_that_runs_or_is_named_by_a_run_is_kept(script: Path, tmp_path
         b"python\0" + bytes(host / "programs" / names[1] / "train.py") + b"\0"
     )
     assert [path.name for path in release.prunable(1)] == [names[3], names[2]]
+
+
+def test_a_process_that_may_not_be_looked_at_matters_only_when_it_is_a_task(
+    script: Path, tmp_path: Path
+) -> None:
+    host = tmp_path / "host"
+    old = deploy_program(script, host)
+    script.write_text("print(2)\n")
+    release = deploy_program(script, host)
+    os.utime(old.place, (0, 0))
+    process = tmp_path / "proc" / "33"
+    process.mkdir(parents=True)
+    (process / "cwd").write_text("no link: it cannot be read as one")
+    (process / "cgroup").write_text("1:name=systemd:/system.slice/dbus.service\n")
+    assert release.prunable(1) == [old.place]
+    (process / "cgroup").write_text("1:name=systemd:/system.slice/psfleet-worker@0.service\n")
+    assert release.prunable(1) == []
