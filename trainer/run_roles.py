@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from trainer.plan import ClusterPlan
@@ -35,7 +35,7 @@ def described_tasks(plan: ClusterPlan, training: Mapping[str, Any], *, program: 
     ]
 
 
-def lead_of(tasks: list[dict[str, Any]]) -> dict[str, Any]:
+def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the task whose end is the run's: a program's chief, else worker 0."""
     by_name = {task["name"]: task for task in tasks}
     return by_name.get("chief0") or by_name["worker0"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainer.run_roles import lead_of
+
 RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
+
+_ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 # What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
 FolderState = Literal["", "running", "stopped", "ended"]
@@ -36,17 +40,21 @@ class Decision:
 def decide(
     run_id: str,
     plan: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
 ) -> Decision:
     """Decide what train.yml does.
 
-    `plan` is today's plan (`/etc/psfleet/plan.json` in docs/architecture.md); `hosts` maps each host that was
-    asked to what the module `trainer_tasks` found there: `deployed` (a plan or {}) and `tasks`.
+    `plan` is today's plan (`/etc/psfleet/plan.json` in docs/architecture.md), `tasks` are those of the run
+    (`described_tasks`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
+    `deployed` (a plan or {}) and `tasks`.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
-    problems = [*_left_out(plan, hosts), *_undeployed(plan, hosts), *_other_runs(run_id, hosts)]
+    taking_part = {task["host"] for task in tasks}
+    of_run = {host: found for host, found in hosts.items() if host in taking_part}
+    problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -59,13 +67,13 @@ def decide(
         )
     if problems:
         return Decision("refuse", tuple(problems))
-    tasks = [task for found in hosts.values() for task in found["tasks"]]
-    chief = next(task for task in tasks if task["name"] == "worker0")
-    if chief["alive"]:
+    leading = lead_of(tasks)
+    lead = next(task for task in hosts[leading["host"]]["tasks"] if task["name"] == leading["name"])
+    if lead["alive"]:
         return Decision("attach")
-    over = chief["run_id"] == run_id and chief["phase"] in {"finished", "failed"}
-    unwatched = folder.state == "running" and not any(task["alive"] for task in tasks)
-    return Decision("collect" if over and unwatched else "start")
+    over = lead["run_id"] == run_id and lead["phase"] in {"finished", "failed"}
+    alive = any(task["alive"] for found in hosts.values() for task in found["tasks"])
+    return Decision("collect" if over and folder.state == "running" and not alive else "start")
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:
@@ -83,12 +91,44 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:
     return run_ids[0] if run_ids else ""
 
 
-def _left_out(plan: Mapping[str, Any], hosts: Mapping[str, object]) -> list[str]:
-    left_out = [
-        f"{task['job']}{task['index']} on {task['host']}"
-        for task in plan["tasks"]
-        if task["host"] not in hosts
+def stopped_tasks(
+    run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the tasks that stop.yml ends: those of the run, and what else the hosts have of it.
+
+    `tasks` are those of the run as far as the controller knows (`described_tasks`); a host may have others,
+    of an inventory of the past. Such a one is marked as `stray`: what it left does not belong to the run.
+    """
+    known = {(task["name"], task["host"]) for task in tasks}
+    strays = [
+        {
+            "name": task["name"],
+            "job": task["job"],
+            "index": task["index"],
+            "host": host,
+            "role": _ROLE_OF_JOB.get(task["job"], "client"),
+            "stray": True,
+        }
+        for host, found in hosts.items()
+        for task in found["tasks"]
+        if task["run_id"] == run_id and task["alive"] and (task["name"], host) not in known
     ]
+    return [*(dict(task) for task in tasks), *strays]
+
+
+def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+    """Say which tasks of a run nobody could stop, for their hosts were not reached; empty where none."""
+    names = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
+    if not names:
+        return ""
+    return (
+        f"Not reached, and perhaps still alive: {', '.join(names)}. Type stop.yml again when they can be "
+        "reached, or on the host: systemctl stop 'psfleet-*@*'"
+    )
+
+
+def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, object]) -> list[str]:
+    left_out = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
     if not left_out:
         return []
     return [f"--limit leaves out {', '.join(left_out)}; a run needs every task: start it without --limit"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer pack
 from plugins.hints import with_inventory
 from trainer.inventory_variables import PREFIX
 from trainer.plan import ClusterPlan
+from trainer.run_roles import described_tasks, lead_of
 from trainer.run_settings import resumed_settings
 from trainer.run_start import Folder, FolderState, decide
 
@@ -25,7 +26,7 @@ class ActionModule(ActionBase):
     """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks)."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `run` with `id`, `action`, `folder` and `settings`, or fail with every problem."""
+        """Return `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fail."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         plan, today = variables["cluster_plan"], variables["cluster_settings"]
@@ -33,32 +34,54 @@ class ActionModule(ActionBase):
         now = datetime.now(tz=timezone.utc)
         run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
         folder = Path(arguments["runs_directory"]).resolve() / run_id
-        begun = read_object(folder / "settings.json")
         of_folder = Folder(state_of(folder), str(read_object(folder / "plan.json").get("hash", "")))
-        decision = decide(run_id, plan, arguments["found"], of_folder)
+        try:
+            begun = begun_settings(folder)
+            tasks = tasks_of_run(plan, begun or today)
+        except (KeyError, ValueError) as error:
+            return refusal(result, [f"{folder / 'settings.json'} is damaged: {error}"])
+        decision = decide(run_id, plan, tasks, arguments["found"], of_folder)
         if decision.action == "refuse":
-            return refusal(
-                result,
-                [
-                    with_inventory(problem, variables["ansible_inventory_sources"])
-                    for problem in decision.problems
-                ],
-            )
-        settings = {"training": today["cluster"], "tasks": today["tasks"]}
+            sources = variables["ansible_inventory_sources"]
+            return refusal(result, [with_inventory(problem, sources) for problem in decision.problems])
+        settings = today
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
             try:
-                kept = resumed_settings(
-                    ClusterPlan.from_json(plan),
-                    {"cluster": begun["training"], "tasks": begun["tasks"]},
-                    today,
-                    chosen if decision.action == "start" else (),
+                settings = resumed_settings(
+                    ClusterPlan.from_json(plan), begun, today, chosen if decision.action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
                 return refusal(result, [f"run {run_id} cannot go on with what it began with: {error}"])
-            settings = {**begun, "training": kept["cluster"], "tasks": kept["tasks"]}
-        run = {"id": run_id, "action": decision.action, "folder": str(folder), "settings": settings}
+        run = {
+            "id": run_id,
+            "action": decision.action,
+            "folder": str(folder),
+            "settings": {
+                **read_object(folder / "settings.json"),
+                "training": settings["cluster"],
+                "tasks": settings["tasks"],
+                "program": settings["program"],
+            },
+            "tasks": tasks,
+            "lead": lead_of(tasks),
+        }
         return result | {"changed": False, "run": run}
+
+
+def begun_settings(folder: Path) -> dict[str, Any]:
+    """Return what a run began with, as `run_settings` returns it; empty for a run that is new."""
+    values = read_object(folder / "settings.json")
+    if not values:
+        return {}
+    return {"cluster": values["training"], "tasks": values["tasks"], "program": values.get("program")}
+
+
+def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tasks of a run on this plan (`described_tasks`). Raises ValueError where one is damaged."""
+    return described_tasks(
+        ClusterPlan.from_json(plan), settings["cluster"], program=settings.get("program") is not None
+    )
 
 
 def refusal(result: dict[str, Any], problems: Iterable[str]) -> dict[str, Any]:

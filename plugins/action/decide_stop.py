@@ -1,8 +1,9 @@
-"""Find the run that stop.yml ends, from what every host said of its tasks."""
+"""Find the run that stop.yml ends and its tasks, from what every host said of its own."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,50 @@ from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
-from trainer.run_start import Decision, going_on
+from plugins.action.decide_run import begun_settings, read_object, tasks_of_run
+from trainer.run_start import Decision, going_on, stopped_tasks, unstopped
 
 
 class ActionModule(ActionBase):
     """Arguments: `runs_directory`, `found` (host -> result of trainer_tasks)."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `run` with `id` ("" where none is going on) and `folder`, or fail with every problem."""
+        """Return `run` with `id` ("" where none is going on), `folder`, `settings`, `tasks`, `lead`, or fail.
+
+        Its `warning` names the tasks that nobody could reach.
+        """
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         if variables.get("ansible_limit"):
             return result | {"failed": True, "msg": "stop.yml ends a whole run; type it without --limit"}
-        found = going_on(self._task.args["found"])
-        if isinstance(found, Decision):
-            return result | {"failed": True, "msg": "\n".join(found.problems)}
-        settings = variables["cluster_settings"]
+        hosts = self._task.args["found"]
+        run_id = going_on(hosts)
+        if isinstance(run_id, Decision):
+            return result | {"failed": True, "msg": "\n".join(run_id.problems)}
+        if not run_id:
+            return result | {"changed": False, "run": {"id": ""}}
+        folder = Path(self._task.args["runs_directory"]).resolve() / run_id
+        settings, tasks = tasks_of_folder(folder, variables["cluster_plan"], variables["cluster_settings"])
         run = {
-            "id": found,
-            "folder": str(Path(self._task.args["runs_directory"]).resolve() / found),
-            "settings": {"training": settings["cluster"], "tasks": settings["tasks"]},
+            "id": run_id,
+            "folder": str(folder),
+            "settings": {
+                "training": settings["cluster"],
+                "tasks": settings["tasks"],
+                "program": settings.get("program"),
+            },
+            "tasks": stopped_tasks(run_id, tasks, hosts),
+            "warning": unstopped(tasks, hosts),
         }
         return result | {"changed": False, "run": run}
+
+
+def tasks_of_folder(
+    folder: Path, plan: Mapping[str, Any], settings: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+    """Return the settings and tasks of a run, by its folder; by today's where it was begun elsewhere."""
+    try:
+        begun = begun_settings(folder)
+        return begun, tasks_of_run(read_object(folder / "plan.json"), begun)
+    except (KeyError, ValueError):
+        return settings, tasks_of_run(plan, settings)

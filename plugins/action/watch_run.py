@@ -1,6 +1,6 @@
-"""Watch a run from the chief's host until it is over, and show how it goes.
+"""Watch a run from its lead's host until it is over, and show how it goes.
 
-The chief's `progress.json` tells of the whole cluster, so one connection is enough for any number of hosts.
+The lead's `progress.json` tells of the whole cluster, so one connection is enough for any number of hosts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from trainer.progress import Progress, Watcher
+from trainer.run_watch import Listeners, Reading, probe_command, read_command
 
 display = Display()
 
-SEPARATOR = "--psfleet--"
-LINGER_SECONDS = 15  # between the chief's last word and the end of its process
+LINGER_SECONDS = 15  # between the lead's last word and the end of its process
 UNKNOWN_COLUMNS = 80  # of a terminal that does not tell its size
-LOST_SECONDS = 60  # without an answer from the chief's host
+LOST_SECONDS = 60  # without an answer from the lead's host
+PROBE_SECONDS = 10  # between two looks at the other tasks' ports
 
 
 class ActionModule(ActionBase):
-    """Arguments: `run_directory` on the chief's host, `unit`, `poll_seconds`, `plain_seconds`."""
+    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `poll_seconds`, `plain_seconds`."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost."""
@@ -37,11 +38,12 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return result | {"changed": False, "phase": "not started", "reason": "check mode", "restarts": 0}
         arguments = self._task.args
-        self._command = (
-            f"timeout 10 head -c 65536 {arguments['run_directory']}/progress.json 2>/dev/null; "
-            f"echo; echo {SEPARATOR}; "
-            f"systemctl show --property=ActiveState,NRestarts {arguments['unit']}"
-        )
+        run, paths = arguments["run"], arguments["paths"]
+        self._lead = str(run["lead"]["name"])
+        self._command = read_command(run, paths)
+        self._listeners = Listeners({task["name"]: task["address"] for task in run["tasks"]})
+        self._probe_command = probe_command(self._listeners.addresses, paths["install_directory"])
+        self._probed = time.monotonic()
         screen = Screen(float(arguments["plain_seconds"]))
         outcome = self._watch(screen, float(arguments["poll_seconds"]))
         screen.close()
@@ -53,29 +55,32 @@ class ActionModule(ActionBase):
         stale: Progress | None = None
         while True:
             try:
-                progress, unit = self._read()
+                reading = self._read()
+                progress = reading.progress
                 answered = time.monotonic()
             except AnsibleError as error:
                 if time.monotonic() - answered > LOST_SECONDS:
                     return {
                         "failed": True,
-                        "msg": f"no answer from the chief's host for {LOST_SECONDS} s ({error}). The run "
-                        "goes on unwatched: watch it again with its run_id, or end it with stop.yml",
+                        "msg": f"no answer from the host of {self._lead} for {LOST_SECONDS} s ({error}). The "
+                        "run goes on unwatched: watch it again with its run_id, or end it with stop.yml",
                     }
-                screen.note(f"the chief's host does not answer: {error}")
+                screen.note(f"the host of {self._lead} does not answer: {error}")
                 time.sleep(poll_seconds)
                 continue
             # A run that goes on begins with the last word of its earlier part.
             stale = stale or (progress if progress.over else Progress("none"))
-            if progress == stale and unit["alive"]:
+            if progress.same_word(stale) and reading.alive:
                 progress = Progress("starting")
             screen.show(watcher.line(progress), urgent=progress.phase != phase)
             phase = progress.phase
-            if unit["restarts"] > restarts:
-                screen.note(f"worker0 was restarted ({unit['restarts']} times so far)")
-            restarts = unit["restarts"]
+            if reading.restarts > restarts:
+                screen.note(f"{self._lead} was restarted ({reading.restarts} times so far)")
+            restarts = reading.restarts
+            if phase == "training":
+                self._look_at_the_others(screen)
             over_since = (over_since or time.monotonic()) if progress.over else 0.0
-            if not unit["alive"] or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
+            if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return {
                     "phase": progress.phase,
                     "reason": progress.reason,
@@ -84,20 +89,26 @@ class ActionModule(ActionBase):
                 }
             time.sleep(poll_seconds)
 
-    def _read(self) -> tuple[Progress, dict[str, Any]]:
-        """Return the chief's progress and its unit's state, in one command."""
+    def _read(self) -> Reading:
+        """Return the lead's progress and its unit's state, in one command. Raises AnsibleError."""
         answer = self._low_level_execute_command(self._command, sudoable=True)
-        text, _, shown = answer["stdout"].partition(SEPARATOR)
         try:
-            values = json.loads(text)
-        except ValueError:
-            values = {}
-        unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
-        if "ActiveState" not in unit:
-            raise AnsibleError(f"systemctl said nothing of the chief: {answer['stderr'].strip()}")
-        alive = unit["ActiveState"] not in {"inactive", "failed"}
-        progress = Progress.from_mapping(values if isinstance(values, dict) else {})
-        return progress, {"alive": alive, "restarts": int(unit.get("NRestarts", 0))}
+            return Reading.of(answer["stdout"])
+        except ValueError as error:
+            raise AnsibleError(f"{error}: {answer['stderr'].strip()}") from error
+
+    def _look_at_the_others(self, screen: Screen) -> None:
+        """Note which tasks have stopped to answer: one that systemd gave up tells nobody of it."""
+        if time.monotonic() < self._probed + PROBE_SECONDS:
+            return
+        self._probed = time.monotonic()
+        try:
+            answer = self._low_level_execute_command(self._probe_command, sudoable=True)
+            silent = json.loads(answer["stdout"])
+        except (AnsibleError, ValueError):
+            return
+        for note in self._listeners.look(silent):
+            screen.note(note)
 
 
 class Screen:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
+from ansible.module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 DOCUMENTATION = r"""
 module: trainer_tasks
@@ -22,9 +24,12 @@ options:
     type: list
     elements: dict
     required: true
-  job:
-    description: Take only the tasks of this job.
-    type: str
+  others:
+    description:
+      - Take also the tasks that this host knows beside these, from units that systemd has loaded and from
+        what train.yml prepared. They may be of an inventory of the past.
+    type: bool
+    default: false
   state:
     description:
       - C(queried) only looks. C(started) starts and does not wait.
@@ -32,6 +37,11 @@ options:
     type: str
     choices: [queried, started, ready, stopped]
     default: queried
+  stopped:
+    description: Names of tasks that were stopped before, of which C(ended_by) is to say so.
+    type: list
+    elements: str
+    default: []
   configuration_directory:
     description: Where deploy.yml left the plan.
     type: path
@@ -52,6 +62,11 @@ EXAMPLES = r"""
   trainer_tasks:
     tasks: [{job: ps, index: 0}]
     state: started
+
+- name: Look at every task of this host
+  trainer_tasks:
+    tasks: []
+    others: true
 """
 
 RETURN = r"""
@@ -60,14 +75,33 @@ deployed:
   returned: always
   type: dict
 tasks:
-  description: Each task's name, job, index, state, exit code, restarts, run id, phase and reason.
+  description:
+    - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase) and
+      C(reason).
+    - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
+      a playbook ended has not C(failed), whatever its exit code.
+    - C(bytes_received) and C(bytes_sent) in this run, over all restarts; null where systemd did not count.
+  returned: always
+  type: list
+stopped:
+  description: Names of the tasks that ran and were stopped now.
   returned: always
   type: list
 """
 
-PROPERTIES = ("ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "MainPID", "LoadState")
+PROPERTIES = (
+    "ActiveState",
+    "SubState",
+    "Result",
+    "ExecMainStatus",
+    "NRestarts",
+    "MainPID",
+    "LoadState",
+    *TRAFFIC_PROPERTIES,
+)
 ALIVE = {"active", "activating", "reloading", "deactivating"}
-LAST_LINES = 5
+WAITING_TO_RESTART = "auto-restart"
+TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0-9]+)\.(?:service|env)")
 
 
 def unit_name(job: str, index: int) -> str:
@@ -84,48 +118,10 @@ def parse_show(text: str) -> list[dict[str, str]]:
     ]
 
 
-def last_failure(events: Path) -> str:
-    """Return class and reason of the last `failed` record, or an empty string where there is none."""
-    try:
-        lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    for line in reversed(lines):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and record.get("event") == "failed":
-            return f"{record.get('class')}: {record.get('reason')}"
-    return ""
-
-
-def last_lines(log: Path) -> str:
-    """Return the last lines that a task printed, or an empty string."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(line for line in lines[-LAST_LINES:] if line.strip())
-
-
-def run_id_of(configuration: Path, name: str) -> str:
-    """Return the run that a task was last prepared for, read from its environment file."""
-    try:
-        lines = (configuration / "run" / f"{name}.env").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    values = dict(line.split("=", 1) for line in lines if "=" in line)
-    return values.get("PSFLEET_RUN_ID", "").strip('"')
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, empty where there is none."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
+def task_of(name: str) -> tuple[str, int] | None:
+    """Return job and index of a unit (psfleet-ps@0.service) or of a file (ps-0.env), None of others."""
+    match = TASK.fullmatch(name)
+    return (match["job"], int(match["index"])) if match else None
 
 
 class Tasks:
@@ -137,43 +133,70 @@ class Tasks:
         self.configuration = Path(parameters["configuration_directory"])
         self.runs = Path(parameters["state_directory"]) / "runs"
         self.logs = Path(parameters["log_directory"])
-        self.tasks = [
-            (str(task["job"]), int(task["index"]))
-            for task in parameters["tasks"]
-            if parameters["job"] in (None, task["job"])
-        ]
+        self.ended = set(parameters["stopped"])
+        self.tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
+        if parameters["others"]:
+            self.tasks += sorted(self._known() - set(self.tasks))
         self.units = [unit_name(job, index) for job, index in self.tasks]
+
+    def _known(self) -> set[tuple[str, int]]:
+        """Return the tasks that run or failed, and those that train.yml prepared."""
+        listed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service").stdout
+        units = [line.split()[0] for line in listed.splitlines() if line.strip()]
+        prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
+        return {task for name in (*units, *prepared) if (task := task_of(name))}
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the state of each task."""
         if not self.units:
             return []
-        shown = parse_show(systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units).stdout)
-        return [self._describe(*task, values) for task, values in zip(self.tasks, shown, strict=True)]
+        shown = dict(zip(self.units, self._show(), strict=True))
+        began = {
+            unit: file.stat().st_mtime
+            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
+            if (file := run_file(self.configuration, job, index)).exists()
+        }
+        traffic = unit_traffic(shown, began)
+        return [
+            self._describe(job, index, shown[unit], traffic[unit])
+            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
+        ]
 
-    def _describe(self, job: str, index: int, values: dict[str, str]) -> dict[str, Any]:
-        run_id = run_id_of(self.configuration, f"{job}-{index}")
-        failed = values.get("ActiveState") == "failed"
+    def _show(self) -> list[dict[str, str]]:
+        if not self.units:
+            return []
+        return parse_show(systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units).stdout)
+
+    def _describe(
+        self, job: str, index: int, values: dict[str, str], traffic: tuple[int | None, int | None]
+    ) -> dict[str, Any]:
+        name = f"{job}{index}"
+        run_id = run_id_of(run_file(self.configuration, job, index))
+        alive = values.get("ActiveState") in ALIVE
+        was_stopped = name in self.ended
+        failed = not alive and values.get("Result", "success") != "success" and not was_stopped
         reason = ""
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
         elif failed:
-            name = f"{job}{index}"
             reason = last_failure(self.runs / run_id / "events" / f"{name}.jsonl")
             reason = reason or last_lines(self.logs / run_id / f"{name}.out") or values.get("Result", "")
         return {
-            "name": f"{job}{index}",
+            "name": name,
             "job": job,
             "index": index,
             "state": f"{values.get('ActiveState')} ({values.get('SubState')})",
-            "alive": values.get("ActiveState") in ALIVE,
+            "alive": alive,
             "failed": failed,
+            "ended_by": "" if alive else "psfleet" if was_stopped else "itself",
             "exit_code": int(values.get("ExecMainStatus") or 0),
             "restarts": int(values.get("NRestarts") or 0),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
             "phase": str(read_object(self.runs / run_id / "progress.json").get("phase", "")),
             "reason": reason,
+            "bytes_received": traffic[0],
+            "bytes_sent": traffic[1],
         }
 
     def start(self) -> None:
@@ -193,17 +216,29 @@ class Tasks:
     def stop(self) -> None:
         """Stop every task and wait until its process has gone."""
         if self.units:
+            # One that has just failed and waits for its restart is not ended by this, it has ended already.
+            self.ended |= {
+                f"{job}{index}"
+                for (job, index), values in zip(self.tasks, self._show(), strict=True)
+                if values.get("ActiveState") in ALIVE and values.get("SubState") != WAITING_TO_RESTART
+            }
             systemctl("stop", *self.units)
 
+    def alive(self) -> list[bool]:
+        """Return whether each task is alive."""
+        return [values.get("ActiveState") in ALIVE for values in self._show()]
+
     def _units(self, *, alive: bool) -> list[str]:
-        return [
-            unit for unit, task in zip(self.units, self.describe(), strict=True) if task["alive"] is alive
-        ]
+        return [unit for unit, found in zip(self.units, self.alive(), strict=True) if found is alive]
 
 
 def systemctl(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run systemctl; what became of the units is read afterwards, from their states."""
-    command: Sequence[str] = ["systemctl", *arguments]
+    return run(["systemctl", *arguments])
+
+
+def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command and return what it printed; it may fail."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -212,12 +247,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "tasks": {"type": "list", "elements": "dict", "required": True},
-            "job": {"type": "str"},
+            "others": {"type": "bool", "default": False},
             "state": {
                 "type": "str",
                 "choices": ["queried", "started", "ready", "stopped"],
                 "default": "queried",
             },
+            "stopped": {"type": "list", "elements": "str", "default": []},
             "configuration_directory": {"type": "path", "default": "/etc/psfleet"},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},
@@ -226,14 +262,16 @@ def main() -> None:
     )
     tasks = Tasks(module)
     wanted = module.params["state"]
-    before = tasks.describe()
+    alive = tasks.alive()
     actions = {"started": tasks.start, "ready": tasks.await_ready, "stopped": tasks.stop}
     if not module.check_mode and wanted in actions:
         actions[wanted]()
-    alive = [task["alive"] for task in before]
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
     module.exit_json(
-        changed=changed, deployed=read_object(tasks.configuration / "plan.json"), tasks=tasks.describe()
+        changed=changed,
+        deployed=read_object(tasks.configuration / "plan.json"),
+        tasks=tasks.describe(),
+        stopped=sorted(tasks.ended),
     )
 
 

@@ -3,6 +3,9 @@ import json
 import tarfile
 from pathlib import Path
 
+import pytest
+
+from plugins.module_utils import task_traces, unit_traffic
 from plugins.modules import run_archive, trainer_tasks
 
 
@@ -15,15 +18,68 @@ def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     failed = {"event": "failed", "class": "diverged", "reason": "loss is nan at step 7"}
     events.write_text(json.dumps({"event": "started"}) + "\n" + json.dumps(failed) + '\n{"event": "fin')
-    assert trainer_tasks.last_failure(events) == "diverged: loss is nan at step 7"
-    assert trainer_tasks.last_failure(tmp_path / "absent.jsonl") == ""
+    assert task_traces.last_failure(events) == "diverged: loss is nan at step 7"
+    assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
 
 
 def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "ps-0.env").write_text('PSFLEET_RUN_ID="night-1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
-    assert trainer_tasks.run_id_of(tmp_path, "ps-0") == "night-1"
-    assert trainer_tasks.run_id_of(tmp_path, "ps-1") == ""
+    file = task_traces.run_file(tmp_path, "ps", 0)
+    file.parent.mkdir()
+    file.write_text('PSFLEET_RUN_ID="night-1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
+    assert task_traces.run_id_of(file) == "night-1"
+    assert task_traces.run_id_of(tmp_path / "absent") == ""
+
+
+def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
+    log = tmp_path / "worker0.out"
+    log.write_text("".join(f"line {number}\n" for number in range(20_000)) + "\nthe end\n")
+    assert task_traces.last_lines(log) == "line 19997\nline 19998\nline 19999\nthe end"
+
+
+def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
+    names = ["psfleet-server@11.service", "chief-0.env", "psfleet-journal@ps0.service", "program.json"]
+    assert [trainer_tasks.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
+
+
+def resources(unit: str, seconds: float, received: object, sent: object) -> str:
+    return json.dumps(
+        {
+            "UNIT": unit,
+            "__REALTIME_TIMESTAMP": str(int(seconds * 1e6)),
+            "IP_METRIC_INGRESS_BYTES": received,
+            "IP_METRIC_EGRESS_BYTES": sent,
+        }
+    )
+
+
+def test_traffic_of_every_life_since_the_run_began_is_summed_up() -> None:
+    entries = [
+        resources("a", 99.0, "1000", "1000"),
+        resources("a", 101.0, "10", "1"),
+        resources("a", 102.0, "20", "2"),
+        resources("b", 103.0, "5", "6"),
+        json.dumps({"UNIT": "c", "__REALTIME_TIMESTAMP": "104000000", "CPU_USAGE_NSEC": "1"}),
+        '{"UNIT": "a", "IP_MET',
+    ]
+    began = {"a": 100.0, "b": 0.0, "c": 0.0}
+    assert unit_traffic.traffic_of_ended(entries, began) == {"a": (30, 3), "b": (5, 6)}
+
+
+@pytest.mark.parametrize(
+    ("received", "process", "counted"),
+    [
+        ("12", "77", (12, 3)),
+        ("12", "0", None),
+        ("[no data]", "77", None),
+        (str(2**64 - 1), "77", None),
+        ("", "77", None),
+    ],
+)
+def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
+    received: str, process: str, counted: tuple[int, int] | None
+) -> None:
+    shown = {"IPIngressBytes": received, "IPEgressBytes": "3", "MainPID": process}
+    assert unit_traffic.traffic_of_running(shown) == counted
 
 
 def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from ansible import constants
 
 from plugins.hints import with_inventory
-from trainer.run_start import Decision, Folder, decide, going_on
+from trainer.run_start import Decision, Folder, decide, going_on, stopped_tasks, unstopped
 
 PLAN: dict[str, Any] = {
     "hash": "aaa",
@@ -14,6 +14,11 @@ PLAN: dict[str, Any] = {
         {"job": "worker", "index": 0, "host": "n2", "address": "10.0.0.2", "port": 2222, "gpus": []},
     ],
 }
+
+TASKS: list[dict[str, Any]] = [
+    {"name": "ps0", "job": "ps", "index": 0, "host": "n1", "role": "ps"},
+    {"name": "worker0", "job": "worker", "index": 0, "host": "n2", "role": "client"},
+]
 
 
 def found(
@@ -24,29 +29,32 @@ def found(
     deployed: dict[str, Any] | None = None,
     phase: str = "",
 ) -> dict[str, Any]:
-    task = {"name": name, "alive": alive, "run_id": run_id, "phase": phase}
+    task = {"name": name, "job": name[:-1], "index": int(name[-1])}
+    task |= {"alive": alive, "run_id": run_id, "phase": phase}
     return {"deployed": PLAN if deployed is None else deployed, "tasks": [task]}
 
 
 def test_deployed_and_idle_hosts_start() -> None:
-    assert decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder()).action == "start"
+    assert decide("r1", PLAN, TASKS, {"n1": found("ps0"), "n2": found("worker0")}, Folder()).action == "start"
 
 
 def test_a_stopped_run_goes_on() -> None:
     assert (
-        decide("r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "aaa")).action
+        decide(
+            "r1", PLAN, TASKS, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "aaa")
+        ).action
         == "start"
     )
 
 
 def test_the_same_run_is_attached_to() -> None:
     hosts = {"n1": found("ps0"), "n2": found("worker0", alive=True, run_id="r1")}
-    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == "attach"
+    assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == "attach"
 
 
 def test_a_start_that_was_interrupted_before_the_chief_is_made_whole() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}
-    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == "start"
+    assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == "start"
 
 
 @pytest.mark.parametrize(
@@ -55,14 +63,51 @@ def test_a_start_that_was_interrupted_before_the_chief_is_made_whole() -> None:
 )
 def test_a_run_that_ended_while_nobody_watched_is_collected(phase: str, action: str) -> None:
     hosts = {"n1": found("ps0", run_id="r1"), "n2": found("worker0", run_id="r1", phase=phase)}
-    assert decide("r1", PLAN, hosts, Folder("running", "aaa")).action == action
+    assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == action
 
 
 def test_a_run_stays_on_the_plan_that_it_began_on() -> None:
     (problem,) = decide(
-        "r1", PLAN, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "bbb")
+        "r1", PLAN, TASKS, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "bbb")
     ).problems
     assert "run r1 began on plan bbb, today's inventory is plan aaa" in problem
+
+
+def test_a_host_without_a_task_in_the_run_need_not_be_deployed() -> None:
+    hosts = {"n1": found("ps0", deployed={}), "n2": found("worker0")}
+    assert decide("r1", PLAN, TASKS[1:], hosts, Folder()).action == "start"
+
+
+def test_a_task_of_another_run_is_seen_on_a_host_without_a_task_in_this_one() -> None:
+    hosts = {"n1": found("server7", alive=True, run_id="r0"), "n2": found("worker0")}
+    (problem,) = decide("r1", PLAN, TASKS[1:], hosts, Folder()).problems
+    assert "run r0 is going on (server7 on n1)" in problem
+
+
+def test_the_chief_of_a_program_decides_whether_its_run_goes_on() -> None:
+    chief = {"name": "chief0", "job": "chief", "index": 0, "host": "n3", "role": "client"}
+    idle = {"n1": found("ps0"), "n2": found("worker0", alive=True, run_id="r1")}
+    state = Folder("running", "aaa")
+    for alive, action in ((True, "attach"), (False, "start")):
+        hosts = {**idle, "n3": found("chief0", alive=alive, run_id="r1")}
+        assert decide("r1", PLAN, [*TASKS, chief], hosts, state).action == action
+
+
+def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:
+    hosts = {
+        "n1": found("ps0", alive=True, run_id="r1"),
+        "n2": found("worker3", alive=True, run_id="r1"),
+        "n3": found("worker9", run_id="r1"),
+    }
+    stopped = {(task["name"], task["host"]): task for task in stopped_tasks("r1", TASKS, hosts)}
+    assert list(stopped) == [("ps0", "n1"), ("worker0", "n2"), ("worker3", "n2")]
+    assert ["stray" in task for task in stopped.values()] == [False, False, True]
+    assert stopped["worker3", "n2"]["role"] == "client"
+
+
+def test_tasks_on_hosts_that_were_not_reached_are_named() -> None:
+    assert unstopped(TASKS, {"n1", "n2"}) == ""
+    assert "perhaps still alive: worker0 on n2." in unstopped(TASKS, {"n1"})
 
 
 def test_the_run_to_stop_is_found() -> None:
@@ -86,14 +131,14 @@ def test_two_runs_are_not_stopped_as_one() -> None:
 
 def test_another_run_is_named() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r0"), "n2": found("worker0")}
-    (problem,) = decide("r1", PLAN, hosts, Folder()).problems
+    (problem,) = decide("r1", PLAN, TASKS, hosts, Folder()).problems
     assert "run r0 is going on (ps0 on n1)" in problem
     assert "stop.yml" in problem
 
 
 def test_bare_hosts_are_told_to_deploy() -> None:
     (problem,) = decide(
-        "r1", PLAN, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, Folder()
+        "r1", PLAN, TASKS, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, Folder()
     ).problems
     assert problem == "run deploy.yml first, on these hosts: n1"
 
@@ -101,26 +146,26 @@ def test_bare_hosts_are_told_to_deploy() -> None:
 def test_a_changed_inventory_is_shown() -> None:
     moved = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "port": 2999}]}
     (problem,) = decide(
-        "r1", PLAN, {"n1": found("ps0", deployed=moved), "n2": found("worker0")}, Folder()
+        "r1", PLAN, TASKS, {"n1": found("ps0", deployed=moved), "n2": found("worker0")}, Folder()
     ).problems
     assert "worker0: n2 10.0.0.2:2999 GPUs [] deployed, n2 10.0.0.2:2222 GPUs [] in the inventory" in problem
     assert "run deploy.yml" in problem
 
 
 def test_a_limit_that_leaves_a_task_out_is_refused() -> None:
-    (problem,) = decide("r1", PLAN, {"n1": found("ps0")}, Folder()).problems
+    (problem,) = decide("r1", PLAN, TASKS, {"n1": found("ps0")}, Folder()).problems
     assert "worker0 on n2" in problem
 
 
 def test_all_problems_come_together() -> None:
-    decision = decide("r1", PLAN, {"n1": found("ps0", deployed={})}, Folder("ended", "aaa"))
+    decision = decide("r1", PLAN, TASKS, {"n1": found("ps0", deployed={})}, Folder("ended", "aaa"))
     assert decision.action == "refuse"
     assert len(decision.problems) == 3
 
 
 @pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
-    (problem,) = decide(run_id, PLAN, {}, Folder()).problems
+    (problem,) = decide(run_id, PLAN, TASKS, {}, Folder()).problems
     assert repr(run_id) in problem
 
 

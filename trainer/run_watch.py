@@ -1,0 +1,116 @@
+"""What train.yml asks the lead's host while a run goes on, and what the answers mean."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trainer.progress import Progress, last_line_of, printable
+
+_SEPARATOR = "--psfleet--"
+_LOG_BYTES = 4096
+_MICROSECONDS = 1e6
+_ENDED = {"inactive", "failed"}
+# Looks in a row at a port that does not answer, after which people hear of it: a restart takes one or two.
+_LOOKS_UNTIL_TOLD = 3
+
+_PROBE = (
+    "import json, sys; from trainer.probes import probe_all;"
+    " print(json.dumps(probe_all(json.loads(sys.argv[1]))))"
+)
+
+
+def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    """Return the command that prints what `Reading.of` reads, for the shell of the lead's host.
+
+    `run` is as decide_run returns it, `paths` the fact `cluster_paths`. Only a program's output is read.
+    """
+    lead = run["lead"]
+    progress = f"{paths['state_directory']}/runs/{run['id']}/progress.json"
+    log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
+    unit = f"psfleet-{lead['job']}@{lead['index']}.service"
+    properties = "ActiveState,NRestarts,ExecMainStartTimestampMonotonic"
+    commands = [
+        f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
+        f"echo; echo {_SEPARATOR}",
+        f"systemctl show --property={properties} {unit}",
+        f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
+    ]
+    if log:
+        commands.append(f"timeout 10 tail -c {_LOG_BYTES} {shlex.quote(log)} 2>/dev/null")
+    return "; ".join(commands)
+
+
+def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
+    """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
+    python = f"{install_directory}/environment/bin/python"
+    return (
+        f"cd {shlex.quote(install_directory)}/current && "
+        f"{shlex.quote(python)} -c {shlex.quote(_PROBE)} {shlex.quote(json.dumps(dict(addresses)))}"
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the run stands, and the lead's unit."""
+
+    progress: Progress
+    alive: bool
+    restarts: int
+
+    @classmethod
+    def of(cls, answer: str) -> Reading:
+        """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
+        text, shown, uptime, log = [*answer.split(_SEPARATOR, 3), "", "", ""][:4]
+        unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
+        if "ActiveState" not in unit:
+            raise ValueError("systemctl said nothing of the lead")
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = {}
+        progress = Progress.from_mapping(values if isinstance(values, dict) else {})
+        started = int(unit.get("ExecMainStartTimestampMonotonic") or 0) / _MICROSECONDS
+        if started and uptime.split():
+            elapsed = max(float(uptime.split()[0]) - started, 0.0)
+            progress = replace(progress, elapsed=elapsed)
+        progress = replace(progress, last_line=last_line_of(log))
+        return cls(progress, unit["ActiveState"] not in _ENDED, int(unit.get("NRestarts") or 0))
+
+
+@dataclass
+class Listeners:
+    """The tasks of a run that listen, watched from the lead's host.
+
+    A task that has never answered is none of these: not every program of one's own listens.
+    """
+
+    addresses: Mapping[str, str]
+    _seen: set[str] = field(default_factory=set)
+    _silent: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leave out the tasks that listen nowhere."""
+        self.addresses = {task: address for task, address in self.addresses.items() if address}
+
+    def look(self, silent: Mapping[str, object]) -> list[str]:
+        """Take a look: task -> reason, of those that do not answer. Return what people should hear."""
+        return list(self._notes(silent))
+
+    def _notes(self, silent: Mapping[str, object]) -> Iterator[str]:
+        for task, address in self.addresses.items():
+            if task not in silent:
+                if self._silent.pop(task, 0) >= _LOOKS_UNTIL_TOLD:
+                    yield f"{task} at {address} answers again"
+                self._seen.add(task)
+            elif task in self._seen:
+                self._silent[task] = self._silent.get(task, 0) + 1
+                if self._silent[task] == _LOOKS_UNTIL_TOLD:
+                    reason = printable(str(silent[task]))
+                    yield (
+                        f"{task} at {address} does not answer any more ({reason}): systemd restarts it, or "
+                        "has given it up; `systemctl status 'psfleet-*@*'` on its host tells"
+                    )
