@@ -30,6 +30,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
 # What Python and TensorFlow's log print after it, on their way out.
 _NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|[IWEF][0-9]{{4}} [0-9:.]+ ")
+# TensorFlow says in the message where a node was defined, before it says what is wrong with it.
+_WHERE = re.compile(r"\s+File |Detected at node ")
 _LOST = re.compile(rf"tensorflow\.[\w.]*\b({'|'.join((*LOST_ERRORS, 'PSUnavailableError'))})\b")
 
 
@@ -149,7 +151,8 @@ def exception_in(text: str) -> str:
     after = lines[starts[-1] + 1 :]
     frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
     message = itertools.takewhile(lambda line: not _NOT_OF_THE_MESSAGE.match(line), after[frames:])
-    return "\n".join(line.rstrip() for line in itertools.islice(message, _REASON_LINES) if line.strip())
+    said = (line.rstrip() for line in message if line.strip() and not _WHERE.match(line))
+    return "\n".join(itertools.islice(said, _REASON_LINES))
 
 
 def is_lost_connection(exception: str) -> bool:

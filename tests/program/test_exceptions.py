@@ -12,6 +12,8 @@ Traceback (most recent call last):
 tensorflow.python.framework.errors_impl.InternalError: Graph execution error:
 
 Detected at node 'x' defined at (most recent call last):
+  File "main.py", line 3, in <module>
+
 failed to connect to all addresses
 """
 
@@ -33,6 +35,9 @@ def test_a_lost_task_is_known_by_tensorflows_names_and_phrases() -> None:
     prefix = "tensorflow.python.framework.errors_impl."
     assert is_lost_connection(f"{prefix}UnavailableError: x")
     assert is_lost_connection(f"{prefix}AbortedError: x")
+    assert exception_in(TENSORFLOW) == (
+        f"{prefix}InternalError: Graph execution error:\nfailed to connect to all addresses"
+    )
     assert is_lost_connection(exception_in(TENSORFLOW))
     assert is_lost_connection(
         "tensorflow.python.distribute.coordinator.cluster_coordinator.PSUnavailableError: ps 0"
