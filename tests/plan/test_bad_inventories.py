@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.plan.conftest import REPOSITORY, Preflight, cure, hosts_file, refused, run_playbook
+from tests.plan.conftest import (
+    REPOSITORY,
+    Preflight,
+    cure,
+    facts,
+    hosts_file,
+    placed,
+    refused,
+    run_playbook,
+)
 
 GOOD = hosts_file({"node1": {}}, {"node2": {}, "node3": {}})
 
@@ -111,6 +120,58 @@ def test_the_same_port_and_the_same_address_twice(preflight: Preflight) -> None:
     problems = refused(preflight({"hosts.yml": tree}))
     assert cure(problems, "ps0 and worker0 on node1 have port 2300").endswith("hosts.yml:8")
     cure(problems, "node1, node2 have one address, 10.0.0.1")
+
+
+def test_every_wrong_part_of_a_list_of_tasks_is_named_with_the_line_of_the_list(preflight: Preflight) -> None:
+    tasks = [{"port": 22}, {"gpus": [0], "bacth_size": 7}, {"gpus": [0]}]
+    tree = hosts_file(
+        {"node1": {"ansible_host": "10.0.0.1", "trainer_ps_tasks": [{"index": 0}, {"index": 2}]}},
+        {"node1": {}, "node2": {}, "node3": {"trainer_worker_tasks": 2}},
+    )
+    problems = refused(
+        preflight(
+            {
+                "hosts.yml": tree,
+                "host_vars/node2.yml": {"trainer_worker_tasks": tasks},
+                "host_vars/node3.yml": {
+                    "trainer_worker_gpus": [0, 1, 2],
+                    "trainer_ps_gpus": [0],
+                    "trainer_gpus": [0],
+                },
+            },
+            "-e",
+            "trainer_replicas_to_aggregate=9",
+        )
+    )
+    of_node2 = "host_vars/node2.yml:1"
+    assert cure(problems, "trainer_worker_tasks[0].port is 22 on node2; expected an integer").endswith(
+        of_node2
+    )
+    assert cure(problems, "trainer_worker_tasks[1].bacth_size is 7", "did you mean batch_size?").endswith(
+        of_node2
+    )
+    assert cure(problems, "the indices in trainer_ps_tasks are 0 on node1, 2 on node1").endswith(
+        "hosts.yml:7"
+    )
+    uneven = cure(problems, "trainer_worker_gpus [0, 1, 2] of node3 are 3 GPUs for 2 workers")
+    assert uneven.endswith("hosts.yml:15")
+    assert cure(problems, "trainer_gpus is", "write trainer_worker_gpus").endswith("host_vars/node3.yml:7")
+    only_sync = "trainer_replicas_to_aggregate is 9 with trainer_replication 'async'"
+    assert cure(problems, only_sync) == "given with -e on the command line"
+    assert len(problems) == 7, problems
+
+
+def test_a_list_of_tasks_on_the_command_line(preflight: Preflight, show_plan: Path) -> None:
+    tree: dict[str, object] = {"hosts.yml": hosts_file({"node1": {}}, {"node1": {}})}
+    option = '{"trainer_worker_tasks": [{"gpus": [1]}, {"port": 2300, "gpus": [0]}]}'
+    assert placed(facts(preflight(tree, "-e", option, playbook=str(show_plan)))) == {
+        "ps0": "node1:2222",
+        "worker0": "node1:2223 GPU 1",
+        "worker1": "node1:2300 GPU 0",
+    }
+    problems = refused(preflight(tree, "-e", option.replace("[0]", "[1]")))
+    found = cure(problems, "worker0 and worker1 on node1 have GPU 1")
+    assert found == "given with -e on the command line"
 
 
 def test_lines_of_an_ini_inventory_are_found(preflight: Preflight) -> None:
