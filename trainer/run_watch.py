@@ -32,7 +32,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     progress = f"{paths['state_directory']}/runs/{run['id']}/progress.json"
     log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
     unit = f"psfleet-{lead['job']}@{lead['index']}.service"
-    properties = "ActiveState,NRestarts,ExecMainStartTimestampMonotonic"
+    properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
     commands = [
         f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
         f"echo; echo {_SEPARATOR}",
@@ -78,7 +78,9 @@ class Reading:
             elapsed = max(float(uptime.split()[0]) - started, 0.0)
             progress = replace(progress, elapsed=elapsed)
         progress = replace(progress, last_line=last_line_of(log))
-        return cls(progress, unit["ActiveState"] not in _ENDED, int(unit.get("NRestarts") or 0))
+        # A unit whose start waits for another unit's is inactive yet.
+        alive = unit["ActiveState"] not in _ENDED or unit.get("Job", "0") not in {"", "0"}
+        return cls(progress, alive, int(unit.get("NRestarts") or 0))
 
 
 @dataclass

@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.action.decide_run import begun_settings, read_object, tasks_of_run
+from trainer.run_roles import lead_of
 from trainer.run_start import Decision, going_on, stopped_tasks, unstopped
 
 
@@ -44,6 +45,7 @@ class ActionModule(ActionBase):
                 "program": settings.get("program"),
             },
             "tasks": stopped_tasks(run_id, tasks, hosts),
+            "lead": lead_of(tasks),
             "warning": unstopped(tasks, hosts),
         }
         return result | {"changed": False, "run": run}

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.safe_directory import opened, opened_below
 
 DOCUMENTATION = r"""
 module: run_archive
-short_description: Pack the logs, records and checkpoints of one run
+short_description: Pack the logs, records, device reports, summaries, checkpoints and output of one run
 options:
   run_id:
     description: The run.
     type: str
+    required: true
+  limit_megabytes:
+    description: What all files together may have; those that go beyond stay on the host and are named.
+    type: int
     required: true
   state_directory:
     description: Where the tasks keep their runs.
@@ -34,6 +41,7 @@ EXAMPLES = r"""
 - name: Pack the run
   run_archive:
     run_id: psfleet-20260101-120000
+    limit_megabytes: 1000
 """
 
 RETURN = r"""
@@ -45,54 +53,90 @@ files:
   description: How many files it holds.
   returned: always
   type: int
+left_out:
+  description: What stays on the host, each with the reason.
+  returned: always
+  type: list
 """
 
-FOLDERS = ("events", "checkpoints")
+# Below the run's directory, in the order of their worth: where not all fits, the last ones stay behind.
+FOLDERS = ("events", "devices", "checkpoints", "summaries", "output")
+DEPTH = 8
+MOST_FILES = 10_000
+MOST_NAMED = 20
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+MEGABYTE = 1_000_000
 
 
-def add_run(archive: tarfile.TarFile, run_id: str, state_directory: Path, log_directory: Path) -> int:
-    """Add the regular files of a run to the archive and return their number; unfinished saves stay behind.
+@dataclass
+class Packer:
+    """Adds regular files to an archive, up to `bytes_left`, and notes in `left_out` what it leaves behind.
 
     This runs as root in directories that the tasks' user owns, and a task does what visitors of its port
     say: so no link is followed, in no part of a path.
     """
-    logs = _add_folder(archive, log_directory, (run_id,), "logs")
-    others = [_add_folder(archive, state_directory, ("runs", run_id, name), name) for name in FOLDERS]
-    return logs + sum(others)
 
+    archive: tarfile.TarFile
+    bytes_left: int
+    files: int = 0
+    left_out: list[str] = field(default_factory=list)
 
-def _add_folder(archive: tarfile.TarFile, root: Path, parts: Sequence[str], name: str) -> int:
-    with ExitStack() as stack:
+    def add_run(self, run_id: str, state_directory: Path, log_directory: Path) -> None:
+        """Add what a run left; unfinished saves stay behind."""
+        events, *others = FOLDERS
+        self._add_below(state_directory, ("runs", run_id, events), events)
+        self._add_below(log_directory, (run_id,), "logs")
+        for name in others:
+            self._add_below(state_directory, ("runs", run_id, name), name)
+
+    def _add_below(self, root: Path, parts: Sequence[str], name: str) -> None:
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
+            except FileNotFoundError:
+                return
+            except (OSError, ValueError) as error:
+                self.left_out.append(f"{name}: {error}")
+                return
+            self._add_folder(folder, name, DEPTH)
+
+    def _add_folder(self, folder: int, name: str, depth: int) -> None:
+        for entry in sorted(os.listdir(folder)):
+            if "tempstate" not in entry:
+                self._add_entry(folder, entry, f"{name}/{entry}", depth)
+
+    def _add_entry(self, folder: int, entry: str, name: str, depth: int) -> None:
         try:
-            folder = _opened(stack, str(root), None)
-            for part in parts:
-                folder = _opened(stack, part, folder)
-        except OSError:  # nothing was left here, or a link is in the way
-            return 0
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - of a descriptor
-        return sum(_add_file(archive, folder, file, f"{name}/{file}") for file in names)
+            descriptor = os.open(entry, NO_LINK, dir_fd=folder)
+        except OSError:
+            self.left_out.append(f"{name}: a link, or no file")
+            return
+        try:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                self._add_file(descriptor, name, found)
+            elif stat.S_ISDIR(found.st_mode) and depth:
+                self._add_folder(descriptor, name, depth - 1)
+            else:
+                self.left_out.append(f"{name}: no file, or deeper than {DEPTH} folders")
+        finally:
+            os.close(descriptor)
 
-
-def _opened(stack: ExitStack, path: str, parent: int | None) -> int:
-    descriptor = os.open(path, NO_LINK | os.O_DIRECTORY, dir_fd=parent)
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def _add_file(archive: tarfile.TarFile, folder: int, file: str, name: str) -> int:
-    if "tempstate" in file:
-        return 0
-    try:
-        stream = os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb")
-    except OSError:
-        return 0
-    with stream:
-        member = archive.gettarinfo(arcname=name, fileobj=stream)
-        if member is None or not member.isreg():
-            return 0
-        archive.addfile(member, stream)
-    return 1
+    def _add_file(self, descriptor: int, name: str, found: os.stat_result) -> None:
+        if found.st_size > self.bytes_left or self.files >= MOST_FILES:
+            size = (
+                f"{found.st_size / MEGABYTE:.0f} MB"
+                if found.st_size >= MEGABYTE
+                else f"{found.st_size} bytes"
+            )
+            self.left_out.append(f"{name}: {size}, beyond what is collected of a host")
+            return
+        member = tarfile.TarInfo(name)
+        member.size, member.mtime = found.st_size, int(found.st_mtime)
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            self.archive.addfile(member, stream)
+        self.bytes_left -= found.st_size
+        self.files += 1
 
 
 def main() -> None:
@@ -100,6 +144,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "run_id": {"type": "str", "required": True},
+            "limit_megabytes": {"type": "int", "required": True},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},
         },
@@ -107,18 +152,27 @@ def main() -> None:
     )
     values = module.params
     if module.check_mode:
-        module.exit_json(changed=False, path="", files=0)
+        module.exit_json(changed=False, path="", files=0, left_out=[])
     handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir="/var/tmp")
-    with (
-        os.fdopen(handle, "wb") as stream,
-        tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive,
-    ):
-        files = add_run(
-            archive, values["run_id"], Path(values["state_directory"]), Path(values["log_directory"])
-        )
+    try:
+        with (
+            os.fdopen(handle, "wb") as stream,
+            tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive,
+        ):
+            packer = Packer(archive, values["limit_megabytes"] * MEGABYTE)
+            packer.add_run(values["run_id"], Path(values["state_directory"]), Path(values["log_directory"]))
+    except OSError as error:
+        os.unlink(path)  # noqa: PTH108 - a string from mkstemp
+        module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")
     # Under sudo the connecting user is not root, and fetches without it.
     os.chown(path, int(os.environ.get("SUDO_UID", "0")), -1)
-    module.exit_json(changed=False, path=path, files=files)
+    module.exit_json(changed=False, path=path, files=packer.files, left_out=shortened(packer.left_out))
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """Return the first twenty, printable, and how many more there are."""
+    shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
+    return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]
 
 
 if __name__ == "__main__":

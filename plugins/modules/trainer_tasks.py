@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,7 @@ PROPERTIES = (
     "NRestarts",
     "MainPID",
     "LoadState",
+    "Job",
     *TRAFFIC_PROPERTIES,
 )
 ALIVE = {"active", "activating", "reloading", "deactivating"}
@@ -107,6 +108,11 @@ TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0
 def unit_name(job: str, index: int) -> str:
     """Return the systemd unit of a task."""
     return f"psfleet-{job}@{index}.service"
+
+
+def is_alive(values: Mapping[str, str]) -> bool:
+    """Tell whether a unit runs or is about to: one whose start waits for another unit's is inactive yet."""
+    return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
 
 
 def parse_show(text: str) -> list[dict[str, str]]:
@@ -172,7 +178,7 @@ class Tasks:
     ) -> dict[str, Any]:
         name = f"{job}{index}"
         run_id = run_id_of(run_file(self.configuration, job, index))
-        alive = values.get("ActiveState") in ALIVE
+        alive = is_alive(values)
         was_stopped = name in self.ended
         failed = not alive and values.get("Result", "success") != "success" and not was_stopped
         reason = ""
@@ -220,13 +226,13 @@ class Tasks:
             self.ended |= {
                 f"{job}{index}"
                 for (job, index), values in zip(self.tasks, self._show(), strict=True)
-                if values.get("ActiveState") in ALIVE and values.get("SubState") != WAITING_TO_RESTART
+                if is_alive(values) and values.get("SubState") != WAITING_TO_RESTART
             }
             systemctl("stop", *self.units)
 
     def alive(self) -> list[bool]:
         """Return whether each task is alive."""
-        return [values.get("ActiveState") in ALIVE for values in self._show()]
+        return [is_alive(values) for values in self._show()]
 
     def _units(self, *, alive: bool) -> list[str]:
         return [unit for unit, found in zip(self.units, self.alive(), strict=True) if found is alive]

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -12,6 +13,21 @@ from plugins.modules import run_archive, trainer_tasks
 def test_parses_the_states_of_several_units() -> None:
     text = "ActiveState=active\nResult=success\n\nActiveState=failed\nResult=exit-code\n"
     assert [block["ActiveState"] for block in trainer_tasks.parse_show(text)] == ["active", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("state", "job", "alive"),
+    [
+        ("active", "0", True),
+        ("activating", "12", True),
+        ("inactive", "12", True),
+        ("inactive", "0", False),
+        ("inactive", "", False),
+        ("failed", "0", False),
+    ],
+)
+def test_a_task_whose_start_waits_for_another_is_alive(state: str, job: str, *, alive: bool) -> None:
+    assert trainer_tasks.is_alive({"ActiveState": state, "Job": job}) is alive
 
 
 def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
@@ -85,12 +101,16 @@ def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
 def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
     state, logs = tmp_path / "state", tmp_path / "log"
     wanted = [
-        logs / "r1" / "ps0.out",
         state / "runs/r1/events/worker0.jsonl",
+        logs / "r1" / "ps0.out",
+        state / "runs/r1/devices/worker0.json",
         state / "runs/r1/checkpoints/model.ckpt-5.index",
+        state / "runs/r1/summaries/worker0/events.out.tfevents.1",
+        state / "runs/r1/output/a/b/c.csv",
     ]
     other = [
         logs / "r2" / "ps0.out",
+        state / "runs/r1/progress.json",
         state / "runs/r1/checkpoints/model.ckpt-9.tempstate1",
         tmp_path / "secret",
     ]
@@ -98,26 +118,47 @@ def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     (logs / "r1" / "link.out").symlink_to(tmp_path / "secret")
-    assert packed("r1", state, logs) == [
-        "logs/ps0.out",
-        "events/worker0.jsonl",
-        "checkpoints/model.ckpt-5.index",
-    ]
+    os.mkfifo(state / "runs/r1/output/fifo")
+    names, left_out = packed("r1", state, logs)
+    expected = [str(path).partition("r1/")[2] for path in wanted]
+    assert names == [name if "/" in name else f"logs/{name}" for name in expected]
+    assert [entry.partition(":")[0] for entry in left_out] == ["logs/link.out", "output/fifo"]
 
 
 def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     state, logs, secret = tmp_path / "state", tmp_path / "log", tmp_path / "secret"
-    for directory in (secret / "events", state / "runs" / "r1", logs):
+    for directory in (secret / "events", state / "runs" / "r1" / "output", logs):
         directory.mkdir(parents=True)
     (secret / "events" / "worker0.jsonl").write_text("x")
     (state / "runs" / "r1" / "events").symlink_to(secret / "events")
+    (state / "runs" / "r1" / "output" / "deep").symlink_to(secret / "events")
     (state / "runs" / "r2").symlink_to(secret)
-    assert packed("r1", state, logs) == []
-    assert packed("r2", state, logs) == []
+    for run_id in ("r1", "r2"):
+        names, left_out = packed(run_id, state, logs)
+        assert names == []
+        assert left_out != []
 
 
-def packed(run_id: str, state: Path, logs: Path) -> list[str]:
+def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    for name, size in (("events/worker0.jsonl", 10), ("checkpoints/x", 2_000_000), ("output/y", 20)):
+        file = state / "runs/r1" / name
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"x" * size)
+    names, left_out = packed("r1", state, tmp_path, limit=1000)
+    assert names == ["events/worker0.jsonl", "output/y"]
+    assert left_out == ["checkpoints/x: 2 MB, beyond what is collected of a host"]
+
+
+def test_names_that_a_host_made_up_are_shown_without_what_steers_a_terminal() -> None:
+    assert run_archive.shortened(["a\x1b[2J"]) == ["a\\x1b[2J"]
+    assert run_archive.shortened(["x"] * 25)[-1] == "and 5 more"
+
+
+def packed(run_id: str, state: Path, logs: Path, limit: int = 1_000_000) -> tuple[list[str], list[str]]:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        assert run_archive.add_run(archive, run_id, state, logs) == len(archive.getnames())
-        return archive.getnames()
+        packer = run_archive.Packer(archive, limit)
+        packer.add_run(run_id, state, logs)
+        assert packer.files == len(archive.getnames())
+        return archive.getnames(), packer.left_out

@@ -47,6 +47,11 @@ def test_a_lead_that_has_not_written_yet_is_starting() -> None:
     assert (reading.alive, reading.progress.phase, reading.progress.last_line) == (False, "starting", "")
 
 
+def test_a_lead_whose_start_waits_for_another_unit_is_alive() -> None:
+    unit = UNIT.replace("=active", "=inactive") + "Job=12\n"
+    assert Reading.of(f"\n--psfleet--\n{unit}--psfleet--\n100.5 33.0\n").alive
+
+
 def test_an_answer_without_the_unit_is_none() -> None:
     with pytest.raises(ValueError, match="systemctl said nothing"):
         Reading.of('{"phase": "training"}\n--psfleet--\n')
