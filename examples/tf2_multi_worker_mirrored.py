@@ -102,7 +102,7 @@ def main() -> None:
         ),
     )
     worker = resolver.task_id
-    psfleet_records.started(last_step=options.steps, learning_rate=options.learning_rate)
+    psfleet_records.started(last_step=options.steps, replication="sync", learning_rate=options.learning_rate)
     model, lines = train(strategy, worker, options)
     final = float(model.loss(*examples(TEST_EXAMPLES, (1_000_000, 0))))
     if worker == 0:

@@ -131,7 +131,8 @@ def started(*, last_step: int = 0, **settings: object) -> None:
     """Say once, before the first step, that this task begins.
 
     `last_step` is the global step at which the run ends, 0 where that is not known. `settings` are what one
-    wants to read about the run later: numbers, texts, lists.
+    wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
+    always at the same step, so that the verdict does not ask whose steps came between.
     """
     task = _task()
     if task is None:
