@@ -25,7 +25,13 @@ INPUT, READS, GRADIENTS, AGGREGATION = "input", "variable reads", "gradients", "
 OPTIMIZER, LEDGER, TRANSFERS, REWRITTEN = "optimizer", "ledger", "transfers", "rewritten by TensorFlow"
 # The order in which they are shown, after the operations that the model names.
 _GROUPS = (INPUT, READS, GRADIENTS, AGGREGATION, OPTIMIZER, LEDGER, TRANSFERS, REWRITTEN)
-_SCOPES = {"gradients": GRADIENTS, "GradientDescent": OPTIMIZER, "Adam": OPTIMIZER, "psfleet": LEDGER}
+_SCOPES = {
+    "gradients": GRADIENTS,
+    "aggregation": AGGREGATION,
+    "GradientDescent": OPTIMIZER,
+    "Adam": OPTIMIZER,
+    "psfleet": LEDGER,
+}
 _LEDGER_VARIABLES = "psfleet/"
 # They compute nothing.
 _UNCOUNTED = {"Const", "NoOp", "VarHandleOp", "Placeholder"}

@@ -84,7 +84,7 @@ class InGraphGraph(TrainingGraph):
         means = []
         for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
             variable = of_variable[0][1]
-            with tf.device(variable.device):
+            with tf.device(variable.device), tf.name_scope("aggregation"):
                 gradient = tf.add_n([gradient for gradient, _ in of_variable])
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
         return self.optimizer.apply_gradients(means)
@@ -103,7 +103,7 @@ class InGraphSession(TrainingSession):
     def __init__(self, graph: InGraphGraph, target: str) -> None:
         """Connect to every worker, and start the batches of each."""
         super().__init__(graph, target)
-        self._step = self.session.make_callable(graph.step)
+        self._step = self.callable_for(graph.step)
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
         """Let every worker compute its tower, and apply the mean of their gradients."""
