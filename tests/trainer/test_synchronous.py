@@ -193,8 +193,7 @@ def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> 
             cluster.signal(task, signal.SIGKILL)
             time.sleep(1)
             cluster.start(task)
-            records = len(cluster.records("worker0"))
-            cluster.until(lambda n=records: len(cluster.records("worker0")) > n, f"a sign after {task}")
+            _until_steps(cluster, 1)
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
         finished = cluster.only("worker0", "finished")
         assert finished.integer("global_step") == 1500
