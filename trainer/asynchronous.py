@@ -41,7 +41,7 @@ class AsynchronousSession(TrainingSession):
     def __init__(self, graph: AsynchronousGraph, target: str) -> None:
         """Connect, and start this worker's batches."""
         super().__init__(graph, target)
-        self._step = self.session.make_callable(graph.step)
+        self._step = self.callable_for(graph.step)
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - it does not wait
         """Take one batch and apply its gradients."""

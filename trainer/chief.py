@@ -105,11 +105,12 @@ class Chief:
             self._task.records.write("checkpointed", fields)
         self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
 
-    def evaluate(self, session: TrainingSession, global_step: int) -> None:
-        """Judge the model by the test examples."""
+    def evaluate(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
+        """Judge the model by the test examples; the metrics."""
         metrics = session.evaluate(self._graph.data.test)
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
+        return metrics
 
     def wait_for_sign_offs(self, ledger: Ledger, seconds_per_step: float = 0.0) -> None:
         """Wait until every other worker that was there has signed off; at most 5 s, or a few slow steps."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from trainer import device_report
 from trainer.asynchronous import AsynchronousGraph
 from trainer.data import Data
-from trainer.exit_codes import CONFIGURATION
-from trainer.failure import TaskFailure
 from trainer.in_graph import InGraphGraph
 from trainer.models.model import Model
 from trainer.synchronous import SynchronousGraph
@@ -21,11 +20,12 @@ _ENGINES: dict[str, type[TrainingGraph]] = {
 
 
 def build_graph(task: Task, model: Model, data: Data) -> TrainingGraph:
-    """The graph of this worker for the run's replication. Raises TaskFailure where no engine has its name."""
-    name = task.settings.replication
-    engine = _ENGINES.get(name)
-    if engine is None:
-        raise TaskFailure(
-            CONFIGURATION, f"replication is {name!r}; this trainer can do {', '.join(sorted(_ENGINES))}"
+    """The graph of this worker for the run's replication; its first step writes the device report."""
+    graph = _ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
+    directory, name = task.options.run_directory, task.cluster.task
+    if directory is not None:
+        path = directory / "devices" / f"{name}.json"
+        graph.tell_partitions = lambda partitions: device_report.write(
+            path, device_report.report(name, partitions)
         )
-    return engine(task.cluster, task.settings, model, data)
+    return graph

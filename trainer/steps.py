@@ -7,7 +7,7 @@ import time
 
 from trainer.chief import Chief
 from trainer.console import say
-from trainer.data import batches_per_epoch, epoch_and_batch
+from trainer.data import Examples, batches_per_epoch, epoch_and_batch
 from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
@@ -15,8 +15,9 @@ from trainer.models.model import StepReport
 from trainer.patience import Patience
 from trainer.reporting import Progress
 from trainer.step_windows import StepWindows
+from trainer.summaries import Summaries, test_scalars
 from trainer.task import Task
-from trainer.training import StepResult, TrainingGraph, TrainingSession
+from trainer.training import EVALUATION_BATCH, StepResult, TrainingGraph, TrainingSession
 
 
 class Steps:
@@ -31,6 +32,12 @@ class Steps:
         self._patience = Patience(task, progress)
         self._since: float | None = None
         self._printed = (0, 0.0)
+        self._summarised = (0, 0.0)
+        test = graph.data.test
+        self._glimpse = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
+        self.summaries = Summaries(
+            task.options.run_directory, task.cluster.task, graph.graph, task.settings.summary_steps
+        )
         self.local_step = 0
         self.last_step = 0
         self.loss = math.nan
@@ -69,7 +76,7 @@ class Steps:
         """
         session = self._connected()
         self._since = self._since or time.monotonic()
-        self._printed = (self.local_step, time.monotonic())
+        self._printed = self._summarised = (self.local_step, time.monotonic())
         try:
             session.begin()
             while self.counters[GLOBAL_STEP] < self.last_step:
@@ -79,6 +86,8 @@ class Steps:
                 self._count(step)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
+                if self.summaries.due(self.local_step):
+                    self._summarise(session)
                 self._progress.tell_in_time()
                 if self._chief is not None:
                     self._chief.save_in_time(session, self.counters[GLOBAL_STEP])
@@ -122,6 +131,15 @@ class Steps:
                 f" the learning rate is {rate:g}",
             )
         self._see(step.counters)
+
+    def _summarise(self, session: TrainingSession) -> None:
+        """Write loss, speed, and what the model makes of the first test examples."""
+        metrics = session.evaluate(self._glimpse)
+        now = time.monotonic()
+        steps_before, when = self._summarised
+        values = {"loss": self.loss, "steps_per_second": (self.local_step - steps_before) / (now - when)}
+        self.summaries.write(self.counters[GLOBAL_STEP], {**values, **test_scalars(metrics)})
+        self._summarised = (self.local_step, now)
 
     def _print(self, session: TrainingSession) -> None:
         now = time.monotonic()

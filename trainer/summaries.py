@@ -22,6 +22,11 @@ _SUMMARIES_BEFORE_DOUBLING = 10_000
 _SECONDS_BETWEEN_TRIES = 60.0
 
 
+def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The model's metrics on test examples under names of their own, for a `loss` is also the training's."""
+    return {f"test/{name}": value for name, value in metrics.items()}
+
+
 class Summaries:
     """A task's scalars in `directory/summaries/<task>/`, on disk as soon as they are written.
 

@@ -50,7 +50,7 @@ class SynchronousSession(TrainingSession):
         """Connect, and start this worker's batches."""
         super().__init__(graph, target)
         self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
-        self._offer = self.session.make_callable(graph.rounds.offer)
+        self._offer = self.callable_for(graph.rounds.offer)
         self._read = self.session.make_callable(graph.rounds.standing)
         self._aggregator: Aggregator | None = None
         self._pace = Pace()

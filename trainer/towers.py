@@ -11,6 +11,7 @@ from trainer.calls import CallTookTooLong
 from trainer.console import say
 from trainer.ledger import OwnPart
 from trainer.step_windows import StepWindows
+from trainer.summaries import Summaries
 from trainer.task import Task
 
 
@@ -22,7 +23,10 @@ class Towers:
         self._task, self._part = task, part
         self._windows: StepWindows | None = None
         self._since: float | None = None
-        self._printed = (0, 0.0)
+        self._printed = self._summarised = (0, 0.0)
+        self._summaries = Summaries(
+            task.options.run_directory, task.cluster.task, tf.Graph(), task.settings.summary_steps
+        )
         self.local_step = self.global_step = 0
         self.loss = math.nan
 
@@ -52,7 +56,7 @@ class Towers:
         if self._windows is None:
             self._windows = StepWindows(self._task.records, last_step, self._task.settings.batch_size)
             self._since = time.monotonic()
-            self._printed = (0, self._since)
+            self._printed = self._summarised = (0, self._since)
         try:
             towers, global_step, loss = self._part.towers()
         except (tf.errors.OpError, CallTookTooLong) as error:
@@ -64,6 +68,7 @@ class Towers:
         # A restore takes steps back: the global step before these need not be that of the last look.
         self._windows.add_made_together(towers, new, loss, global_step - new, global_step)
         self.local_step, self.global_step, self.loss = towers, global_step, loss
+        self._summarise(new)
         every = self._task.settings.steps_to_validate
         if towers // every > self._printed[0] // every:
             self._print()
@@ -81,6 +86,18 @@ class Towers:
         say(f"Total Time: {self.seconds:.2f}s")
         say(f"Final Cost: {self.loss:.4f}")
         say(f"Steps of this worker: {self.local_step}, global step: {self.global_step}")
+
+    def _summarise(self, new: int) -> None:
+        """Write loss and speed where a step that is due is among the new ones."""
+        every = self._task.settings.summary_steps
+        due = self.local_step - self.local_step % every if every else 0
+        if due <= self.local_step - new or not self._summaries.due(due):
+            return
+        now = time.monotonic()
+        steps_before, when = self._summarised
+        speed = (self.local_step - steps_before) / (now - when)
+        self._summaries.write(self.global_step, {"loss": self.loss, "steps_per_second": speed})
+        self._summarised = (self.local_step, now)
 
     def _print(self) -> None:
         now = time.monotonic()

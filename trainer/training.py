@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -32,7 +33,7 @@ from trainer.settings import TrainingSettings
 v1 = tf.compat.v1
 
 _OPTIMIZERS = {"sgd": v1.train.GradientDescentOptimizer, "adam": v1.train.AdamOptimizer}
-_EVALUATION_BATCH = 1000
+EVALUATION_BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class TrainingGraph(ABC):
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
         self.context = self.context_on(cluster.device)
         self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
+        # Called once in a process, with the graphs as TensorFlow executed the first step.
+        self.tell_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
@@ -166,6 +169,22 @@ class TrainingSession(ABC):
         once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
         """
 
+    def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
+        """What runs the operations of a step; the process's first run also tells where they were executed."""
+        session, graph = self.session, self._graph
+        plain: Callable[[], list[Any]] = session.make_callable(step)
+
+        def run() -> list[Any]:
+            tell, graph.tell_partitions = graph.tell_partitions, None
+            if tell is None:
+                return plain()
+            options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
+            values: list[Any] = session.run(step, options=options, run_metadata=metadata)
+            tell(metadata.partition_graphs)
+            return values
+
+        return run
+
     def begin(self) -> None:  # noqa: B027 - most replications have nothing to start
         """Start what runs beside the steps. The variables are set, and all tasks have lined up."""
 
@@ -224,8 +243,8 @@ class TrainingSession(ABC):
         """The model's metrics over these examples, a mean weighted by the size of each piece."""
         graph = self._graph
         totals = dict.fromkeys(graph.metrics, 0.0)
-        for start in range(0, len(examples), _EVALUATION_BATCH):
-            piece = slice(start, start + _EVALUATION_BATCH)
+        for start in range(0, len(examples), EVALUATION_BATCH):
+            piece = slice(start, start + EVALUATION_BATCH)
             features, labels = examples.features[piece], examples.labels[piece]
             feeds = {graph.test_features: features, graph.test_labels: labels}
             for name, value in self.session.run(graph.metrics, feeds).items():

@@ -21,6 +21,7 @@ from trainer.peers import is_lost_connection
 from trainer.replication import build_graph
 from trainer.reporting import Progress
 from trainer.steps import Steps
+from trainer.summaries import test_scalars
 from trainer.task import Task, ready
 
 # A program that loses its ps again and again without a single step between is broken, not unlucky.
@@ -103,7 +104,8 @@ class _Worker:
                 gathering.ledger, self.steps.seconds / max(self.steps.local_step, 1)
             )
             self.steps.look()
-            self.chief.evaluate(session, self.steps.counters[GLOBAL_STEP])
+            metrics = self.chief.evaluate(session, self.steps.counters[GLOBAL_STEP])
+            self.steps.summaries.write(self.steps.counters[GLOBAL_STEP], test_scalars(metrics))
             self.chief.save(session, self.steps.counters[GLOBAL_STEP])
 
     def _tell_of(self, gathering: Gathering) -> None:
