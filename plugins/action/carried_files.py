@@ -25,6 +25,7 @@ from plugins.carried_manifest import (
     pack,
     read_index,
 )
+from plugins.module_utils.disk_space import readable
 
 display = Display()
 
@@ -97,7 +98,7 @@ class Progress:
         now = time.monotonic()
         if now - self.reported >= REPORT_SECONDS or self.done == self.total > BATCH_BYTES:
             self.reported = now
-            figures = f"{self.done // MEGABYTE} of {self.total // MEGABYTE} MB, {now - self.started:.0f} s"
+            figures = f"{readable(self.done)} of {readable(self.total)}, {now - self.started:.0f} s"
             display.display(f"  {self.what}: {figures}")
 
 

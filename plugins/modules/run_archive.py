@@ -26,6 +26,11 @@ options:
     description: What all files together may have; those that go beyond stay on the host and are named.
     type: int
     required: true
+  folders:
+    description: The folders of the run to be packed, such as C(summaries). Empty for all, and the logs.
+    type: list
+    elements: str
+    default: []
   state_directory:
     description: Where the tasks keep their runs.
     type: path
@@ -84,9 +89,13 @@ class Packer:
     def add_run(self, run_id: str, state_directory: Path, log_directory: Path) -> None:
         """Add what a run left; unfinished saves stay behind."""
         events, *others = FOLDERS
-        self._add_below(state_directory, ("runs", run_id, events), events)
+        self.add_folders(run_id, state_directory, [events])
         self._add_below(log_directory, (run_id,), "logs")
-        for name in others:
+        self.add_folders(run_id, state_directory, others)
+
+    def add_folders(self, run_id: str, state_directory: Path, names: Sequence[str]) -> None:
+        """Add folders of the run's directory."""
+        for name in names:
             self._add_below(state_directory, ("runs", run_id, name), name)
 
     def _add_below(self, root: Path, parts: Sequence[str], name: str) -> None:
@@ -144,6 +153,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "run_id": {"type": "str", "required": True},
+            "folders": {"type": "list", "elements": "str", "default": []},
             "limit_megabytes": {"type": "int", "required": True},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},
@@ -160,7 +170,11 @@ def main() -> None:
             tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive,
         ):
             packer = Packer(archive, values["limit_megabytes"] * MEGABYTE)
-            packer.add_run(values["run_id"], Path(values["state_directory"]), Path(values["log_directory"]))
+            state_directory = Path(values["state_directory"])
+            if values["folders"]:
+                packer.add_folders(values["run_id"], state_directory, values["folders"])
+            else:
+                packer.add_run(values["run_id"], state_directory, Path(values["log_directory"]))
     except OSError as error:
         os.unlink(path)  # noqa: PTH108 - a string from mkstemp
         module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")

@@ -1,0 +1,42 @@
+"""Find the runs on the controller that have summaries for TensorBoard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
+
+from plugins.summaries import runs_going_on, runs_of, sources_of
+
+
+class ActionModule(ActionBase):
+    """Arguments: `runs_directory`, `run_id` ("" for all), `cluster_name`, `required` (that there are some).
+
+    Runs on the controller alone. Returns `sources` for `carried_manifest`, `going_on` for `collect_run`.
+    """
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Look into the folders of the runs."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = self._task.args
+        directory = Path(arguments["runs_directory"]).resolve()
+        try:
+            runs = runs_of(directory, arguments["run_id"], arguments["cluster_name"])
+            going_on = runs_going_on(runs)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
+        sources = sources_of(runs)
+        if arguments.get("required") and not sources and not self._task.check_mode:
+            which = f"the run {arguments['run_id']}" if arguments["run_id"] else "any run of this cluster"
+            raise AnsibleActionFail(
+                f"{directory} has no summaries of {which}. trainer_summary_steps above 0 lets the workers "
+                "write them; a run that has just begun has none yet"
+            )
+        return result | {"changed": False, "going_on": going_on, "sources": sources}
