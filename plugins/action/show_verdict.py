@@ -1,4 +1,4 @@
-"""Judge a run's folder on the controller, show the verdict, and fail unless the run is proven."""
+"""Judge a run's folder on the controller, show the verdict, and fail where it is not a good one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from trainer.evidence.reading import keep_settings
 from trainer.evidence.report import as_lines
 from trainer.evidence.runs import NoSuchRun, find_run
 from trainer.evidence.settings import EvidenceSettings
-from trainer.evidence.verdict import FILE_NAME, PROVEN, Verdict, judge
+from trainer.evidence.verdict import FILE_NAME, Verdict, judge
 
 display = Display()
 
 PREFIX = "training_evidence_"
-COLORS = {"proven": "green", "not proven": "red", "cannot tell": "yellow"}
-LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "figure": None}
+COLORS = {"proven": "green", "completed": "cyan", "not proven": "red", "cannot tell": "yellow"}
+LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "open": "cyan", "figure": None}
 
 
 class ActionModule(ActionBase):
-    """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> threshold)."""
+    """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value)."""
 
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `verdict`, `run_id` and `folder`; fail, with the checks named, unless the run is proven."""
+        """Return `verdict`, `run_id` and `folder`; fail, naming the checks, unless proven or completed."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = self._task.args
         run_id = arguments.get("run_id")
@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
             "run_id": verdict.run_id,
             "folder": str(folder),
         }
-        if verdict.verdict == PROVEN:
+        if verdict.exit_code == 0:
             return result
         return result | {"failed": True, "msg": failure_message(verdict, folder)}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.run_folders import RUN_ID, plan_of, records, rewrite, train, write_plan
+from tests.evidence.run_folders import RUN_ID, plan_of, records, rewrite, settings_of, train, write_plan
 from tests.trainer.processes import Cluster
 
 LINEAR = "--model=linear"
@@ -54,7 +54,7 @@ def split_brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
             record.pop(name, None)
         second.append(record)
     rewrite(ours, "worker1", second)
-    write_plan(ours, plan)
+    write_plan(ours, plan, settings_of(flags).as_dict())
     return ours
 
 
@@ -67,9 +67,9 @@ def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def reached(step: int) -> bool:
             return int(str(cluster.progress().get("global_step", 0))) >= step
 
-        cluster.until(lambda: reached(1), "the first step", 60)
+        cluster.until(lambda: reached(1), "the first step")
         cluster.signal("worker1", signal.SIGSTOP)
-        cluster.until(lambda: reached(steps * 9 // 10), "nine tenths of the run", 60)
+        cluster.until(lambda: reached(steps * 9 // 10), "nine tenths of the run")
         cluster.signal("worker1", signal.SIGCONT)
 
     return train(tmp_path_factory.mktemp("asleep"), 2, (LINEAR, f"--steps={steps}"), hold_worker1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.trainer.processes import Cluster
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import Verdict, judge
-from trainer.plan import ClusterPlan, Job, Task
+from trainer.plan import JOBS, ClusterPlan, Job, Task
+from trainer.settings import TrainingSettings
 
 RUN_ID = "test"  # of all runs of `Cluster`
 RELEASE = "release-1"
@@ -21,7 +22,7 @@ Record = dict[str, Any]
 
 def plan_of(*tasks: tuple[Job, str]) -> ClusterPlan:
     """A plan of these tasks (job and address), each on a host of its own."""
-    indices = {"ps": 0, "worker": 0}
+    indices = dict.fromkeys(JOBS, 0)
     planned: list[Task] = []
     for job, target in tasks:
         address, port = target.split(":")
@@ -31,34 +32,54 @@ def plan_of(*tasks: tuple[Job, str]) -> ClusterPlan:
 
 
 def train(
-    folder: Path, workers: int, flags: Sequence[str], during: Callable[[Cluster], None] | None = None
+    folder: Path,
+    workers: int,
+    flags: Sequence[str],
+    during: Callable[[Cluster], None] | None = None,
+    ps: int = 1,
 ) -> Path:
-    """Train on loopback with one ps, until all tasks have ended by themselves; return the run's folder."""
-    with Cluster(folder / "hosts", 1, workers, flags) as cluster:
-        ps, others = cluster.hosts["ps"], cluster.hosts["worker"]
-        plan = plan_of(*(("ps", target) for target in ps), *(("worker", target) for target in others))
+    """Train on loopback until all tasks of the run have ended by themselves; return the run's folder."""
+    settings = settings_of(flags)
+    alone = settings.replication == "local"
+    clients = 0 if not settings.existing_servers else 1 if settings.replication == "in_graph" else workers
+    with Cluster(folder / "hosts", ps, workers, flags, servers=range(clients)) as cluster:
+        plan = plan_of(
+            *(("ps", target) for target in cluster.hosts["ps"]),
+            *(("worker", target) for target in cluster.hosts["worker"]),
+        )
         before = dict(os.environ)
         os.environ.update(PSFLEET_PLAN_HASH=plan.hash, PSFLEET_RELEASE=RELEASE)
         try:
-            cluster.start()
+            cluster.start(*(["worker0"] if alone else []))
+            if during:
+                during(cluster)
         finally:
             os.environ.clear()
             os.environ.update(before)
-        if during:
-            during(cluster)
         codes = cluster.wait(120)
         assert set(codes.values()) == {0}, cluster.outputs()
         run = folder / RUN_ID
         (run / "events").mkdir(parents=True)
-        write_plan(run, plan)
-        for task in cluster.tasks:
+        write_plan(run, plan, settings.as_dict())
+        for task in codes:
             shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
     return run
 
 
-def write_plan(run: Path, plan: ClusterPlan) -> None:
+def settings_of(flags: Sequence[str]) -> TrainingSettings:
+    """What flags such as `--model=linear` ask for."""
+    return TrainingSettings.from_mapping(dict(flag.removeprefix("--").split("=", 1) for flag in flags))
+
+
+def write_plan(run: Path, plan: ClusterPlan, training: Mapping[str, object]) -> None:
     (run / "plan.json").write_text(json.dumps(plan.to_json()))
-    (run / "settings.json").write_text(json.dumps({"training": {"model": "linear"}}))
+    (run / "settings.json").write_text(json.dumps({"training": training, "program": None}))
+
+
+def tell_settings(run: Path, **training: object) -> None:
+    """Let settings.json ask for another training than the one that was done."""
+    content = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(content | {"training": content["training"] | training}))
 
 
 def events(run: Path, task: str) -> Path:

@@ -55,7 +55,7 @@ def test_a_restart_explains_no_other_difference(run: Path) -> None:
 
     verdict = verdict_of(run)
     assert checks(verdict, False) == {"contributions_add_up"}
-    assert "worker1: the ps counted" in detail(verdict, "contributions_add_up")
+    assert "worker1: the chief counted" in detail(verdict, "contributions_add_up")
 
 
 def restore_at(run: Path, again: int) -> None:

@@ -15,12 +15,12 @@ from trainer.evidence.verdict import CANNOT_TELL, EXIT_CODES, judge
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the folder; return 0 where the run is proven, 1 where it is not, 2 where that cannot be told."""
+    """Judge the folder; return 0 for a run that is proven or completed, 1 for one that is not, else 2."""
     parser = argparse.ArgumentParser(
         prog="python -m trainer.evidence",
         description="Say from a run's records alone whether its workers trained one model together, and"
         " whether it converged. Writes verdict.json into the folder.",
-        epilog="Exit code: 0 proven, 1 not proven, 2 cannot tell.",
+        epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell.",
     )
     parser.add_argument("folder", type=Path, help="a run's folder, with plan.json, settings.json and events/")
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of the report")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from trainer.evidence.check import Check, Findings, counted, listed
+from trainer.evidence.profile import profile_of
 from trainer.evidence.run import Process, Run, TaskRecords
 from trainer.records import Record
 
@@ -12,32 +14,35 @@ _GOOD_ENDINGS = {"last step", "run over"}
 
 
 def records_complete(run: Run) -> Check:
-    """Every task of the plan left readable records of this run, without a gap and without a repetition."""
-    findings = Findings(lacking=run.plan_lacking)
+    """Every task of the run left readable records of it, without a gap and without a repetition."""
+    findings = Findings(lacking=run.lacking)
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
         if task.repeated:
             findings.lacking.append(f"{task.name}: {counted(task.repeated, 'record')} twice in its file")
         for process in task.processes:
+            if process.nonce is None and run.program is None:
+                findings.lacking.append(f"{task.name}: its records do not begin with `started`")
             _follow_local_steps(task.name, process, findings)
-    findings.wrong += [f"{name} left records, but is no task of the plan" for name in run.unplanned]
-    total = sum(len(task.records) for task in run.tasks.values())
+    findings.wrong += [f"{name} left records, but is no task of this run" for name in run.unplanned]
+    counts = {task.name: len(task.records) for task in run.tasks.values() if task.records}
     return findings.conclude(
         "records_complete",
-        f"{counted(total, 'record')} of {counted(len(run.tasks), 'task')}",
-        {"records": {task.name: len(task.records) for task in run.tasks.values()}},
+        f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}",
+        {"records": counts},
     )
 
 
 def same_plan_and_release(run: Run) -> Check:
     """Every record names the plan of plan.json, and all tasks ran the same release in the end."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
-    for task in (*run.ps, *run.workers):
+    for task in run.all_tasks:
         if not task.records:
-            findings.lacking.append(f"{task.name} left no records")
+            if run.program is None:
+                findings.lacking.append(f"{task.name} left no records")
             continue
         releases[task.name] = task.records[-1].release
         for plan_hash in sorted({record.plan_hash for record in task.records} - {expected}):
@@ -45,6 +50,12 @@ def same_plan_and_release(run: Run) -> Check:
                 findings.wrong.append(f"{task.name} ran plan {plan_hash}, plan.json is {expected}")
             else:
                 findings.lacking.append(f"{task.name} names no plan: it was started by hand")
+        if run.program is not None:
+            findings.wrong += [
+                f"{task.name} ran program {program}, settings.json names {run.program.get('release')}"
+                for program in sorted({record.text("program") for record in task.records})
+                if program != run.program.get("release")
+            ]
     if len(set(releases.values())) > 1:
         findings.wrong.append(
             "releases differ: " + listed(f"{name} {what}" for name, what in releases.items())
@@ -59,18 +70,42 @@ def same_plan_and_release(run: Run) -> Check:
     )
 
 
+def same_settings(run: Run) -> Check:
+    """Every worker was told to train what the run's settings ask for, in the way that they ask for."""
+    findings = Findings(lacking=run.lacking)
+    model = str(run.training.get("model") or run.model)
+    planned = len(run.plan.tasks_of("worker")) if run.plan else 0
+    for worker in run.workers:
+        if not worker.settings:
+            findings.lacking.append(f"{worker.name} does not tell its settings")
+        for told in worker.settings:
+            trained = str(told.get("model") or model)
+            if trained != model:
+                findings.wrong.append(f"{worker.name} trained {trained}, the run's model is {model}")
+            try:
+                profile = profile_of(told, planned)
+            except ValueError as error:
+                findings.wrong.append(f"{worker.name}: {error}")
+                continue
+            if profile != run.profile:
+                findings.wrong.append(f"{worker.name} trained {profile}, the run is {run.profile}")
+    return findings.conclude(
+        "same_settings", f"{model}, {run.profile}", {"model": model, **asdict(run.profile)}
+    )
+
+
 def ended_well(run: Run) -> Check:
     """Every worker ended by itself, no task failed for good, and the last global step was reached."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     for task in run.workers:
         _judge_worker_ending(task, findings)
-    for task in run.ps:
+    for task in (*run.ps, *run.servers):
         if task.ending is not None and task.ending.event == "failed":
             findings.wrong.append(_failure(task.name, task.ending))
-    last_step = run.final.integer("last_step") if run.final else None
+    last_step = run.last_step
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
-    restarts = {task.name: task.restarts for task in (*run.ps, *run.workers) if task.restarts}
+    restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     return findings.conclude(
         "ended_well",
@@ -82,7 +117,7 @@ def ended_well(run: Run) -> Check:
 
 def no_restart_from_zero(run: Run) -> Check:
     """Training began once: what was learned was never thrown away without a checkpoint to restore."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:
@@ -108,8 +143,6 @@ def no_restart_from_zero(run: Run) -> Check:
 
 def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
     """Local steps of a process count on from 0 without a gap; its `finished` tells the same count."""
-    if process.nonce is None:
-        findings.lacking.append(f"{name}: its records do not begin with `started`")
     reached = 0
     for window in process.windows:
         first = window.local_step - window.steps

@@ -1,52 +1,69 @@
-"""Whether the ps' counts of each worker's steps agree with the global step and with the records."""
+"""Whether the counts of each worker's gradients agree with the global step and with the records."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
 
-from trainer.evidence.check import Check, Findings
+from trainer.evidence.check import Check, Findings, counted
 from trainer.evidence.run import Process, Run, TaskRecords
 
 
 def contributions_add_up(run: Run) -> Check:
-    """What the ps counted for each worker makes up the global step, and is what that worker's records tell.
+    """What was counted for each worker makes up the global step, and is what that worker's records tell.
 
-    Where they differ, the records themselves must explain it. A process that ended without `finished` may
-    have applied, unrecorded, at most the global steps between its last window and the next process's first;
-    a session that broke, one step. Steps recorded but not counted must lie after a restored checkpoint.
+    A global step is made of as many gradients as the replication says, at most one of each worker where it
+    says so. Where count and records differ, the records themselves must explain it. A process that ended
+    without `finished` may have applied, unrecorded, at most the global steps between its last window and the
+    next process's first; a session that broke, one step. Steps recorded but not counted must lie after a
+    restored checkpoint, or be gradients that came too late for a synchronous step.
     """
-    findings = Findings(lacking=run.plan_lacking)
-    counted_by_ps = run.contributions
+    findings = Findings(lacking=run.lacking)
+    contributions = run.contributions
     recorded = {worker.name: worker.local_steps for worker in run.workers}
-    if not counted_by_ps:
+    asked = run.global_steps * run.profile.gradients_per_step
+    if not contributions:
         findings.lacking.append("the chief does not tell what each worker contributed")
     else:
-        total = sum(counted_by_ps.values())
-        if total != run.global_steps:
-            findings.wrong.append(f"contributions add up to {total}, the global step is {run.global_steps}")
+        total = sum(contributions.values())
+        if total != asked:
+            findings.wrong.append(f"contributions add up to {total}, {_expected(run)}")
         findings.wrong += [
-            f"the ps counted steps of {name}, which is no worker of the plan"
-            for name in sorted(set(counted_by_ps) - set(recorded))
-            if run.plan
+            f"the chief counted steps of {name}, which is no worker of the run"
+            for name in sorted(set(contributions) - set(recorded))
+            if not run.problem
         ]
         for worker in run.workers:
             _compare_steps(run, worker, findings)
     return findings.conclude(
         "contributions_add_up",
-        " + ".join(str(counted_by_ps.get(worker.name, 0)) for worker in run.workers)
-        + f" = {run.global_steps}",
-        {"counted_by_ps": dict(counted_by_ps), "recorded": recorded, "global_step": run.global_steps},
+        " + ".join(str(contributions.get(worker.name, 0)) for worker in run.workers)
+        + f" = {asked}"
+        + (
+            f", {counted(run.profile.gradients_per_step, 'gradient')} to a step"
+            if asked != run.global_steps
+            else ""
+        ),
+        {"counted": dict(contributions), "recorded": recorded, "global_step": run.global_steps},
     )
+
+
+def _expected(run: Run) -> str:
+    per_step = run.profile.gradients_per_step
+    if per_step == 1:
+        return f"the global step is {run.global_steps}"
+    return f"{run.global_steps} global steps of {per_step} gradients are {run.global_steps * per_step}"
 
 
 def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
-    difference = run.contributions.get(worker.name, 0) - worker.local_steps
+    count = run.contributions.get(worker.name, 0)
+    if run.profile.once_per_step and count > run.global_steps:
+        findings.wrong.append(
+            f"{worker.name}: {count} gradients in {run.global_steps} global steps, which take one each"
+        )
+    difference = count - worker.local_steps
     if difference == 0:
         return
-    said = (
-        f"{worker.name}: the ps counted {run.contributions.get(worker.name, 0)} of its steps, "
-        f"its records tell {worker.local_steps}"
-    )
+    said = f"{worker.name}: the chief counted {count} of its steps, its records tell {worker.local_steps}"
     if not worker.whole:
         findings.lacking.append(said)
     elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
@@ -55,7 +72,7 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     """Count the steps that this worker may have applied without a record, by what its records tell."""
-    unrecorded = len(worker.of("recovering"))
+    unrecorded = _sessions_broken(run, worker)
     for process, following in zip_longest(worker.processes, worker.processes[1:]):
         if process.ending is None or process.ending.event == "failed":
             until = _first_global_step(following) if following else run.global_steps
@@ -63,8 +80,19 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     return unrecorded
 
 
+def _sessions_broken(run: Run, worker: TaskRecords) -> int:
+    """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
+    broken = len(worker.of("recovering"))
+    if run.profile.one_client and worker.name != run.chief.name:
+        # The client's sessions drive this worker; one breaks also when the client is killed.
+        broken += len(run.chief.of("recovering")) + run.chief.restarts
+    return broken
+
+
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:
-    """Count the recorded steps of this worker that a restored checkpoint may have undone."""
+    """Count the recorded steps of this worker that may not be in the model, though it computed them."""
+    if run.profile.drops_late_gradients:
+        return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]
     if not restored:
         return 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from trainer.evidence.check import Check, Findings, listed
+from trainer.evidence.goals import Goal, goals_of
 from trainer.evidence.run import Run, Window
 from trainer.evidence.settings import EvidenceSettings
 from trainer.records import Record
@@ -15,51 +15,9 @@ from trainer.records import Record
 _TAIL = 0.1  # of the windows: the first tenth and the last are compared
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What a metric must reach: at most `tolerance` away from `target`, or at least `target` without one."""
-
-    metric: str
-    target: float
-    tolerance: float | None = None
-
-    def reached(self, value: float) -> bool:
-        """Whether the value is good enough; never for nan."""
-        if self.tolerance is None:
-            return value >= self.target
-        return abs(value - self.target) <= self.tolerance
-
-    def __str__(self) -> str:
-        """The goal in words."""
-        around = "at least " if self.tolerance is None else ""
-        within = "" if self.tolerance is None else f" +- {self.tolerance:g}"
-        return f"{around}{self.target:g}{within}"
-
-
-@dataclass(frozen=True)
-class ModelGoals:
-    """A model's loss that needs to fall no further, and what its metrics must reach."""
-
-    loss: float
-    goals: tuple[Goal, ...]
-
-
-def goals_of(model: str, settings: EvidenceSettings) -> ModelGoals | None:
-    """Return what this model must reach; None for a model that this program does not know."""
-    known = {
-        # The noise on y has a standard deviation of 0.33, so no line has a lower loss than 0.11.
-        "linear": ModelGoals(
-            0.2,
-            (Goal("weight", 2.0, settings.weight_tolerance), Goal("bias", 10.0, settings.bias_tolerance)),
-        ),
-        "mnist_mlp": ModelGoals(0.35, (Goal("accuracy", settings.target_accuracy),)),
-    }
-    return known.get(model)
-
-
 def loss_finite(run: Run) -> Check:
     """No worker ever saw a loss that was no number, and the final metrics are numbers."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     count = 0
     for worker in run.workers:
         bad = [
@@ -74,8 +32,8 @@ def loss_finite(run: Run) -> Check:
             )
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
-    evaluated = _last_evaluation(run)
-    values = _metrics(evaluated) if evaluated else {}
+    evaluated = last_evaluation(run)
+    values = metrics_of(evaluated) if evaluated else {}
     findings.wrong += [
         f"{name} is no finite number" for name, value in values.items() if not math.isfinite(value)
     ]
@@ -86,7 +44,7 @@ def loss_finite(run: Run) -> Check:
 
 def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
     """The median loss of the run's last tenth is well below that of its first, or as low as it can get."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     goals = goals_of(run.model, settings)
     target = settings.target_loss if settings.target_loss is not None else goals.loss if goals else 0.0
     first, last = smoothed_loss(run)
@@ -107,34 +65,45 @@ def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
 
 def model_converged(run: Run, settings: EvidenceSettings) -> Check:
     """The final model, as the chief evaluated it on the test data, reaches the goals of its kind."""
-    findings = Findings(lacking=run.plan_lacking)
-    evaluated, goals = _last_evaluation(run), goals_of(run.model, settings)
-    metrics = _metrics(evaluated) if evaluated else {}
-    if goals is None:
-        findings.lacking.append(f"no goal is known for model {run.model!r}")
+    findings = Findings(lacking=run.lacking)
+    evaluated, known = last_evaluation(run), goals_of(run.model, settings)
+    goals = known.goals if known else ()
+    metrics = metrics_of(evaluated) if evaluated else {}
+    if known is None:
+        findings.lacking.append(
+            f"no goal is known for model {run.model!r}; training_evidence_goals can name one"
+        )
     elif evaluated is None:
         findings.lacking.append("the chief did not evaluate the final model")
     else:
-        if run.final is None or evaluated.integer("global_step") < run.final.integer("last_step"):
-            findings.lacking.append(
-                f"the last evaluation is of global step {evaluated.integer('global_step')}"
-            )
-        for goal in goals.goals:
-            if goal.metric not in metrics:
-                findings.lacking.append(f"{goal.metric} was not evaluated")
-            elif not goal.reached(metrics[goal.metric]):
-                findings.wrong.append(f"{goal.metric} is {metrics[goal.metric]:.4f}, expected {goal}")
-    good = (
-        listed(
-            f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals.goals
-        )
-        if goals
-        else ""
-    )
+        step = evaluated.integer("global_step")
+        final = run.last_step is not None and step >= run.last_step
+        if not final:
+            findings.lacking.append(f"the last evaluation is of global step {step}")
+        compare(goals, metrics, findings, certain=final)
     return findings.conclude(
         "model_converged",
-        good,
+        in_words(goals, metrics),
         {"model": run.model, "metrics": {name: _or_none(value) for name, value in metrics.items()}},
+    )
+
+
+def compare(
+    goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, *, certain: bool
+) -> None:
+    """Find the goals that were not evaluated, and those that were missed: `certain` of a final model."""
+    for goal in goals:
+        if goal.metric not in metrics:
+            findings.lacking.append(f"{goal.metric} was not evaluated")
+        elif not goal.reached(metrics[goal.metric]):
+            missed = f"{goal.metric} is {metrics[goal.metric]:.4f}, expected {goal}"
+            findings.add(missed, certain=certain)
+
+
+def in_words(goals: Sequence[Goal], metrics: Mapping[str, float]) -> str:
+    """What was found for each goal, and what was expected."""
+    return listed(
+        f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals
     )
 
 
@@ -154,20 +123,28 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
 
 def final_metrics(run: Run) -> dict[str, float | None]:
     """Return what the chief evaluated last; None for what was no finite number, empty where nothing was."""
-    evaluated = _last_evaluation(run)
-    return {name: _or_none(value) for name, value in _metrics(evaluated).items()} if evaluated else {}
+    evaluated = last_evaluation(run)
+    return {name: _or_none(value) for name, value in metrics_of(evaluated).items()} if evaluated else {}
 
 
 def _by_global_step(window: Window) -> int:
     return window.after
 
 
-def _last_evaluation(run: Run) -> Record | None:
-    evaluations = run.chief.of("evaluated")
-    return evaluations[-1] if evaluations else None
+def last_evaluation(run: Run) -> Record | None:
+    """Return the chief's last evaluation; of a program of one's own that of the highest global step."""
+    if run.program is None:
+        return run.chief.of("evaluated")[-1] if run.chief.of("evaluated") else None
+    evaluations = [record for task in run.all_tasks for record in task.of("evaluated")]
+    return max(evaluations, key=_global_step, default=None)
 
 
-def _metrics(evaluated: Record) -> dict[str, float]:
+def _global_step(record: Record) -> int:
+    return record.integer("global_step")
+
+
+def metrics_of(evaluated: Record) -> dict[str, float]:
+    """Return what an evaluation found; nan for what was no finite number."""
     metrics = evaluated.fields.get("metrics")
     values = metrics.items() if isinstance(metrics, Mapping) else ()
     return {str(name): math.nan if value is None else float(value) for name, value in values}

@@ -14,17 +14,22 @@ _WORKERS_SHOWN = 8
 
 
 def figures_of(run: Run) -> dict[str, Any]:
-    """Return the figures: `seconds` is how long the busiest worker trained, rates are over all workers."""
+    """Return the figures: `seconds` is how long the busiest worker trained, rates are over all workers.
+
+    `replication` is None for a program of one's own. Bytes are None where systemd did not count them.
+    """
     windows = [window for worker in run.workers for window in worker.windows]
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
     examples = sum(window.examples for window in windows)
     first, last = convergence.smoothed_loss(run)
     told = run.contributions
     steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
+    total = sum(steps.values())
     return {
         "model": run.model,
+        "replication": None if run.program is not None else str(run.profile),
         "global_steps": run.global_steps,
-        "last_step": run.final.integer("last_step") if run.final else None,
+        "last_step": run.last_step,
         "seconds": round(seconds, 3),
         "examples": examples,
         "examples_per_second": round(examples / seconds, 1) if seconds else None,
@@ -34,10 +39,19 @@ def figures_of(run: Run) -> dict[str, Any]:
         "workers": {
             worker.name: {
                 "steps": steps[worker.name],
-                "share": round(steps[worker.name] / run.global_steps, 4) if run.global_steps else 0.0,
+                "share": round(steps[worker.name] / total, 4) if total else 0.0,
                 "restarts": worker.restarts,
             }
             for worker in run.workers
+        },
+        "tasks": {
+            name: {
+                "exit_code": ending.exit_code,
+                "restarts": ending.restarts,
+                "bytes_received": ending.received,
+                "bytes_sent": ending.sent,
+            }
+            for name, ending in run.endings.of.items()
         },
     }
 
@@ -45,6 +59,8 @@ def figures_of(run: Run) -> dict[str, Any]:
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield name and value of each figure that there is, in words."""
     steps, asked = figures["global_steps"], figures["last_step"]
+    if not steps and figures["replication"] is None:
+        return  # a program that recorded no steps
     yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
     yield "seconds", f"{figures['seconds']:.1f}"
     if figures["examples_per_second"] is not None:

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.evidence.run import Run, TaskRecords
+from trainer.evidence.endings import Endings
+from trainer.evidence.profile import Profile, profile_of
+from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
 from trainer.plan import ClusterPlan
 from trainer.records import Record, events_file, read_records
+from trainer.run_tasks import RunTask, run_tasks
 
 
 @dataclass(frozen=True)
@@ -21,26 +24,54 @@ class _File:
     unreadable: tuple[str, ...]
 
 
-def read_run(folder: Path, run_id: str | None = None) -> Run:
-    """Read plan.json, settings.json and events/*.jsonl of a run's folder; the records of `run_id` count.
+@dataclass(frozen=True)
+class _Settings:
+    """What settings.json says of the run; `problem` where that cannot be used."""
 
-    Without `run_id` it is the folder's name, or the commonest id where no record has that: people rename.
+    training: Mapping[str, object]
+    program: Mapping[str, object] | None
+    problem: str
+
+
+def read_run(folder: Path, run_id: str | None = None) -> Run:
+    """Read plan.json, settings.json, tasks.json and events/*.jsonl of a run's folder.
+
+    The records of `run_id` count; without it those of the folder's name, or of the commonest id where no
+    record has that: people rename.
     """
     if not folder.is_dir():
-        return Run(folder, run_id or folder.name, None, plan_problem=f"{folder} is not a folder")
+        return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
+    settings = _settings(folder / "settings.json")
     plan, problem = _plan(folder / "plan.json")
-    expected = [events_file(folder, task.job, task.index) for task in plan.tasks] if plan else []
-    extra = set((folder / "events").glob("*.jsonl")) - set(expected)
-    files = [_read(path, folder) for path in (*expected, *sorted(extra))]
-    run_id = run_id or _run_id(folder, files)
+    found = {path.stem: _read(path, folder) for path in sorted((folder / "events").glob("*.jsonl"))}
+    profile = Profile()
+    expected: tuple[RunTask, ...] = ()
+    if plan is not None:
+        problem = settings.problem or _missing_jobs(plan, settings)
+        if not problem:
+            profile, expected, problem = _who_takes_part(plan, settings, found.get(CHIEF))
+    names = {task.name for task in expected}
+    files = dict(found)
+    if settings.program is None:
+        # A program of one's own leaves records where it likes to; our own tasks always do.
+        files |= {
+            task.name: _read(events_file(folder, task.job, task.index), folder)
+            for task in expected
+            if task.name not in found
+        }
+    run_id = run_id or _run_id(folder, list(found.values()))
     return Run(
         folder=folder,
         run_id=run_id,
         plan=plan,
-        plan_problem=problem,
-        training=_object(_json(folder / "settings.json")[0], "training"),
-        tasks={file.name: _task(file, run_id) for file in files},
-        unplanned=tuple(sorted(path.stem for path in extra)) if plan else (),
+        problem=problem,
+        training=settings.training,
+        program=settings.program,
+        profile=profile,
+        expected=expected,
+        tasks={name: _task(file, run_id) for name, file in files.items()},
+        unplanned=tuple(name for name in found if name not in names) if expected else (),
+        endings=_endings(folder / "tasks.json"),
     )
 
 
@@ -74,6 +105,41 @@ def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
     new.replace(path)
 
 
+def _settings(path: Path) -> _Settings:
+    content, problem = _json(path)
+    program = content.get("program") if isinstance(content, Mapping) else None
+    if problem and path.exists():
+        problem = f"settings.json: {problem}"
+    elif program is not None and not isinstance(program, Mapping):
+        program, problem = None, f"settings.json: program is {program!r}; expected an object or null"
+    else:
+        problem = ""
+    return _Settings(_object(content, "training"), program, problem)
+
+
+def _who_takes_part(
+    plan: ClusterPlan, settings: _Settings, chief: _File | None
+) -> tuple[Profile, tuple[RunTask, ...], str]:
+    """Return how the run's workers trained, which tasks it has, and why that cannot be told."""
+    if settings.program is not None:
+        workers = len(plan.tasks_of("worker")) + len(plan.tasks_of("chief"))
+        return Profile(workers=workers), run_tasks(plan, {}, program=True), ""
+    training, source = settings.training, "settings.json"
+    if "replication" not in training:
+        started = [record for record in (chief.records if chief else ()) if record.event == "started"]
+        training = _object(started[-1].fields, "settings") if started else {}
+        source = f"{CHIEF}'s settings"
+    try:
+        profile = profile_of(training, len(plan.tasks_of("worker")))
+    except ValueError as error:
+        return Profile(), (), f"{source}: {error}"
+    taking_part = {
+        "replication": profile.replication,
+        "existing_servers": profile.existing_servers,
+    }
+    return profile, run_tasks(plan, taking_part, program=False), ""
+
+
 def _plan(path: Path) -> tuple[ClusterPlan | None, str]:
     content, problem = _json(path)
     if problem:
@@ -81,12 +147,22 @@ def _plan(path: Path) -> tuple[ClusterPlan | None, str]:
     if not isinstance(content, Mapping):
         return None, "plan.json: not a JSON object"
     try:
-        plan = ClusterPlan.from_json(content)
+        return ClusterPlan.from_json(content), ""
     except ValueError as error:
         return None, f"plan.json: {error}"
-    if not plan.tasks_of("worker") or not plan.tasks_of("ps"):
-        return None, "plan.json: it has no worker or no ps"
-    return plan, ""
+
+
+def _missing_jobs(plan: ClusterPlan, settings: _Settings) -> str:
+    if settings.program is None:
+        has_all = plan.tasks_of("worker") and plan.tasks_of("ps")
+        return "" if has_all else "plan.json: it has no worker or no ps"
+    leads = plan.tasks_of("chief") or plan.tasks_of("worker")
+    return "" if leads else "plan.json: it has no worker and no chief"
+
+
+def _endings(path: Path) -> Endings:
+    content, problem = _json(path)
+    return Endings(problems=(f"tasks.json: {problem}",)) if problem else Endings.from_json(content)
 
 
 def _json(path: Path) -> tuple[object, str]:

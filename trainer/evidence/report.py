@@ -9,7 +9,7 @@ from typing import Literal
 from trainer.evidence.figures import figure_lines
 from trainer.evidence.verdict import Verdict
 
-Kind = Literal["headline", "ok", "failed", "unknown", "figure"]
+Kind = Literal["headline", "ok", "failed", "unknown", "open", "figure"]
 _MARKS: dict[bool | None, tuple[str, Kind]] = {
     True: ("ok", "ok"),
     False: ("FAILED", "failed"),
@@ -25,6 +25,10 @@ def as_lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
     for check in verdict.checks:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
+    if verdict.not_shown:
+        yield "", "figure"
+    for sentence in verdict.not_shown:
+        yield f"  {sentence}", "open"
     yield "", "figure"
     for name, value in [*figure_lines(verdict.figures), ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"

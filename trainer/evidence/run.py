@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from trainer.evidence.endings import Endings
+from trainer.evidence.profile import Profile
 from trainer.plan import ClusterPlan
 from trainer.records import Record
+from trainer.run_tasks import SERVER, RunTask
 
 CHIEF = "worker0"
 
@@ -107,7 +110,7 @@ class TaskRecords:
         """The lives of the task, in the order of its file."""
         lives: list[list[Record]] = []
         for record in self.records:
-            if record.event == "started" or not lives:
+            if record.event == "started" or not lives or record.pid != lives[-1][-1].pid:
                 lives.append([])
             lives[-1].append(record)
         return tuple(Process(tuple(life)) for life in lives)
@@ -136,6 +139,12 @@ class TaskRecords:
         return self.ending is not None and told and not self.unreadable
 
     @property
+    def settings(self) -> tuple[Mapping[str, object], ...]:
+        """What each of its processes was told to do, by their `started`."""
+        told = (record.fields.get("settings") for record in self.of("started"))
+        return tuple(settings for settings in told if isinstance(settings, Mapping))
+
+    @property
     def local_steps(self) -> int:
         """The steps that all its processes tell of."""
         return sum(process.local_steps for process in self.processes)
@@ -152,35 +161,58 @@ class TaskRecords:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the checks look at. Where there is no plan, `plan_problem` says why."""
+    """Everything that the checks look at. Where it cannot be judged, `problem` says why.
+
+    `expected` are the tasks that the run has by its plan and settings. `training` is what settings.json says
+    of the training, `program` what it says of a program of one's own, None for the trainer's own models.
+    """
 
     folder: Path
     run_id: str
-    plan: ClusterPlan | None
-    plan_problem: str = ""
+    plan: ClusterPlan | None = None
+    problem: str = ""
     training: Mapping[str, object] = field(default_factory=dict)
+    program: Mapping[str, object] | None = None
+    profile: Profile = field(default_factory=Profile)
+    expected: tuple[RunTask, ...] = ()
     tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
     unplanned: tuple[str, ...] = ()
+    endings: Endings = field(default_factory=Endings)
 
     @property
-    def plan_lacking(self) -> list[str]:
-        """Why there is no plan; empty where there is one."""
-        return [self.plan_problem] if self.plan is None else []
+    def lacking(self) -> list[str]:
+        """Why nothing can be said; empty where something can."""
+        return [self.problem] if self.problem else []
 
     @cached_property
     def workers(self) -> tuple[TaskRecords, ...]:
-        """The plan's workers, by index, also those that left nothing."""
-        return tuple(self._of_job("worker"))
+        """The run's workers, by index, also those that left nothing; of a program its chief before them."""
+        return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
     def ps(self) -> tuple[TaskRecords, ...]:
-        """The plan's parameter servers, by index, also those that left nothing."""
-        return tuple(self._of_job("ps"))
+        """The run's parameter servers, by index, also those that left nothing."""
+        return self.of_job("ps")
+
+    @cached_property
+    def servers(self) -> tuple[TaskRecords, ...]:
+        """The servers that clients connect to, by the index of the client, also those that left nothing."""
+        return self.of_job(SERVER)
+
+    @property
+    def clients(self) -> tuple[TaskRecords, ...]:
+        """The workers that have sessions of their own."""
+        return self.workers[:1] if self.profile.one_client else self.workers
 
     @property
     def chief(self) -> TaskRecords:
-        """Worker 0."""
-        return self.tasks.get(CHIEF, TaskRecords(CHIEF))
+        """Worker 0; of a program the task whose end is the run's."""
+        return self._task(self.plan.lead.name if self.program is not None and self.plan else CHIEF)
+
+    @property
+    def all_tasks(self) -> tuple[TaskRecords, ...]:
+        """Every task that the run has, also those that left nothing."""
+        return tuple(self._task(task.name) for task in self.expected)
 
     @cached_property
     def final(self) -> Record | None:
@@ -191,25 +223,38 @@ class Run:
     @cached_property
     def global_steps(self) -> int:
         """The final global step: by the chief's `finished`, else the highest that a window tells."""
-        if self.final is not None:
+        if self.final is not None and self.program is None:
             return self.final.integer("global_step")
         return max((window.after for worker in self.workers for window in worker.windows), default=0)
 
+    @property
+    def last_step(self) -> int | None:
+        """The global step at which the run was to end, by the chief's `finished`."""
+        if self.final is None or "last_step" not in self.final.fields:
+            return None
+        return self.final.integer("last_step")
+
     @cached_property
     def contributions(self) -> Mapping[str, int]:
-        """The steps of each worker, as the parameter servers counted them; empty where not told."""
+        """The gradients of each worker, as the parameter servers counted them; empty where not told."""
         return self.final.integers("contributions") if self.final is not None else {}
 
     @cached_property
     def model(self) -> str:
-        """The model's name, by the chief's `started`, else by settings.json; empty where neither says."""
-        for record in reversed(self.chief.of("started")):
-            settings = record.fields.get("settings")
-            if isinstance(settings, Mapping) and "model" in settings:
+        """The model's name, by the chief's `started`, else by settings.json; empty where neither says.
+
+        Empty for a program of one's own, whatever it calls its model.
+        """
+        if self.program is not None:
+            return ""
+        for settings in reversed(self.chief.settings):
+            if "model" in settings:
                 return str(settings["model"])
         return str(self.training.get("model") or "")
 
-    def _of_job(self, job: str) -> Iterator[TaskRecords]:
-        for task in self.plan.tasks if self.plan else ():
-            if task.job == job:
-                yield self.tasks.get(task.name, TaskRecords(task.name))
+    def of_job(self, job: str) -> tuple[TaskRecords, ...]:
+        """The run's tasks of a job, by index, also those that left nothing."""
+        return tuple(self._task(task.name) for task in self.expected if task.job == job)
+
+    def _task(self, name: str) -> TaskRecords:
+        return self.tasks.get(name, TaskRecords(name))

@@ -7,18 +7,21 @@ from itertools import combinations
 from trainer.evidence.check import Check, Findings, counted, listed
 from trainer.evidence.run import Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
-
-_ALONE = "there is one worker, so nobody to share with"
+from trainer.run_tasks import SERVER
 
 
 def same_parameter_servers(run: Run) -> Check:
-    """Every worker read, on each ps of the plan, a nonce that the chief read there too."""
-    findings = Findings(lacking=run.plan_lacking)
+    """Every worker that has a session read, on each ps of the run, a nonce that the chief read there too."""
+    findings = Findings(lacking=run.lacking)
     of_chief = _nonces(run.chief, "ps_nonces")
-    read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.workers}
-    for worker in run.workers:
+    read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
+    for worker in run.clients:
         seen = read[worker.name]
-        if not seen:
+        findings.wrong += [
+            f"{worker.name} met {name}, which is no ps of the run"
+            for name in sorted(set(seen) - {ps.name for ps in run.ps})
+        ]
+        if not worker.of("peers_ready"):
             findings.lacking.append(f"{worker.name} does not tell which ps it met")
             continue
         for ps in run.ps:
@@ -26,18 +29,23 @@ def same_parameter_servers(run: Run) -> Check:
                 findings.wrong.append(f"{worker.name} never met {ps.name}")
             elif of_chief and not seen[ps.name] <= of_chief.get(ps.name, set()):
                 findings.add(f"{worker.name} met another {ps.name} than the chief", certain=run.chief.whole)
-    if run.workers and not of_chief:
+    if run.ps and run.clients and not of_chief:
         findings.lacking.append("with no word from the chief, the others cannot be compared")
+    met = (
+        f"the client of all {counted(len(run.workers), 'worker')}"
+        if run.profile.one_client
+        else counted(len(run.clients), "worker")
+    )
     return findings.conclude(
         "same_parameter_servers",
-        f"{counted(len(run.workers), 'worker')} met the same {', '.join(ps.name for ps in run.ps)}",
+        f"{met} met the same {', '.join(ps.name for ps in run.ps)}" if run.ps else run.profile.alone,
         {name: {ps: sorted(nonces) for ps, nonces in seen.items()} for name, seen in read.items()},
     )
 
 
 def workers_met(run: Run) -> Check:
-    """Of each two workers one read on the ps what the other, and nobody else, had written there."""
-    findings = Findings(lacking=run.plan_lacking)
+    """Of each two workers one read what the other, and nobody else, had written; one client read of all."""
+    findings = Findings(lacking=run.lacking)
     own = {worker.name: _own_nonces(worker) for worker in run.workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
     whole = {worker.name for worker in run.workers if worker.whole}
@@ -46,44 +54,91 @@ def workers_met(run: Run) -> Check:
             if nonces - own.get(writer, set()):
                 strange = f"{reader} met a {writer} that is not the one of these records"
                 findings.add(strange, certain=writer in whole)
-    pairs = list(combinations(own, 2))
+    names = list(own)
+    pairs = (
+        [(names[0], other) for other in names[1:]] if run.profile.one_client else list(combinations(own, 2))
+    )
     for one, other in pairs:
         if not (seen[one].get(other, set()) & own[other] or seen[other].get(one, set()) & own[one]):
-            findings.add(f"{one} and {other} did not meet on the ps", certain={one, other} <= whole)
+            findings.add(f"{one} and {other} did not meet", certain={one, other} <= whole)
+    where = (
+        "the client found the nonce of each on its device"
+        if run.profile.one_client
+        else "found each other's nonces on the ps"
+    )
     return findings.conclude(
         "workers_met",
-        f"{counted(len(own), 'worker')} found each other's nonces on the ps" if pairs else _ALONE,
+        f"{counted(len(own), 'worker')}{':' if run.profile.one_client else ''} {where}"
+        if pairs
+        else run.profile.alone,
         {"nonces": {name: sorted(nonces) for name, nonces in own.items()}},
     )
 
 
+def servers_met(run: Run) -> Check:
+    """Each client that connected to a server of its own found on it the nonce that this server had drawn."""
+    findings = Findings(lacking=run.lacking)
+    found: dict[str, list[int]] = {}
+    for server in run.servers:
+        client = server.name.replace(SERVER, "worker")
+        records = run.tasks[client].of("peers_ready") if client in run.tasks else ()
+        nonces = {record.integer("server_nonce") for record in records if "server_nonce" in record.fields}
+        found[client] = sorted(nonces)
+        if not nonces:
+            findings.lacking.append(f"{client} does not tell which server it used")
+        elif nonces - _own_nonces(server):
+            strange = f"{client} used a server that is not {server.name} of these records"
+            findings.add(strange, certain=server.whole)
+    return findings.conclude(
+        "servers_met", f"{listed(found)} used the server of these records", {"server_nonces": found}
+    )
+
+
 def fair_shares(run: Run, settings: EvidenceSettings) -> Check:
-    """No worker did almost nothing: each has `minimum_share` of an equal share of the global steps."""
-    findings = Findings(lacking=run.plan_lacking)
-    told = bool(run.contributions)
-    if not told and run.plan is not None:
+    """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
+
+    Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
+    each must have offered gradients.
+    """
+    findings = Findings(lacking=run.lacking)
+    told = bool(run.contributions) and run.program is None
+    if not told and run.program is None and not run.problem:
         findings.lacking.append("the chief does not tell what each worker contributed")
-    shares = {}
+    steps = {
+        worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
+        for worker in run.workers
+    }
+    total = sum(steps.values())
+    shares = {name: count / total if total else 0.0 for name, count in steps.items()}
     least = settings.minimum_share / max(len(run.workers), 1)
-    for worker in run.workers:
-        steps = run.contributions.get(worker.name, 0) if told else worker.local_steps
-        shares[worker.name] = steps / run.global_steps if run.global_steps else 0.0
-        if shares[worker.name] < least:
+    below = [name for name, share in shares.items() if share < least]
+    backups = run.profile.backups
+    if len(below) > backups:
+        but = f" of all workers but {backups}" if backups else ""
+        for name in below:
             findings.add(
-                f"{worker.name} applied {steps} of {run.global_steps} global steps "
-                f"({shares[worker.name]:.1%}), expected at least {least:.1%}",
-                certain=told or worker.whole,
+                f"{name} applied {steps[name]} of {total} steps ({shares[name]:.1%}), "
+                f"expected at least {least:.1%}{but}",
+                certain=told or (run.program is not None and all(worker.whole for worker in run.workers)),
             )
+    for worker in run.workers:
+        if worker.name in below and not worker.local_steps:
+            findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
     return findings.conclude(
         "fair_shares",
-        listed(f"{name} {share:.1%}" for name, share in shares.items()),
+        (
+            listed(f"{name} {share:.1%}" for name, share in shares.items())
+            + (f" ({listed(below)} as backup)" if below else "")
+            if run.profile.shared
+            else run.profile.alone
+        ),
         {"shares": {name: round(share, 4) for name, share in shares.items()}, "expected_at_least": least},
     )
 
 
 def workers_overlap(run: Run, settings: EvidenceSettings) -> Check:
     """All workers were training during at least `minimum_overlap` of the run's global steps."""
-    findings = Findings(lacking=run.plan_lacking)
+    findings = Findings(lacking=run.lacking)
     spans: dict[str, tuple[int, int]] = {}
     for worker in run.workers:
         if worker.windows:
@@ -108,20 +163,20 @@ def workers_overlap(run: Run, settings: EvidenceSettings) -> Check:
     good = f"all workers were training from global step {start} to {end} of {run.global_steps}"
     return findings.conclude(
         "workers_overlap",
-        good if len(run.workers) > 1 else _ALONE,
+        good if run.profile.shared else run.profile.alone,
         {"spans": {name: list(span) for name, span in spans.items()}, "overlap": round(overlap, 4)},
     )
 
 
 def steps_interleave(run: Run) -> Check:
-    """While each worker trained, the global step moved by more than its own steps: others moved it, too."""
-    findings = Findings(lacking=run.plan_lacking)
+    """While each worker trained, more gradients went into the global step than its own: others' did, too."""
+    findings = Findings(lacking=run.lacking)
     foreign: dict[str, int] = {}
-    for worker in run.workers if len(run.workers) > 1 else ():
+    for worker in run.workers if run.profile.shared else ():
         if not worker.windows:
             findings.add(f"{worker.name} recorded no step", certain=worker.whole)
             continue
-        foreign[worker.name] = _steps_of_others(worker)
+        foreign[worker.name] = _steps_of_others(run, worker)
         if foreign[worker.name] < 1:
             alone = f"{worker.name} moved the global step alone: no step of another in between"
             findings.add(alone, certain=worker.whole)
@@ -129,7 +184,7 @@ def steps_interleave(run: Run) -> Check:
         f"{name} saw {steps}" for name, steps in foreign.items()
     )
     return findings.conclude(
-        "steps_interleave", good if len(run.workers) > 1 else _ALONE, {"steps_of_others": foreign}
+        "steps_interleave", good if run.profile.shared else run.profile.alone, {"steps_of_others": foreign}
     )
 
 
@@ -146,9 +201,10 @@ def _nonces(worker: TaskRecords, field: str) -> dict[str, set[int]]:
     return nonces
 
 
-def _steps_of_others(worker: TaskRecords) -> int:
+def _steps_of_others(run: Run, worker: TaskRecords) -> int:
     stretches = [stretch for process in worker.processes for stretch in process.stretches]
-    return sum(
-        stretch[-1].after - stretch[0].before - sum(window.steps for window in stretch)
-        for stretch in stretches
-    )
+    moved = sum(stretch[-1].after - stretch[0].before for stretch in stretches)
+    own = sum(window.steps for stretch in stretches for window in stretch)
+    if run.profile.drops_late_gradients:
+        own = min(own, run.contributions.get(worker.name, own))
+    return moved * run.profile.gradients_per_step - own

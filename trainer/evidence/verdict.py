@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,20 @@ from typing import Any
 from trainer.evidence import checks, contributions, convergence, sharing
 from trainer.evidence.check import Check, counted
 from trainer.evidence.figures import figures_of
+from trainer.evidence.log_patterns import log_patterns_found
+from trainer.evidence.program import headline_of, judge_program
 from trainer.evidence.reading import read_run
 from trainer.evidence.run import Run
 from trainer.evidence.settings import EvidenceSettings
 
-PROVEN, NOT_PROVEN, CANNOT_TELL = "proven", "not proven", "cannot tell"
-EXIT_CODES = {PROVEN: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
+PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven", "cannot tell"
+EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
 FILE_NAME = "verdict.json"
 
 _SHARING = {
     "same_parameter_servers",
     "workers_met",
+    "servers_met",
     "contributions_add_up",
     "fair_shares",
     "workers_overlap",
@@ -32,18 +35,20 @@ _CONVERGENCE = {"loss_finite", "loss_fell", "model_converged"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verdict.json` holds. `settings` are the thresholds that were applied."""
+    """What `verdict.json` holds. `settings` are the thresholds that were applied.
+
+    `verdict` is `proven` where every check is true, or `completed` where the checks that the run allows show
+    too little for that; `not proven` where one is false, else `cannot tell`. `not_shown` says, in sentences,
+    what the run does not show.
+    """
 
     run_id: str
+    verdict: str
     headline: str
     checks: tuple[Check, ...]
     figures: Mapping[str, Any]
     settings: EvidenceSettings
-
-    @property
-    def verdict(self) -> str:
-        """`proven` where every check is true, `not proven` where one is false, else `cannot tell`."""
-        return _verdict(self.checks)
+    not_shown: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -64,6 +69,7 @@ class Verdict:
             "run_id": self.run_id,
             "headline": self.headline,
             "checks": [check.as_json() for check in self.checks],
+            "not_shown": list(self.not_shown),
             "figures": dict(self.figures),
             "settings": self.settings.as_dict(),
         }
@@ -86,13 +92,33 @@ def judge(folder: Path, settings: EvidenceSettings, run_id: str | None = None) -
 
 def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Judge a run that was read."""
-    answers = (
+    if run.program is not None and not run.problem:
+        answers = judge_program(run, settings)
+        best = PROVEN if answers.together and answers.learned else COMPLETED
+        verdict = _verdict(answers.checks, best)
+        headline = (
+            _cannot_tell(answers.checks) if verdict == CANNOT_TELL else headline_of(run, answers, verdict)
+        )
+        figures = figures_of(run)
+        return Verdict(
+            run.run_id, verdict, headline, tuple(answers.checks), figures, settings, answers.not_shown
+        )
+    found = _checks(run, settings)
+    verdict = _verdict(found)
+    return Verdict(run.run_id, verdict, _headline(run, found, verdict), found, figures_of(run), settings)
+
+
+def _checks(run: Run, settings: EvidenceSettings) -> tuple[Check, ...]:
+    """What is asked of a run of the trainer's own models."""
+    return (
         checks.records_complete(run),
         checks.same_plan_and_release(run),
+        checks.same_settings(run),
         checks.ended_well(run),
         checks.no_restart_from_zero(run),
         sharing.same_parameter_servers(run),
         sharing.workers_met(run),
+        *([sharing.servers_met(run)] if run.servers else []),
         contributions.contributions_add_up(run),
         sharing.fair_shares(run, settings),
         sharing.workers_overlap(run, settings),
@@ -100,28 +126,30 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),
         convergence.model_converged(run, settings),
+        *([log_patterns_found(run, settings.log_patterns)] if settings.log_patterns else []),
     )
-    return Verdict(run.run_id, _headline(run, answers), answers, figures_of(run), settings)
 
 
-def _verdict(answers: tuple[Check, ...]) -> str:
+def _verdict(answers: Sequence[Check], best: str = PROVEN) -> str:
     found = {check.ok for check in answers}
-    return NOT_PROVEN if False in found else CANNOT_TELL if None in found else PROVEN
+    return NOT_PROVEN if False in found else CANNOT_TELL if None in found else best
 
 
-def _headline(run: Run, answers: tuple[Check, ...]) -> str:
-    verdict = _verdict(answers)
-    workers, ps = counted(len(run.workers), "worker"), counted(len(run.ps), "ps")
-    together = f"{workers} trained one model {'together ' if len(run.workers) > 1 else ''}through {ps}"
+def _cannot_tell(answers: Sequence[Check]) -> str:
+    lacking = sum(check.ok is None for check in answers)
+    return f"CANNOT TELL: nothing speaks against the run, but {counted(lacking, 'check')} lacked evidence"
+
+
+def _headline(run: Run, answers: Sequence[Check], verdict: str) -> str:
+    together = run.profile.together(counted(len(run.ps), "ps"))
     if verdict == PROVEN:
         return f"PROVEN: {together}, and it converged"
     if verdict == CANNOT_TELL:
-        lacking = sum(check.ok is None for check in answers)
-        return f"CANNOT TELL: nothing speaks against the run, but {counted(lacking, 'check')} lacked evidence"
+        return _cannot_tell(answers)
     return f"NOT PROVEN: {_what_is_wrong(answers, together)}"
 
 
-def _what_is_wrong(answers: tuple[Check, ...], together: str) -> str:
+def _what_is_wrong(answers: Sequence[Check], together: str) -> str:
     """Name the gravest of what fails: not shared, diverged, ended badly, not converged."""
     wrong = {check.check for check in answers if check.ok is False}
     if wrong & _SHARING:

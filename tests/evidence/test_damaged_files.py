@@ -1,0 +1,178 @@
+"""A healthy run's folder with files that are cut, lost or unreadable: nothing is proven on too little."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.cases import Expected
+from tests.evidence.run_folders import checks, detail, edit, events, records, rewrite, verdict_of
+
+EVERY_CHECK = {
+    "records_complete",
+    "same_plan_and_release",
+    "same_settings",
+    "ended_well",
+    "no_restart_from_zero",
+    "same_parameter_servers",
+    "workers_met",
+    "contributions_add_up",
+    "fair_shares",
+    "workers_overlap",
+    "steps_interleave",
+    "loss_finite",
+    "loss_fell",
+    "model_converged",
+}
+
+
+def cut_the_last_line(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[:-40])
+
+
+def cut_in_the_middle(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[: len(content) // 3])
+
+
+def put_garbage_between(run: Path) -> None:
+    lines = events(run, "worker1").read_bytes().split(b"\n")
+    events(run, "worker1").write_bytes(b"\n".join([*lines[:5], b"\xff\x00 garbage {", *lines[5:]]))
+
+
+def put_only_garbage(run: Path) -> None:
+    events(run, "worker1").write_bytes(bytes(range(256)) * 50)
+
+
+def double_every_line(run: Path) -> None:
+    rewrite(run, "worker1", [record for record in records(run, "worker1") for _ in range(2)])
+
+
+def lose_a_window(run: Path) -> None:
+    every = records(run, "worker1")
+    rewrite(run, "worker1", [*every[:20], *every[21:]])
+
+
+def lose_the_last_window(run: Path) -> None:
+    every = records(run, "worker1")
+    last = max(number for number, record in enumerate(every) if record["event"] == "step")
+    rewrite(run, "worker1", [*every[:last], *every[last + 1 :]])
+
+
+def add_a_task_that_was_not_planned(run: Path) -> None:
+    shutil.copy(events(run, "worker1"), events(run, "worker2"))
+    edit(run, "worker2", "", index=2)
+
+
+def lose_worker1(run: Path) -> None:
+    events(run, "worker1").unlink()
+
+
+def lose_the_ps(run: Path) -> None:
+    events(run, "ps0").unlink()
+
+
+def lose_the_chief(run: Path) -> None:
+    events(run, "worker0").unlink()
+
+
+def lose_the_events(run: Path) -> None:
+    shutil.rmtree(run / "events")
+
+
+def lose_everything(run: Path) -> None:
+    shutil.rmtree(run)
+    run.mkdir()
+
+
+def lose_the_folder(run: Path) -> None:
+    shutil.rmtree(run)
+
+
+def spoil_the_plan(run: Path) -> None:
+    (run / "plan.json").write_text("{")
+
+
+def forge_the_plan(run: Path) -> None:
+    plan = json.loads((run / "plan.json").read_text())
+    plan["tasks"][1]["port"] += 1
+    (run / "plan.json").write_text(json.dumps(plan))
+
+
+CASES = [
+    Expected(cut_the_last_line, 2, {"records_complete", "ended_well"}, "the line does not end: cut short"),
+    Expected(
+        cut_in_the_middle,
+        2,
+        {"records_complete", "ended_well", "contributions_add_up", "workers_overlap"},
+        "events/worker1.jsonl, line",
+    ),
+    Expected(put_garbage_between, 2, {"records_complete"}, "events/worker1.jsonl, line 6: not JSON"),
+    Expected(double_every_line, 2, {"records_complete"}, "twice in its file"),
+    Expected(lose_a_window, 2, {"records_complete"}, "are missing"),
+    Expected(lose_the_last_window, 2, {"records_complete"}, "are missing"),
+    Expected(add_a_task_that_was_not_planned, 1, {"records_complete"}, "worker2 left records, but"),
+    Expected(lose_the_ps, 2, {"records_complete", "same_plan_and_release"}, "ps0.jsonl: No such file"),
+    Expected(lose_everything, 2, EVERY_CHECK, "plan.json: No such file"),
+    Expected(lose_the_folder, 2, EVERY_CHECK, "is not a folder"),
+    Expected(spoil_the_plan, 2, EVERY_CHECK, "plan.json: not JSON"),
+    Expected(forge_the_plan, 2, EVERY_CHECK, "the plan's hash is"),
+]
+
+
+@pytest.mark.parametrize("expected", CASES, ids=str)
+def test_damage_is_named_and_judged(run: Path, expected: Expected) -> None:
+    expected.hold(run)
+
+
+def test_without_its_records_a_worker_is_not_believed(run: Path) -> None:
+    lose_worker1(run)
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2
+    unknown = {"records_complete", "same_parameter_servers", "contributions_add_up", "workers_overlap"}
+    assert unknown <= checks(verdict, None)
+    assert "worker1.jsonl: No such file" in detail(verdict, "records_complete")
+
+
+@pytest.mark.parametrize("damage", [lose_the_chief, lose_the_events, put_only_garbage])
+def test_without_the_chief_or_all_records_nothing_is_proven(
+    run: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(run)
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2, verdict.failing
+    assert {"records_complete", "ended_well"} <= checks(verdict, None)
+
+
+@pytest.mark.parametrize("task", ["worker0", "worker1"])
+def test_a_file_that_is_cut_short_leaves_the_question_open_wherever_it_is_cut(run: Path, task: str) -> None:
+    """What is left of a file never speaks against the run: the other files do, where there is something."""
+    content = events(run, task).read_bytes()
+    for end in range(0, len(content) - 1, max(len(content) // 60, 1)):
+        events(run, task).write_bytes(content[:end])
+        verdict = verdict_of(run)
+        assert verdict.exit_code == 2, (end, verdict.failing)
+
+
+def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(
+    split_brain: Path, run: Path
+) -> None:
+    shutil.copytree(split_brain, run, dirs_exist_ok=True)
+    content = events(run, "worker0").read_bytes()
+    events(run, "worker0").write_bytes(content[: len(content) // 2])
+    assert checks(verdict_of(run), False) == {"steps_interleave"}
+
+
+@pytest.mark.parametrize("task", ["ps0", "worker0", "worker1"])
+def test_no_single_line_can_be_lost_without_notice(run: Path, task: str) -> None:
+    """The run must stay proven only where the line says nothing that a check needs."""
+    every = records(run, task)
+    spare = {"checkpointed", "finished"} if task == "ps0" else {"checkpointed"}
+    for number, lost in enumerate(every):
+        if number > 6 and lost["event"] == "step" and number % 10:
+            continue  # one window is as good as the next
+        rewrite(run, task, [*every[:number], *every[number + 1 :]])
+        assert (verdict_of(run).exit_code == 0) == (lost["event"] in spare), lost

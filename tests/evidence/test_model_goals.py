@@ -1,0 +1,81 @@
+"""What the model has learned: losses, metrics and goals, by records of a healthy run that are changed."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.cases import Expected
+from tests.evidence.run_folders import checks, drop, edit, records, rewrite, tell_settings, verdict_of
+
+
+def lose_a_number_in_the_loss(run: Path) -> None:
+    every = records(run, "worker1")
+    rewrite(run, "worker1", [*every[:30], every[30] | {"loss": None, "loss_mean": None}, *every[31:]])
+
+
+def train_no_better(run: Path) -> None:
+    for task in ("worker0", "worker1"):
+        edit(run, task, "step", loss=5.0, loss_mean=5.0)
+
+
+def miss_the_line(run: Path) -> None:
+    edit(run, "worker0", "evaluated", metrics={"weight": 1.2, "bias": 10.0, "loss": 0.3})
+
+
+def learn_digits_badly(run: Path) -> None:
+    learn_digits(run, 0.31)
+
+
+def learn_digits_well(run: Path) -> None:
+    learn_digits(run, 0.93)
+
+
+def learn_digits(run: Path, accuracy: float) -> None:
+    train_another_model(run, "mnist_mlp")
+    edit(run, "worker0", "evaluated", metrics={"accuracy": accuracy, "cross_entropy": 0.4})
+
+
+def train_another_model(run: Path, model: str) -> None:
+    tell_settings(run, model=model)
+    for task in ("worker0", "worker1"):
+        edit(run, task, "started", settings={"model": model})
+
+
+def evaluate_something_else(run: Path) -> None:
+    edit(run, "worker0", "evaluated", metrics={"loss": 0.1})
+
+
+def evaluate_too_early(run: Path) -> None:
+    edit(run, "worker0", "evaluated", global_step=100)
+
+
+def evaluate_never(run: Path) -> None:
+    drop(run, "worker0", "evaluated")
+
+
+def train_an_unknown_model(run: Path) -> None:
+    train_another_model(run, "my_model")
+
+
+CASES = [
+    Expected(learn_digits_well, 0, set(), ""),
+    Expected(lose_a_number_in_the_loss, 1, {"loss_finite"}, "worker1: the loss was no finite number"),
+    Expected(train_no_better, 1, {"loss_fell"}, "the loss went from 5 to 5"),
+    Expected(miss_the_line, 1, {"model_converged"}, "weight is 1.2000, expected 2 +- 0.2"),
+    Expected(learn_digits_badly, 1, {"model_converged"}, "accuracy is 0.3100, expected at least 0.9"),
+    Expected(evaluate_something_else, 2, {"model_converged"}, "weight was not evaluated"),
+    Expected(evaluate_too_early, 2, {"model_converged"}, "the last evaluation is of global step 100"),
+    Expected(evaluate_never, 2, {"model_converged"}, "did not evaluate"),
+    Expected(train_an_unknown_model, 2, {"model_converged"}, "no goal is known for model 'my_model'"),
+]
+
+
+@pytest.mark.parametrize("expected", CASES, ids=str)
+def test_what_was_learned_is_judged(run: Path, expected: Expected) -> None:
+    expected.hold(run)
+
+
+def test_a_loss_that_is_no_number_is_not_compared_with_others(run: Path) -> None:
+    lose_a_number_in_the_loss(run)
+    assert checks(verdict_of(run), None) == {"loss_fell"}
+    assert verdict_of(run).figures["loss_first"] is None
