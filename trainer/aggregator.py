@@ -127,6 +127,8 @@ class Aggregator:
                 if len(standing.contributors) >= self._operations.replicas:
                     standing = self._step(standing)
                 elif self._is_stuck(standing):
+                    names = ", ".join(f"worker{worker}" for worker in standing.half_delivered)
+                    say(f"{names} stopped amid its gradients: the step is taken again without them.")
                     standing = self._open(standing)
         except BaseException as error:
             # Raised in the main thread, which waits for the rounds.
@@ -191,11 +193,7 @@ class Aggregator:
         if standing.half_delivered != which:
             self._half_delivered = (standing.half_delivered, time.monotonic())
             return False
-        if not which or time.monotonic() < since + _SECONDS_TO_DELIVER:
-            return False
-        names = ", ".join(f"worker{worker}" for worker in which)
-        say(f"{names} stopped amid its gradients: the step is taken again without them.")
-        return True
+        return bool(which) and time.monotonic() >= since + _SECONDS_TO_DELIVER
 
     def _see(self, standing: Standing) -> Standing:
         with self._changed:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import ROOT, Cluster
 from trainer.exit_codes import PEERS_MISSING
 from trainer.records import Record
 
@@ -205,6 +205,22 @@ def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> 
         metrics = cluster.only("worker0", "evaluated").fields["metrics"]
         assert isinstance(metrics, dict)
         assert metrics["bias"] == pytest.approx(10, abs=0.1)
+
+
+def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=_sync(2, "--model=linear", "--steps=100")) as cluster:
+        cluster.start("ps0", "worker0")
+        cluster.start("worker1", program=[str(ROOT / "tests" / "trainer" / "dying_program.py")])
+        cluster.until(lambda: _global_step(cluster) == 19, "the step before the death of worker1")
+        again = "worker1 stopped amid its gradients: the step is taken again without them."
+        cluster.until(lambda: again in cluster.output("worker0"), "the round to be opened anew")
+        cluster.start("worker1")
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+        assert cluster.output("worker0").count(again) == 1
+        finished = cluster.only("worker0", "finished")
+        assert finished.integer("global_step") == 100
+        assert finished.integers("contributions") == {"worker0": 100, "worker1": 100}
+        assert cluster.only("worker1", "finished").integer("local_step") == 81
 
 
 def test_a_run_whose_worker_never_comes_back_ends_and_names_it(tmp_path: Path) -> None:
