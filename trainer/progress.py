@@ -85,7 +85,7 @@ class Watcher:
             parts.append(waiting)
         elif now.phase != "finished":
             parts.append(": ".join(part for part in (now.phase, now.reason or waiting) if part))
-        if now.last_line and not now.over:
+        if now.last_line and now.phase == "training":
             parts.append(f"| {now.last_line[:LOG_CHARACTERS]}")
         return printable("  ".join(part for part in parts if part)) or now.phase
 

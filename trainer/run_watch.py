@@ -87,7 +87,7 @@ class Reading:
 class Listeners:
     """The tasks of a run that listen, watched from the lead's host.
 
-    A task that has never answered is none of these: not every program of one's own listens.
+    A task that has never answered is none of these.
     """
 
     addresses: Mapping[str, str]

@@ -65,7 +65,7 @@ def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], l
             place = places.place(member.name) if member.isfile() else None
             content = stream.extractfile(member) if place else None
             if place is None or content is None:
-                refused.append(f"{member.name!r}: not a name of this host's")
+                refused.append(f"{member.name!r}: not a name that this host may bring")
                 continue
             most_bytes -= member.size
             if most_bytes < 0:

@@ -41,7 +41,9 @@ class ActionModule(ActionBase):
         run, paths = arguments["run"], arguments["paths"]
         self._lead = str(run["lead"]["name"])
         self._command = read_command(run, paths)
-        self._listeners = Listeners({task["name"]: task["address"] for task in run["tasks"]})
+        # A program is judged by its traffic, which must be its own alone.
+        looked_at = [] if run["settings"]["program"] else run["tasks"]
+        self._listeners = Listeners({task["name"]: task["address"] for task in looked_at})
         self._probe_command = probe_command(self._listeners.addresses, paths["install_directory"])
         self._probed = time.monotonic()
         screen = Screen(float(arguments["plain_seconds"]))
@@ -99,7 +101,7 @@ class ActionModule(ActionBase):
 
     def _look_at_the_others(self, screen: Screen) -> None:
         """Note which tasks have stopped to answer: one that systemd gave up tells nobody of it."""
-        if time.monotonic() < self._probed + PROBE_SECONDS:
+        if not self._listeners.addresses or time.monotonic() < self._probed + PROBE_SECONDS:
             return
         self._probed = time.monotonic()
         try:
