@@ -251,14 +251,18 @@ class Barrier:
             self.drop_ledger()
         return silent
 
-    def _absent(self, attendance: Attendance) -> list[str]:
-        clients = self._cluster.clients
-        return [f"worker{worker}" for worker in clients if worker not in attendance.notes]
+    def _absent(self, attendance: Attendance) -> list[int]:
+        return [worker for worker in self._cluster.clients if worker not in attendance.notes]
 
-    def _with_reasons(self, tasks: Iterable[str]) -> list[Missing]:
-        addresses = {task: self._cluster.address_of(task) for task in tasks}
-        reasons = {missing.task: missing for missing in self._unreachable(addresses)}
-        return [reasons.get(task) or self._missing(task, _NOT_REPORTED) for task in addresses]
+    def _with_reasons(self, workers: Iterable[int]) -> list[Missing]:
+        """Why these clients are not there: nothing listens for them, or they have not reported."""
+        listeners = {worker: self._cluster.listener_of(worker) for worker in workers}
+        unreachable = self._unreachable({task: self._cluster.address_of(task) for task in listeners.values()})
+        reasons = {missing.task: missing for missing in unreachable}
+        return [
+            reasons.get(listener) or self._missing(f"worker{worker}", _NOT_REPORTED)
+            for worker, listener in listeners.items()
+        ]
 
     def _unreachable(self, addresses: Mapping[str, str]) -> list[Missing]:
         others = {task: address for task, address in addresses.items() if task != self._cluster.task}

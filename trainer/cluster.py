@@ -78,10 +78,13 @@ class Cluster:
         if self.is_local:
             return {}
         tasks = {f"ps{ps}": address for ps, address in enumerate(self.ps_hosts)}
-        for worker, address in enumerate(self.worker_hosts):
-            has_server = self.existing_servers and worker in self.clients
-            tasks[f"{'server' if has_server else 'worker'}{worker}"] = address
-        return tasks
+        workers = {self.listener_of(worker): address for worker, address in enumerate(self.worker_hosts)}
+        return {**tasks, **workers}
+
+    def listener_of(self, worker: int) -> str:
+        """The task that listens at a worker's address: the worker, or the server that it is a client of."""
+        has_server = self.existing_servers and worker in self.clients
+        return f"{'server' if has_server else 'worker'}{worker}"
 
     @property
     def address(self) -> str:
