@@ -69,6 +69,8 @@ _FINISHED_WORKER = {
     "loss": "number",
 }
 _FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
+# Fields that an event may have, and their kinds.
+_OPTIONAL = {"peers_ready": {"server_nonce": "int"}}
 # What a program of one's own cannot know of its steps. Its records hold `program`, the hash of its code.
 _NOT_OF_PROGRAMS = {
     "step": {"staleness_mean", "staleness_max"},
@@ -168,8 +170,9 @@ def schema_problems(values: Mapping[str, object]) -> list[str]:
     event, job, index = str(values["event"]), str(values["job"]), int(str(values["index"]))
     if event not in _EVENTS:
         return [f"event {event!r} is not one of {', '.join(_EVENTS)}"]
-    required = required_fields(event, job, index, program="program" in values)
-    return [f"{event}: {problem}" for problem in _kind_problems(values, required)]
+    expected = required_fields(event, job, index, program="program" in values)
+    expected |= {name: kind for name, kind in _OPTIONAL.get(event, {}).items() if name in values}
+    return [f"{event}: {problem}" for problem in _kind_problems(values, expected)]
 
 
 def read_records(path: Path) -> tuple[list[Record], list[str]]:

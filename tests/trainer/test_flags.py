@@ -11,6 +11,7 @@ import pytest
 
 from tests.trainer.processes import ROOT
 from trainer import flags
+from trainer.cluster import Cluster
 from trainer.exit_codes import USAGE
 from trainer.settings import RULES
 
@@ -26,6 +27,39 @@ def test_the_command_line_of_the_tutorials() -> None:
     assert not options.cluster.is_chief
     assert options.settings.model == "mnist_mlp"
     assert options.run_directory is None
+
+
+def test_a_local_run_needs_no_hosts_and_ignores_those_of_a_unit() -> None:
+    unit = TUTORIAL.replace("--task_index=1", "--task_index=0")
+    for arguments in ("--job_name=local", f"{unit} --replication=local", f"{unit} --job_name=local"):
+        options = flags.parse(arguments.split())
+        assert (options.cluster.task, options.settings.replication) == ("worker0", "local")
+        assert options.cluster.ps_devices == ()
+        assert options.cluster.workers == 1
+        assert options.cluster.listeners == {}
+        assert not options.cluster.serves
+
+
+def test_who_serves_whom() -> None:
+    def cluster(*arguments: str) -> Cluster:
+        return flags.parse([*TUTORIAL.split(), *arguments]).cluster
+
+    assert not cluster().serves
+    assert cluster().served == {}
+    in_graph = ("--replication=in_graph", "--existing_servers=true")
+    assert cluster(*in_graph).serves
+    client = cluster(*in_graph, "--task_index=0")
+    assert client.served == {"worker1": "/job:worker/task:1", "server0": "/job:worker/task:0"}
+    assert list(client.listeners) == ["ps0", "server0", "worker1"]
+    assert cluster("--existing_servers=true").served == {"server1": "/job:worker/task:1"}
+    server = cluster("--job_name=server")
+    assert (server.task, server.device, server.serves) == ("server1", "/job:worker/task:1", True)
+
+
+def test_sync_aggregates_as_many_as_there_are_workers_unless_told() -> None:
+    told = [*TUTORIAL.split(), "--replication=sync"]
+    assert flags.parse(told).settings.replicas_to_aggregate == 2
+    assert flags.parse([*told, "--replicas_to_aggregate=1"]).settings.replicas_to_aggregate == 1
 
 
 def test_training_flags_are_settings() -> None:
@@ -58,6 +92,25 @@ def test_training_flags_are_settings() -> None:
         (f"{TUTORIAL} --steps=0", "--steps is '0'; expected an integer >= 1"),
         (f"{TUTORIAL} --stepps=3", "stepps"),
         (f"{TUTORIAL} steps=3", "'steps=3' is no flag"),
+        (
+            f"{TUTORIAL} --replication=sync --replicas_to_aggregate=3",
+            "--replicas_to_aggregate is 3, expected at most 2, for --worker_hosts has 2",
+        ),
+        (
+            f"{TUTORIAL} --replicas_to_aggregate=2",
+            "--replicas_to_aggregate is 2, expected none with --replication=async",
+        ),
+        (
+            "--job_name=local --existing_servers=true",
+            "--existing_servers is true, expected false with --replication=local",
+        ),
+        ("--job_name=local --replication=sync", "--replication is 'sync', expected local"),
+        (f"{TUTORIAL} --replication=local", "--task_index is 1, expected 0"),
+        ("--job_name=ps --task_index=0 --replication=local", "--job_name is 'ps', expected local"),
+        (
+            "--job_name=server --task_index=1 --ps_hosts=a:1 --worker_hosts=b:1",
+            "--task_index is 1, expected 0 to 0, for --worker_hosts has 1",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_refused(arguments: str, said: str) -> None:
