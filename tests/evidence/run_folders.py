@@ -56,7 +56,7 @@ def train(
         finally:
             os.environ.clear()
             os.environ.update(before)
-        codes = cluster.wait(120)
+        codes = cluster.wait(300)
         assert set(codes.values()) == {0}, cluster.outputs()
         run = folder / RUN_ID
         (run / "events").mkdir(parents=True)
