@@ -73,7 +73,7 @@ def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
         (operation in _TRANSFERS or _TRANSFER_NAME.search(name), TRANSFERS),
         (any(source.startswith(_LEDGER_VARIABLES) for source in inputs), LEDGER),
         (operation.startswith("Iterator"), INPUT),
-        ("Accumulator" in operation, AGGREGATION),
+        ("Accumulator" in operation or "Mutex" in operation, AGGREGATION),
         (_REWRITERS.fullmatch(parts[0]), REWRITTEN),
         (scopes, scopes[0] if scopes else ""),
         (operation == "ReadVariableOp", READS),

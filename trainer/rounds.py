@@ -108,8 +108,9 @@ class RoundOperations:
         """
         with tf.control_dependencies(self.standing):
             loss, gradients = compute()
-        received = [self._received(gradient, variable) for gradient, variable in gradients]
-        self._build_offer(loss, received)
+        with tf.name_scope("aggregation"):
+            received = [self._received(gradient, variable) for gradient, variable in gradients]
+            self._build_offer(loss, received)
         self._build_advance(optimizer)
         self._build_opening()
 

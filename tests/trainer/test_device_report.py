@@ -122,6 +122,7 @@ def test_an_addition_that_tensorflow_merged_is_counted_where_it_ran(target: str)
         ("x", "_Recv", [], "transfers"),
         ("ConstantFolding/mul_recip", "Mul", ["a"], "rewritten by TensorFlow"),
         ("GradientDescent/update_a/ResourceApplyGradientDescent", "ResourceApply", ["a"], "optimizer"),
+        ("MutexV2", "MutexV2", [], "aggregation"),
         ("aggregation_1/AddN", "AddN", ["a"], "aggregation"),
         ("apply_grad", "ResourceAccumulatorApplyGradient", ["a"], "aggregation"),
     ],
