@@ -17,8 +17,8 @@ _OF_PS = (
     "threads",
     "barrier_deadline_seconds",
 )
-# What a run's checkpoints, the examples that it has seen, or its tasks depend on.
-_KEPT = ("model", "replication", "existing_servers", "shard_data")
+# What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.
+_KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
 _KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
 _FREE_OF_PROGRAM = {"program_arguments": "arguments", "program_flags": "flags"}
 

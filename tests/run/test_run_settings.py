@@ -95,7 +95,8 @@ def test_a_run_keeps_its_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("replication", "sync"), ("shard_data", True), ("existing_servers", True)]
+    ("name", "value"),
+    [("replication", "sync"), ("replicas_to_aggregate", 2), ("shard_data", True), ("existing_servers", True)],
 )
 def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
     today = run_settings(
