@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.trainer.processes import ROOT, _free_ports
+from tests.trainer.processes import ROOT, free_ports
 from trainer.records import Record, events_file, read_records
 
 RUN_ID = "20260101-test"
@@ -25,7 +25,7 @@ class Tasks:
     def __init__(self, folder: Path, program: Path, **jobs: int) -> None:
         """Choose free ports for so many tasks of each job; nothing is started yet."""
         self.folder, self.program = folder, program
-        ports = iter(_free_ports(sum(jobs.values())))
+        ports = iter(free_ports(sum(jobs.values())))
         self.cluster = {
             job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items() if count
         }

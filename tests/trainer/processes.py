@@ -32,7 +32,7 @@ class Cluster:
     ) -> None:
         """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own."""
         self.folder, self.flags = folder, flags
-        addresses = [f"127.0.0.1:{port}" for port in _free_ports(ps + workers)]
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(ps + workers)]
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.tasks = [f"{job}{index}" for job, hosts in self.hosts.items() for index in range(len(hosts))]
         self.tasks += [f"server{index}" for index in servers]
@@ -143,7 +143,8 @@ def _job_and_index(task: str) -> tuple[str, int]:
     return job, int(task.removeprefix(job))
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nothing listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for holder in sockets:
