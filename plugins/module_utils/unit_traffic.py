@@ -1,21 +1,24 @@
 """How many bytes units of systemd have received and sent: of the running process, and of those that ended.
 
-systemd forgets the figures of a unit that ended well; what it wrote of it to the journal stays.
+systemd forgets the figures of a unit that ended well. What it wrote of it to the journal stays, but it writes
+nothing of a unit without traffic: that one has had none if this host counts at all.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 # Properties of a unit that `unit_traffic` reads, beside MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
 
-# The entry with what a unit has used, written when it ends (sd-messages.h).
-RESOURCES_MESSAGE = "ae8f7b866b0347b9af31fe1c80b127c0"
+# Of the entries that a unit ended, well and not (sd-messages.h).
+_ENDED_MESSAGES = {"7ad2d189f7e94e70a38c781354912448", "d9b373ed55a64feb8242e02dbe79a49c"}
 _FIELDS = ("IP_METRIC_INGRESS_BYTES", "IP_METRIC_EGRESS_BYTES")
 _NOT_COUNTED = 2**64 - 1
+_SAMPLE = "psfleet-counting.service"
 
 
 def unit_traffic(
@@ -25,13 +28,35 @@ def unit_traffic(
 
     `shown` holds each unit's properties, as `systemctl show` prints them, `began` the Unix time of its run.
     """
-    ended = traffic_of_ended(_journal(began), began)
+    entries = _journal(began)
+    ended = traffic_of_ended(entries, began)
+    silent = units_told_of(entries, began) - ended.keys()
+    if silent and counts():
+        ended |= dict.fromkeys(silent, (0, 0))
     found: dict[str, tuple[int | None, int | None]] = {}
     for unit, properties in shown.items():
         counted = [pair for pair in (ended.get(unit), traffic_of_running(properties)) if pair is not None]
         received, sent = (sum(pair[way] for pair in counted) for way in (0, 1))
         found[unit] = (received, sent) if counted else (None, None)
     return found
+
+
+def counts() -> bool:
+    """Tell whether systemd can count traffic on this host, by a unit that is there for a moment."""
+    start = [
+        "systemd-run",
+        "--quiet",
+        f"--unit={_SAMPLE}",
+        "--property=IPAccounting=yes",
+        "--remain-after-exit",
+    ]
+    run([*start, "/bin/true"])
+    properties = [f"--property={name}" for name in TRAFFIC_PROPERTIES]
+    figures = run(["systemctl", "show", "--value", *properties, _SAMPLE]).stdout.split()
+    run(["systemctl", "stop", _SAMPLE])
+    return len(figures) == len(TRAFFIC_PROPERTIES) and all(
+        figure.isdigit() and int(figure) != _NOT_COUNTED for figure in figures
+    )
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
@@ -45,38 +70,45 @@ def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
 def traffic_of_ended(entries: Iterable[str], began: Mapping[str, float]) -> dict[str, tuple[int, int]]:
     """Return what the processes of each unit that ended since its run began have received and sent.
 
-    `entries` are those of RESOURCES_MESSAGE in the journal, each as JSON.
+    `entries` are those of systemd in the journal, each as JSON.
     """
     found: dict[str, tuple[int, int]] = {}
+    for entry in _since(entries, began):
+        try:
+            received, sent = (int(entry[field]) for field in _FIELDS)
+        except (ValueError, KeyError, TypeError):
+            continue
+        earlier = found.get(entry["UNIT"], (0, 0))
+        found[entry["UNIT"]] = (earlier[0] + received, earlier[1] + sent)
+    return found
+
+
+def units_told_of(entries: Iterable[str], began: Mapping[str, float]) -> set[str]:
+    """Return the units of which the journal says since their run began that they have ended."""
+    return {entry["UNIT"] for entry in _since(entries, began) if entry.get("MESSAGE_ID") in _ENDED_MESSAGES}
+
+
+def _since(entries: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     for text in entries:
         try:
             entry = json.loads(text)
             unit, seconds = entry["UNIT"], int(entry["__REALTIME_TIMESTAMP"]) / 1e6
-            received, sent = (int(entry[field]) for field in _FIELDS)
         except (ValueError, KeyError, TypeError):
             continue
         if unit in began and seconds >= began[unit]:
-            earlier = found.get(unit, (0, 0))
-            found[unit] = (earlier[0] + received, earlier[1] + sent)
-    return found
+            yield entry
 
 
 def _journal(began: Mapping[str, float]) -> list[str]:
     if not began:
         return []
-    journalctl("--sync")
-    done = journalctl(
-        "--output=json",
-        f"--since=@{min(began.values()):.6f}",
-        f"MESSAGE_ID={RESOURCES_MESSAGE}",
-        # Others may write to the journal, too.
-        "_PID=1",
-        *(f"UNIT={unit}" for unit in began),
-    )
-    return done.stdout.splitlines()
+    run(["journalctl", "--sync"])
+    since = f"--since=@{min(began.values()):.6f}"
+    # Others may write to the journal, too.
+    matches = ["_PID=1", *(f"UNIT={unit}" for unit in began)]
+    return run(["journalctl", "--output=json", since, *matches]).stdout.splitlines()
 
 
-def journalctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run journalctl. Where there is no journal, nothing is known of what has ended."""
-    command = ["journalctl", *arguments]
+def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command; where it fails, what it should have told is not known."""
     return subprocess.run(command, capture_output=True, text=True, check=False)

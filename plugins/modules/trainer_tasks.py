@@ -42,6 +42,10 @@ options:
     type: list
     elements: str
     default: []
+  traffic:
+    description: Tell also how many bytes each task has received and sent.
+    type: bool
+    default: false
   configuration_directory:
     description: Where deploy.yml left the plan.
     type: path
@@ -80,7 +84,8 @@ tasks:
       C(reason).
     - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
       a playbook ended has not C(failed), whatever its exit code.
-    - C(bytes_received) and C(bytes_sent) in this run, over all restarts; null where systemd did not count.
+    - C(bytes_received) and C(bytes_sent) in this run, over all restarts, where C(traffic) asks for them; null
+      where systemd did not count.
   returned: always
   type: list
 stopped:
@@ -140,6 +145,7 @@ class Tasks:
         self.runs = Path(parameters["state_directory"]) / "runs"
         self.logs = Path(parameters["log_directory"])
         self.ended = set(parameters["stopped"])
+        self.traffic = bool(parameters["traffic"]) and not module.check_mode
         self.tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
             self.tasks += sorted(self._known() - set(self.tasks))
@@ -157,16 +163,19 @@ class Tasks:
         if not self.units:
             return []
         shown = dict(zip(self.units, self._show(), strict=True))
-        began = {
+        traffic = unit_traffic(shown, self._began()) if self.traffic else {}
+        return [
+            self._describe(job, index, shown[unit], traffic.get(unit, (None, None)))
+            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
+        ]
+
+    def _began(self) -> dict[str, float]:
+        """Return when the run of each unit was prepared, as Unix time; no entry where none was."""
+        return {
             unit: file.stat().st_mtime
             for unit, (job, index) in zip(self.units, self.tasks, strict=True)
             if (file := run_file(self.configuration, job, index)).exists()
         }
-        traffic = unit_traffic(shown, began)
-        return [
-            self._describe(job, index, shown[unit], traffic[unit])
-            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
-        ]
 
     def _show(self) -> list[dict[str, str]]:
         if not self.units:
@@ -260,6 +269,7 @@ def main() -> None:
                 "default": "queried",
             },
             "stopped": {"type": "list", "elements": "str", "default": []},
+            "traffic": {"type": "bool", "default": False},
             "configuration_directory": {"type": "path", "default": "/etc/psfleet"},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},

@@ -57,15 +57,18 @@ def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
     assert [trainer_tasks.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
 
 
-def resources(unit: str, seconds: float, received: object, sent: object) -> str:
-    return json.dumps(
-        {
-            "UNIT": unit,
-            "__REALTIME_TIMESTAMP": str(int(seconds * 1e6)),
-            "IP_METRIC_INGRESS_BYTES": received,
-            "IP_METRIC_EGRESS_BYTES": sent,
-        }
-    )
+SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+
+
+def entry(unit: str, seconds: float, message: str = RESOURCES, **fields: str) -> str:
+    of_all = {"UNIT": unit, "__REALTIME_TIMESTAMP": str(int(seconds * 1e6)), "MESSAGE_ID": message}
+    return json.dumps(of_all | fields)
+
+
+def resources(unit: str, seconds: float, received: str, sent: str) -> str:
+    figures = {"IP_METRIC_INGRESS_BYTES": received, "IP_METRIC_EGRESS_BYTES": sent}
+    return entry(unit, seconds, **figures)
 
 
 def test_traffic_of_every_life_since_the_run_began_is_summed_up() -> None:
@@ -74,11 +77,16 @@ def test_traffic_of_every_life_since_the_run_began_is_summed_up() -> None:
         resources("a", 101.0, "10", "1"),
         resources("a", 102.0, "20", "2"),
         resources("b", 103.0, "5", "6"),
-        json.dumps({"UNIT": "c", "__REALTIME_TIMESTAMP": "104000000", "CPU_USAGE_NSEC": "1"}),
+        entry("c", 104.0, CPU_USAGE_NSEC="1"),
         '{"UNIT": "a", "IP_MET',
     ]
     began = {"a": 100.0, "b": 0.0, "c": 0.0}
     assert unit_traffic.traffic_of_ended(entries, began) == {"a": (30, 3), "b": (5, 6)}
+
+
+def test_the_journal_tells_which_units_have_ended_in_this_run() -> None:
+    entries = [entry("a", 99.0, SUCCESS), entry("b", 101.0, SUCCESS), entry("c", 101.0, STARTED)]
+    assert unit_traffic.units_told_of(entries, dict.fromkeys("abc", 100.0)) == {"b"}
 
 
 @pytest.mark.parametrize(
