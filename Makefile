@@ -45,6 +45,6 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .mypy_cache .pytest_cache .ruff_cache
-	rm -rf "$(CACHE)/images" "$(CACHE)/wheels"
+	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/carried"
 	@! command -v podman >/dev/null || \
 	  $(AS_ROOT) podman image prune --all --force --filter label=psfleet.image=practice
