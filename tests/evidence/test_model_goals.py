@@ -22,6 +22,11 @@ def miss_the_line(run: Path) -> None:
     edit(run, "worker0", "evaluated", metrics={"weight": 1.2, "bias": 10.0, "loss": 0.3})
 
 
+def miss_the_line_too_early(run: Path) -> None:
+    miss_the_line(run)
+    edit(run, "worker0", "evaluated", global_step=100)
+
+
 def learn_digits_badly(run: Path) -> None:
     learn_digits(run, 0.31)
 
@@ -39,6 +44,16 @@ def train_another_model(run: Path, model: str) -> None:
     tell_settings(run, model=model)
     for task in ("worker0", "worker1"):
         edit(run, task, "started", settings={"model": model})
+
+
+def place_badly(run: Path) -> None:
+    train_another_model(run, "placement_demo")
+    edit(run, "worker0", "evaluated", metrics={"largest_error": 0.06})
+
+
+def see_badly(run: Path) -> None:
+    train_another_model(run, "cnn")
+    edit(run, "worker0", "evaluated", metrics={"accuracy": 0.89})
 
 
 def evaluate_something_else(run: Path) -> None:
@@ -63,6 +78,9 @@ CASES = [
     Expected(train_no_better, 1, {"loss_fell"}, "the loss went from 5 to 5"),
     Expected(miss_the_line, 1, {"model_converged"}, "weight is 1.2000, expected 2 +- 0.2"),
     Expected(learn_digits_badly, 1, {"model_converged"}, "accuracy is 0.3100, expected at least 0.9"),
+    Expected(place_badly, 1, {"model_converged"}, "largest_error is 0.0600, expected at most 0.05"),
+    Expected(see_badly, 1, {"model_converged"}, "accuracy is 0.8900, expected at least 0.9"),
+    Expected(miss_the_line_too_early, 2, {"model_converged"}, "weight is 1.2000"),
     Expected(evaluate_something_else, 2, {"model_converged"}, "weight was not evaluated"),
     Expected(evaluate_too_early, 2, {"model_converged"}, "the last evaluation is of global step 100"),
     Expected(evaluate_never, 2, {"model_converged"}, "did not evaluate"),
@@ -79,3 +97,16 @@ def test_a_loss_that_is_no_number_is_not_compared_with_others(run: Path) -> None
     lose_a_number_in_the_loss(run)
     assert checks(verdict_of(run), None) == {"loss_fell"}
     assert verdict_of(run).figures["loss_first"] is None
+
+
+def test_goals_that_people_set_are_asked_of_any_model(run: Path) -> None:
+    asked = {"loss": {"maximum": 0.05}}
+    assert checks(verdict_of(run, goals=asked), False) == {"model_converged"}
+    train_an_unknown_model(run)
+    assert verdict_of(run, goals={"loss": {"maximum": 1}}).exit_code == 0
+    assert checks(verdict_of(run, goals=asked), False) == {"model_converged"}
+
+
+def test_a_goal_that_people_set_counts_instead_of_the_models_own(run: Path) -> None:
+    miss_the_line(run)
+    assert verdict_of(run, goals={"weight": {"minimum": 1, "maximum": 1.5}}).exit_code == 0

@@ -13,6 +13,12 @@ from trainer.evidence.reading import keep_settings, read_settings
 from trainer.evidence.settings import EvidenceSettings
 
 
+def patterns(**changes: object) -> dict[str, object]:
+    """Two patterns, the second of which is changed."""
+    good = {"tasks": "worker*", "pattern": "a"}
+    return {"log_patterns": [good, good | changes]}
+
+
 def test_the_role_has_the_same_thresholds_with_the_same_defaults() -> None:
     defaults = yaml.safe_load((ROOT / "roles/training_evidence/defaults/main.yml").read_text())
     thresholds = {name.removeprefix("training_evidence_"): value for name, value in defaults.items()}
@@ -35,6 +41,21 @@ def test_text_from_the_command_line_is_taken_for_the_number_it_means() -> None:
         ({"bias_tolerance": True}, "is True; expected"),
         ({"bias_tolerance": "nan"}, "is 'nan'; expected"),
         ({"target_loss": []}, "is []; expected a number >= 0, or null for the model's own"),
+        ({"goals": ["accuracy"]}, "goals is ['accuracy']; expected a mapping of metrics"),
+        ({"goals": {"accuracy": 0.9}}, "goals.accuracy is 0.9; expected a mapping with a number as minimum"),
+        ({"goals": {"accuracy": {}}}, "goals.accuracy is {}; expected a mapping with a number"),
+        ({"goals": {"accuracy": {"minimum": "high"}}}, "expected a mapping with a number as minimum"),
+        ({"goals": {"accuracy": {"minimun": 1}}}, "expected a mapping with a number as minimum"),
+        ({"goals": {"loss": {"minimum": 2, "maximum": 1}}}, "the minimum is above the maximum"),
+        ({"log_patterns": "x"}, "log_patterns is 'x'; expected a list of mappings with tasks, pattern,"),
+        ({"log_patterns": ["x"]}, "log_patterns[0] is 'x'; expected a mapping with tasks, pattern,"),
+        (patterns(pattrn="x"), "log_patterns[1].pattrn is nothing that a pattern has; did you mean pattern?"),
+        (patterns(pattern=""), "log_patterns[1].pattern is ''; expected a regular expression"),
+        (patterns(tasks=3), "log_patterns[1].tasks is 3; expected a glob of tasks such as worker*"),
+        (patterns(pattern="("), "log_patterns[1].pattern is '('; it is no regular expression: missing )"),
+        (patterns(minimum="x"), "log_patterns[1].minimum is 'x'; expected a number or null"),
+        (patterns(minimum=1), "log_patterns[1].pattern is 'a'; expected the number in parentheses"),
+        (patterns(pattern="(a)", minimum=2, maximum=1), "log_patterns[1].minimum is 2, above its maximum 1"),
         ({"minimum_shar": 1}, "did you mean training_evidence_minimum_share?"),
         ({"x": 1, "minimum_share": 9}, "; training_evidence_minimum_share is 9"),
     ],
@@ -43,6 +64,17 @@ def test_what_cannot_be_a_threshold_is_refused_by_name(values: dict[str, object]
     with pytest.raises(ValueError, match="training_evidence_") as refusal:
         EvidenceSettings.from_mapping(values, "training_evidence_")
     assert said in str(refusal.value)
+
+
+def test_what_is_asked_for_is_kept_as_people_write_it() -> None:
+    asked = {
+        "goals": {"accuracy": {"minimum": 0.9, "maximum": None}},
+        "log_patterns": [{"tasks": "ps*", "pattern": "(a)", "minimum": None, "maximum": 2.0}],
+    }
+    kept = EvidenceSettings.from_mapping(asked).as_dict()
+    assert {name: kept[name] for name in asked} == asked
+    assert EvidenceSettings.from_mapping(kept).as_dict() == kept
+    assert EvidenceSettings.from_mapping({"goals": None, "log_patterns": None}) == EvidenceSettings()
 
 
 def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.evidence.program_folders import BYTES, ending
 from tests.evidence.run_folders import edit
 from tests.plan.conftest import REPOSITORY, Run, run_playbook
 from trainer.evidence.runs import NoSuchRun, find_run
@@ -57,6 +58,40 @@ def test_a_threshold_out_of_its_range_is_refused(runs: Path) -> None:
     done = verify(runs, "-e", "training_evidence_minimum_share=7")
     assert done.status == 2
     assert "training_evidence_minimum_share is '7'; expected a number from 0 to 1" in done.output
+
+
+def test_a_pattern_that_is_none_is_refused_by_its_entry(runs: Path) -> None:
+    done = verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "worker*", "pattern": "("}]}')
+    assert done.status == 2
+    assert "training_evidence_log_patterns[0].pattern is '('; it is no regular expression" in done.output
+    assert "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e" in done.output
+
+
+def test_goals_reach_the_verdict(runs: Path) -> None:
+    done = verify(runs, "-e", '{"training_evidence_goals": {"loss": {"maximum": 0.01}}}')
+    assert done.status == 2
+    assert "expected at most 0.01" in done.output
+
+
+def test_a_program_that_completed_ends_well_and_shows_what_is_not_shown(runs: Path) -> None:
+    """The same folder, as if a program without records had left it."""
+    run = runs / "test"
+    shutil.rmtree(run / "events")
+    (run / "logs").mkdir()
+    tasks = ("ps0", "worker0", "worker1")
+    for task in tasks:
+        (run / "logs" / f"{task}.out").write_text("done\n")
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": {"release": "c0ffee"}}))
+    (run / "tasks.json").write_text(json.dumps([ending(task, 0, **BYTES) for task in tasks]))
+    done = verify(runs)
+    assert done.status == 0, done.output
+    assert "COMPLETED: the program ended well on 3 tasks; not shown is that the workers" in done.output
+    assert "Not shown is that the loss fell: the program recorded no losses." in done.output
+    assert json.loads((run / "verdict.json").read_text())["verdict"] == "completed"
+    assert (
+        verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "*", "pattern": "bye"}]}').status
+        == 2
+    )
 
 
 def test_a_blank_run_id_is_not_taken_for_the_newest_run(runs: Path) -> None:

@@ -15,7 +15,7 @@ _GOOD_ENDINGS = {"last step", "run over"}
 
 def records_complete(run: Run) -> Check:
     """Every task of the run left readable records of it, without a gap and without a repetition."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
@@ -36,7 +36,7 @@ def records_complete(run: Run) -> Check:
 
 def same_plan_and_release(run: Run) -> Check:
     """Every record names the plan of plan.json, and all tasks ran the same release in the end."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
     for task in run.all_tasks:
@@ -72,7 +72,7 @@ def same_plan_and_release(run: Run) -> Check:
 
 def same_settings(run: Run) -> Check:
     """Every worker was told to train what the run's settings ask for, in the way that they ask for."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.workers:
@@ -96,7 +96,7 @@ def same_settings(run: Run) -> Check:
 
 def ended_well(run: Run) -> Check:
     """Every worker ended by itself, no task failed for good, and the last global step was reached."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     for task in run.workers:
         _judge_worker_ending(task, findings)
     for task in (*run.ps, *run.servers):
@@ -117,7 +117,7 @@ def ended_well(run: Run) -> Check:
 
 def no_restart_from_zero(run: Run) -> Check:
     """Training began once: what was learned was never thrown away without a checkpoint to restore."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:

@@ -17,7 +17,7 @@ def contributions_add_up(run: Run) -> Check:
     next process's first; a session that broke, one step. Steps recorded but not counted must lie after a
     restored checkpoint, or be gradients that came too late for a synchronous step.
     """
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     contributions = run.contributions
     recorded = {worker.name: worker.local_steps for worker in run.workers}
     asked = run.global_steps * run.profile.gradients_per_step
@@ -30,7 +30,6 @@ def contributions_add_up(run: Run) -> Check:
         findings.wrong += [
             f"the chief counted steps of {name}, which is no worker of the run"
             for name in sorted(set(contributions) - set(recorded))
-            if not run.problem
         ]
         for worker in run.workers:
             _compare_steps(run, worker, findings)

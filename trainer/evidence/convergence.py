@@ -17,7 +17,7 @@ _TAIL = 0.1  # of the windows: the first tenth and the last are compared
 
 def loss_finite(run: Run) -> Check:
     """No worker ever saw a loss that was no number, and the final metrics are numbers."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     count = 0
     for worker in run.workers:
         bad = [
@@ -44,7 +44,7 @@ def loss_finite(run: Run) -> Check:
 
 def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
     """The median loss of the run's last tenth is well below that of its first, or as low as it can get."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     goals = goals_of(run.model, settings)
     target = settings.target_loss if settings.target_loss is not None else goals.loss if goals else 0.0
     first, last = smoothed_loss(run)
@@ -65,7 +65,7 @@ def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
 
 def model_converged(run: Run, settings: EvidenceSettings) -> Check:
     """The final model, as the chief evaluated it on the test data, reaches the goals of its kind."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     evaluated, known = last_evaluation(run), goals_of(run.model, settings)
     goals = known.goals if known else ()
     metrics = metrics_of(evaluated) if evaluated else {}

@@ -73,7 +73,7 @@ def tasks_ended_well(run: Run) -> Check:
 
     `systemd` told of it in tasks.json; a task that left no log was never started.
     """
-    findings = Findings(lacking=[*run.lacking, *run.endings.problems])
+    findings = Findings(lacking=list(run.endings.problems))
     lead = run.chief.name
     ended: dict[str, str] = {}
     for task in run.expected:
@@ -99,9 +99,9 @@ def tasks_ended_well(run: Run) -> Check:
     )
 
 
-def tasks_exchanged(run: Run, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Check:
+def tasks_exchanged(exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Check:
     """Every task whose bytes were counted received and sent more than one does that has no part in a run."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     for name, (received, sent) in exchanged.items():
         if min(received, sent) < minimum:
             findings.wrong.append(
@@ -116,7 +116,7 @@ def tasks_exchanged(run: Run, exchanged: Mapping[str, tuple[int, int]], minimum:
 
 def goals_reached(run: Run, settings: EvidenceSettings) -> Check:
     """The last evaluation that any task recorded reaches every goal that people have set."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     evaluated = convergence.last_evaluation(run)
     if evaluated is None:
         findings.lacking.append("no task recorded an evaluation")
@@ -166,7 +166,7 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: Answers) -> None
     ended = {task.name: run.endings.of[task.name] for task in run.expected if task.name in run.endings.of}
     exchanged = {name: ending.exchanged for name, ending in ended.items() if ending.exchanged is not None}
     if exchanged:
-        answers.checks.append(tasks_exchanged(run, exchanged, settings.minimum_exchanged_bytes))
+        answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
         what = "what the tasks exchanged were parameters and gradients"
         answers.open.append((what, "bytes are counted, not read"))
     uncounted = [task.name for task in run.expected if task.name not in exchanged]

@@ -179,11 +179,6 @@ class Run:
     unplanned: tuple[str, ...] = ()
     endings: Endings = field(default_factory=Endings)
 
-    @property
-    def lacking(self) -> list[str]:
-        """Why nothing can be said; empty where something can."""
-        return [self.problem] if self.problem else []
-
     @cached_property
     def workers(self) -> tuple[TaskRecords, ...]:
         """The run's workers, by index, also those that left nothing; of a program its chief before them."""

@@ -12,7 +12,7 @@ from trainer.run_tasks import SERVER
 
 def same_parameter_servers(run: Run) -> Check:
     """Every worker that has a session read, on each ps of the run, a nonce that the chief read there too."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     of_chief = _nonces(run.chief, "ps_nonces")
     read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
     for worker in run.clients:
@@ -45,7 +45,7 @@ def same_parameter_servers(run: Run) -> Check:
 
 def workers_met(run: Run) -> Check:
     """Of each two workers one read what the other, and nobody else, had written; one client read of all."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     own = {worker.name: _own_nonces(worker) for worker in run.workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
     whole = {worker.name for worker in run.workers if worker.whole}
@@ -77,7 +77,7 @@ def workers_met(run: Run) -> Check:
 
 def servers_met(run: Run) -> Check:
     """Each client that connected to a server of its own found on it the nonce that this server had drawn."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     found: dict[str, list[int]] = {}
     for server in run.servers:
         client = server.name.replace(SERVER, "worker")
@@ -100,9 +100,9 @@ def fair_shares(run: Run, settings: EvidenceSettings) -> Check:
     Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
     each must have offered gradients.
     """
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     told = bool(run.contributions) and run.program is None
-    if not told and run.program is None and not run.problem:
+    if not told and run.program is None:
         findings.lacking.append("the chief does not tell what each worker contributed")
     steps = {
         worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
@@ -138,7 +138,7 @@ def fair_shares(run: Run, settings: EvidenceSettings) -> Check:
 
 def workers_overlap(run: Run, settings: EvidenceSettings) -> Check:
     """All workers were training during at least `minimum_overlap` of the run's global steps."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     spans: dict[str, tuple[int, int]] = {}
     for worker in run.workers:
         if worker.windows:
@@ -170,7 +170,7 @@ def workers_overlap(run: Run, settings: EvidenceSettings) -> Check:
 
 def steps_interleave(run: Run) -> Check:
     """While each worker trained, more gradients went into the global step than its own: others' did, too."""
-    findings = Findings(lacking=run.lacking)
+    findings = Findings()
     foreign: dict[str, int] = {}
     for worker in run.workers if run.profile.shared else ():
         if not worker.windows:

@@ -104,6 +104,8 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
             run.run_id, verdict, headline, tuple(answers.checks), figures, settings, answers.not_shown
         )
     found = _checks(run, settings)
+    if run.problem:
+        found = tuple(Check(check.check, None, run.problem) for check in found)
     verdict = _verdict(found)
     return Verdict(run.run_id, verdict, _headline(run, found, verdict), found, figures_of(run), settings)
 
