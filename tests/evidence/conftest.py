@@ -2,11 +2,15 @@
 
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.evidence.program_folders import keep_no_records, run_program
+from tests.evidence.replications import KINDS, STEPS
 from tests.evidence.run_folders import RUN_ID, plan_of, records, rewrite, settings_of, train, write_plan
+from tests.program.launched import RUN_ID as PROGRAM_RUN_ID
 from tests.trainer.processes import Cluster
 
 LINEAR = "--model=linear"
@@ -73,3 +77,48 @@ def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cluster.signal("worker1", signal.SIGCONT)
 
     return train(tmp_path_factory.mktemp("asleep"), 2, (LINEAR, f"--steps={steps}"), hold_worker1)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the folder of a real run of a kind, trained where it was not yet."""
+    folders: dict[str, Path] = {}
+
+    def run_of(kind: str) -> Path:
+        if kind not in folders:
+            flags, ps, workers = KINDS[kind]
+            folders[kind] = train(tmp_path_factory.mktemp(kind), workers, (*flags, f"--steps={STEPS}"), ps=ps)
+        return folders[kind]
+
+    return run_of
+
+
+@pytest.fixture
+def copy_of(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Return a copy of such a folder, to damage."""
+    return lambda kind: Path(shutil.copytree(trained(kind), tmp_path / RUN_ID))
+
+
+@pytest.fixture(scope="session")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run of two workers that share a model."""
+    return run_program(tmp_path_factory.mktemp("together"))
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run of two workers that each train a model of their own."""
+    return run_program(tmp_path_factory.mktemp("alone"), "--alone")
+
+
+@pytest.fixture
+def recorded(together: Path, tmp_path: Path) -> Path:
+    """A copy of the run's folder."""
+    return Path(shutil.copytree(together, tmp_path / PROGRAM_RUN_ID))
+
+
+@pytest.fixture
+def silent(recorded: Path) -> Path:
+    """The same of a program that records nothing."""
+    keep_no_records(recorded)
+    return recorded
