@@ -92,6 +92,7 @@ def download(
     lock.write_text(lock_text(packages), encoding="utf-8")
     say(f"Download {len(packages)} wheels to {partial.parent}, once ...")
     started = reported = time.monotonic()
+    at_hand = megabytes(partial / "wheels")
     temporary, log = partial / "temporary", partial / "pip.log"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -114,7 +115,7 @@ def download(
             f"The wheels of {lock} could not be downloaded; nothing was installed. "
             f"{explain(log)}pip said:\n{tail[-2000:]}"
         )
-    say(f"  {megabytes(partial / 'wheels')} MB, {time.monotonic() - started:.0f} s")
+    say(f"  {megabytes(partial / 'wheels') - at_hand} MB, {time.monotonic() - started:.0f} s")
 
 
 def download_command(python_version: str, lock: Path, wheels: Path) -> list[str]:
