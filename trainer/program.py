@@ -29,7 +29,9 @@ from trainer.systemd import notify
 LIBRARY = Path(__file__).resolve().parent / "library"
 
 _SECONDS_BETWEEN_PINGS = 2.0
-_WAIT_POLL_SECONDS = 1.0
+# Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
+_PAUSE_SECONDS = 0.5
 # Probes in a row without an answer after which a worker's host counts as gone.
 _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
@@ -190,11 +192,11 @@ class _Launcher:
         notify("READY=1", f"STATUS=running {program.file.name}")
         return process.wait(self._stop, self._ping)
 
-    def _ping(self, **changes: object) -> None:
-        if changes or time.monotonic() >= self._next_ping:
+    def _ping(self) -> None:
+        if time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
-            self.tell(**changes)
+            self.tell()
 
     def _outlast(self, workers: Sequence[str], ending: Ending) -> Ending:
         """Stay until the other workers' ports are closed, or their hosts gone: then the run is over."""
@@ -202,6 +204,7 @@ class _Launcher:
         del others["worker0"]
         unanswered = dict.fromkeys(others, 0)
         told: list[str] = []
+        pause = _FIRST_WAIT_SECONDS
         while not self._stop.is_set():
             silent = probe_all(others)
             for task in list(others):
@@ -218,6 +221,9 @@ class _Launcher:
                 told = list(others)
                 say(f"The program of {self._task} has ended; waiting for {', '.join(told)} to end.")
                 notify(f"STATUS=waiting for {', '.join(told)} to end")
-            self._ping(phase="ending", missing=[asdict(entry) for entry in missing])
-            self._stop.wait(_WAIT_POLL_SECONDS)
+            self.tell(phase="ending", missing=[asdict(entry) for entry in missing])
+            until = time.monotonic() + pause
+            while time.monotonic() < until and not self._stop.wait(_PAUSE_SECONDS):
+                self._ping()
+            pause = min(2 * pause, _LONGEST_WAIT_SECONDS)
         return Ending(STOPPED, stopped=True)
