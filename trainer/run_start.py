@@ -72,8 +72,8 @@ def decide(
     if lead["alive"]:
         return Decision("attach")
     over = lead["run_id"] == run_id and lead["phase"] in {"finished", "failed"}
-    alive = any(task["alive"] for found in hosts.values() for task in found["tasks"])
-    return Decision("collect" if over and folder.state == "running" and not alive else "start")
+    # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
+    return Decision("collect" if over and folder.state == "running" else "start")
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:

@@ -66,6 +66,15 @@ def test_a_run_that_ended_while_nobody_watched_is_collected(phase: str, action: 
     assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == action
 
 
+@pytest.mark.parametrize("phase", ["finished", "failed"])
+def test_a_run_that_ended_unwatched_is_collected_also_where_its_ps_still_serve(phase: str) -> None:
+    hosts = {
+        "n1": found("ps0", alive=True, run_id="r1"),
+        "n2": found("worker0", run_id="r1", phase=phase),
+    }
+    assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == "collect"
+
+
 def test_a_run_stays_on_the_plan_that_it_began_on() -> None:
     (problem,) = decide(
         "r1", PLAN, TASKS, {"n1": found("ps0"), "n2": found("worker0")}, Folder("stopped", "bbb")
