@@ -80,7 +80,7 @@ class ClusterPlan:
     @property
     def lead(self) -> Task:
         """The task whose end is the run's: that of the job `chief` where there is one, else worker 0."""
-        return next(iter(self.tasks_of("chief")), self.chief)
+        return (*self.tasks_of("chief"), *self.tasks_of("worker"))[0]
 
     def tasks_of(self, job: Job) -> tuple[Task, ...]:
         """Return the tasks of a job, by index."""
