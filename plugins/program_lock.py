@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,7 +27,18 @@ EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, withou
 # The hosts' lock has TensorFlow under the first name; programs and libraries ask for it by the second.
 TENSORFLOW = ("tensorflow_cpu", "tensorflow")
 # What uv is told of pip's settings, so that there is one place to configure a mirror.
-SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+# pip separates the values of such a setting by blanks and ends of lines, uv by these.
+SEPARATORS = {"UV_INDEX": " ", "UV_FIND_LINKS": ",", "UV_INSECURE_HOST": " "}
+# In uv's words where an index did not answer, or not with packages: the requirements may be as they should.
+UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
 
 @dataclass(frozen=True)
@@ -124,12 +135,20 @@ class ProgramLock:
                 check=False,
             )
         if done.returncode:
-            raise ValueError(
-                f"{VARIABLE}: {self.requirements} cannot be resolved beside the packages that psfleet pins "
-                f"({self.base}), which stay as they are. Edit {self.requirements}. uv said:\n"
-                f"{done.stderr.strip()}"
-            )
+            raise ValueError(self._failure(done.stderr.strip()))
         return done.stdout
+
+    def _failure(self, said: str) -> str:
+        if any(words in said for words in UNREACHED):
+            return (
+                f"{VARIABLE}: {self.requirements} cannot be resolved, because uv did not get what it asked a "
+                "package index for. Put right the network, or pip's settings of this machine, which uv is "
+                f"told (python -m pip config list). uv said:\n{said}"
+            )
+        return (
+            f"{VARIABLE}: {self.requirements} cannot be resolved beside the packages that psfleet pins "
+            f"({self.base}), which stay as they are. Edit {self.requirements}. uv said:\n{said}"
+        )
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -167,7 +186,7 @@ def parsed(line: str) -> tuple[str, Requirement | None]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return pip's settings of where packages are, as uv's environment variables."""
+    """Return pip's settings of where packages are and how they are reached, as uv's environment variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, str] = {}
@@ -175,7 +194,9 @@ def pip_settings() -> dict[str, str]:
         name, _, value = line.partition("=")
         variable = SETTINGS.get(name.rpartition(".")[2])
         if variable:
-            found[variable] = " ".join(shlex.split(value))
+            text = str(ast.literal_eval(value))
+            separator = SEPARATORS.get(variable)
+            found[variable] = separator.join(text.split()) if separator else text
     if "UV_INDEX" in found:  # as pip does: all indexes are one
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return found

@@ -105,6 +105,17 @@ def test_what_is_no_named_package_is_refused_with_its_line(
     assert all(word in str(error.value) for word in (f"{lock.requirements}, line 3", line, problem))
 
 
+def test_the_requirements_are_not_blamed_for_an_index_that_does_not_answer(
+    lock: ProgramLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9/simple/absent") as error:
+        resolved(lock, "absent\n")
+    assert "pip config list" in str(error.value)
+    assert "Edit" not in str(error.value)
+
+
 def test_a_later_deployment_takes_the_same_versions(lock: ProgramLock, index: Path) -> None:
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     make_wheel(index, "plots", "2.0")
@@ -138,17 +149,44 @@ def test_lines_are_joined_and_keep_their_number() -> None:
     assert list(logical_lines(text)) == [(3, "b==1    --hash=x"), (5, "c#d"), (6, "e")]
 
 
+def forget_pip_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+
+
 def test_uv_is_told_where_pip_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "pip.conf"
     settings.write_text(
         "[global]\nindex-url = https://mirror.example.org/simple\n"
         "extra-index-url = https://a.example.org https://b.example.org\n"
     )
-    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
-        monkeypatch.delenv(name, raising=False)
+    forget_pip_variables(monkeypatch)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
     found = pip_settings()
     assert found["UV_DEFAULT_INDEX"] == "https://mirror.example.org/simple"
     assert found["UV_INDEX"] == "https://a.example.org https://b.example.org"
     monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.org/simple")
     assert pip_settings()["UV_DEFAULT_INDEX"] == "https://other.example.org/simple"
+
+
+def test_settings_of_several_lines_and_of_the_way_to_an_index_are_told_to_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nextra-index-url =\n    https://a.example.org\n    https://b.example.org\n"
+        "find-links =\n    /wheels\n    /more\n"
+        "trusted-host = a.example.org\n    b.example.org:8080\n"
+        "cert = /my certificates/ca.pem\nproxy = http://proxy.example.org:3128\ntimeout = 5\n"
+    )
+    forget_pip_variables(monkeypatch)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    found = pip_settings()
+    expected = {
+        "UV_INDEX": "https://a.example.org https://b.example.org",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "UV_INSECURE_HOST": "a.example.org b.example.org:8080",
+        "SSL_CERT_FILE": "/my certificates/ca.pem",
+        "ALL_PROXY": "http://proxy.example.org:3128",
+    }
+    assert {name: found.get(name) for name in expected} == expected
