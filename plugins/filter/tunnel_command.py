@@ -10,18 +10,27 @@ from typing import Any
 def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
     """Return the ssh command that brings a port of a host's loopback address to the one who types it.
 
-    User, address, port, key and options are those by which Ansible reaches the host.
+    User, address, port, key and options are those by which Ansible reaches the host. Where it knows two names
+    of a variable, the one with `ssh` wins, as in its ssh plugin.
     """
     words = ["ssh", "-N", "-L", f"{port}:127.0.0.1:{port}"]
-    for option, name in (("-p", "ansible_port"), ("-i", "ansible_ssh_private_key_file")):
-        if variables.get(name):
-            words += [option, str(variables[name])]
-    user = variables.get("ansible_user") or variables.get("ansible_ssh_user")
-    address = str(variables.get("ansible_host") or variables["inventory_hostname"])
-    # These are a piece of a command line already.
-    options = str(variables.get("ansible_ssh_common_args") or "").strip()
-    command = " ".join(part for part in (shlex.join(words), options) if part)
+    for option, name in (("-p", "port"), ("-i", "private_key_file")):
+        value = _value(variables, name)
+        if value:
+            words += [option, value]
+    user = _value(variables, "user")
+    address = _value(variables, "host") or str(variables["inventory_hostname"])
+    # These are pieces of a command line already.
+    options = [
+        str(variables.get(name) or "").strip()
+        for name in ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+    ]
+    command = " ".join(part for part in (shlex.join(words), *options) if part)
     return f"{command} {shlex.quote(f'{user}@{address}' if user else address)}"
+
+
+def _value(variables: Mapping[str, Any], name: str) -> str:
+    return str(variables.get(f"ansible_ssh_{name}") or variables.get(f"ansible_{name}") or "")
 
 
 class FilterModule:

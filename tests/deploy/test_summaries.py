@@ -74,3 +74,18 @@ def test_the_tunnel_goes_the_way_that_ansible_goes() -> None:
         *["-o", 'UserKnownHostsFile="/a b"', "ops@10.0.0.1"],
     ]
     assert tunnel_command({"inventory_hostname": "node1"}, 6006) == "ssh -N -L 6006:127.0.0.1:6006 node1"
+
+
+def test_the_other_names_of_ansibles_variables_are_known() -> None:
+    variables = {
+        "inventory_hostname": "node1",
+        "ansible_ssh_host": "10.0.0.2",
+        "ansible_ssh_port": 2201,
+        "ansible_ssh_user": "ops",
+        "ansible_private_key_file": "/keys/mine",
+        "ansible_ssh_common_args": "-o A=1",
+        "ansible_ssh_extra_args": "-o B=2",
+    }
+    expected = "ssh -N -L 6006:127.0.0.1:6006 -p 2201 -i /keys/mine -o A=1 -o B=2 ops@10.0.0.2"
+    assert tunnel_command(variables, 6006) == expected
+    assert tunnel_command({**variables, "ansible_host": "10.0.0.1", "ansible_port": 22}, 6006) == expected
