@@ -147,7 +147,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: Answers) -> None
         why = f"{listed(silent)} left no records of steps"
     elif any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings):
         why = "it trained synchronously, and then each worker alone would leave the same records"
-    else:
+    elif not (why := sharing.steps_unrecorded(run)):
         answers.checks += [
             sharing.fair_shares(run, settings),
             sharing.workers_overlap(run, settings),

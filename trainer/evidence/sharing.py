@@ -5,9 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 
 from trainer.evidence.check import Check, Findings, counted, listed
-from trainer.evidence.run import Run, TaskRecords
+from trainer.evidence.run import Run, TaskRecords, Window
 from trainer.evidence.settings import EvidenceSettings
 from trainer.run_tasks import SERVER
+
+# Of the global steps of a program of one's own. What is missing may be a step or so that a task had made and
+# not recorded when it was killed.
+_MINIMUM_RECORDED = 0.9
 
 
 def same_parameter_servers(run: Run) -> Check:
@@ -186,6 +190,32 @@ def steps_interleave(run: Run) -> Check:
     return findings.conclude(
         "steps_interleave", good if run.profile.shared else run.profile.alone, {"steps_of_others": foreign}
     )
+
+
+def steps_unrecorded(run: Run) -> str:
+    """Say why the records of a program of one's own are not of every step; empty where they can be.
+
+    A step that nobody recorded looks like a step of another worker: of workers that train alone, and tell
+    every tenth step, each would have seen nine steps of others to one of its own.
+    """
+    windows = [window for worker in run.workers for window in worker.windows]
+    moved = run.global_steps - min((window.before for window in windows), default=0)
+    told = sum(window.steps for window in windows)
+    if told < _MINIMUM_RECORDED * moved:
+        return f"its records tell {told} of {moved} steps: not every step was recorded"
+    for worker in run.workers:
+        paces = [_pace(window) for process in worker.processes for window in process.windows[1:]]
+        # Two workers that tell every second step tell as many steps as there are, but each at an even pace.
+        if paces and len(set(paces)) == 1 and paces[0] > 1:
+            return (
+                f"{worker.name} tells exactly one of {paces[0]:g} global steps each time: "
+                "others' steps do not come so evenly, a step that is recorded only now and then does"
+            )
+    return ""
+
+
+def _pace(window: Window) -> float:
+    return (window.after - window.before) / window.steps if window.steps else 0.0
 
 
 def _own_nonces(worker: TaskRecords) -> set[int]:
