@@ -76,8 +76,11 @@ def decide(
     return Decision("collect" if over and folder.state == "running" else "start")
 
 
-def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:
-    """Return the run that stop.yml ends, "" where none is going on, or why it cannot be said."""
+def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> Decision | str:
+    """Return the run that stop.yml ends, "" where none is going on, or why it cannot be said.
+
+    `asked` is the run that the user named; "" for whichever it is. Another one is refused.
+    """
     tasks = [task for found in hosts.values() for task in found["tasks"]]
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
     spoiled = [run_id for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]
@@ -88,6 +91,14 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]]) -> Decision | str:
     if len(run_ids) > 1:
         names = ", ".join(run_ids)
         return Decision("refuse", (f"several runs are going on: {names}; stop their units on the hosts",))
+    if asked and run_ids and asked != run_ids[0]:
+        return Decision(
+            "refuse",
+            (
+                f"run_id is {asked}, but the run that is going on is {run_ids[0]}; nothing was stopped. To "
+                f"stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}",
+            ),
+        )
     return run_ids[0] if run_ids else ""
 
 

@@ -12,12 +12,13 @@ from ansible.plugins.action import ActionBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.action.decide_run import begun_settings, read_object, tasks_of_run
+from plugins.hints import with_inventory
 from trainer.run_roles import lead_of
 from trainer.run_start import Decision, going_on, stopped_tasks, unstopped
 
 
 class ActionModule(ActionBase):
-    """Arguments: `runs_directory`, `found` (host -> result of trainer_tasks)."""
+    """Arguments: `run_id` ("" for whichever is going on), `runs_directory`, `found` (as of `decide_run`)."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `run` with `id` ("" where none is going on), `folder`, `settings`, `tasks`, `lead`, or fail.
@@ -29,9 +30,11 @@ class ActionModule(ActionBase):
         if variables.get("ansible_limit"):
             return result | {"failed": True, "msg": "stop.yml ends a whole run; type it without --limit"}
         hosts = self._task.args["found"]
-        run_id = going_on(hosts)
+        run_id = going_on(hosts, str(self._task.args["run_id"]))
         if isinstance(run_id, Decision):
-            return result | {"failed": True, "msg": "\n".join(run_id.problems)}
+            sources = variables["ansible_inventory_sources"]
+            problems = [with_inventory(problem, sources) for problem in run_id.problems]
+            return result | {"failed": True, "msg": "\n".join(problems)}
         if not run_id:
             return result | {"changed": False, "run": {"id": ""}}
         folder = Path(self._task.args["runs_directory"]).resolve() / run_id

@@ -124,6 +124,15 @@ def test_the_run_to_stop_is_found() -> None:
     assert going_on({"n1": found("ps0", run_id="r1")}) == ""
 
 
+def test_another_run_than_the_one_named_is_not_stopped() -> None:
+    hosts = {"n1": found("ps0", alive=True, run_id="r1")}
+    assert going_on(hosts, "r1") == "r1"
+    assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
+    refused = going_on(hosts, "r0")
+    assert isinstance(refused, Decision)
+    assert "run_id is r0, but the run that is going on is r1" in refused.problems[0]
+
+
 @pytest.mark.parametrize("run_id", ["../../etc", ""])
 def test_a_host_cannot_name_a_path(run_id: str) -> None:
     refused = going_on({"n1": found("ps0", alive=True, run_id=run_id)})
