@@ -8,7 +8,13 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+v1 = tf.compat.v1
+
 Result = TypeVar("Result")
+
+# Every session that is not closed. TensorFlow closes one that nobody refers to any more, in whatever thread
+# that happens, and asks its server for ever where that has gone.
+_OPEN: set[tf.compat.v1.Session] = set()
 
 
 class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
@@ -39,6 +45,16 @@ def call_within(seconds: float, function: Callable[[], Result]) -> Result:
     return results[0]
 
 
+def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
+    """A session that lasts until `close_in_background` or the end of the process.
+
+    `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these tasks for ever.
+    """
+    session = v1.Session(target, graph=graph, config=v1.ConfigProto(device_filters=filters))
+    _OPEN.add(session)
+    return session
+
+
 def close_in_background(session: tf.compat.v1.Session) -> None:
     """Let a session go without waiting for a task that may be gone."""
     Thread(target=_close_quietly, args=(session,), daemon=True).start()
@@ -49,3 +65,5 @@ def _close_quietly(session: tf.compat.v1.Session) -> None:
         session.close()
     except tf.errors.OpError:
         return
+    finally:
+        _OPEN.discard(session)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.calls import CallTookTooLong, call_within, close_in_background
+from trainer.calls import CallTookTooLong, call_within, close_in_background, open_session
 from trainer.cluster import Cluster
 from trainer.ledger_parts import (
     COUNTERS,
@@ -89,7 +89,7 @@ class _LedgerSession:
     """
 
     def __init__(self, target: str, graph: tf.Graph, filters: list[str]) -> None:
-        self._session = v1.Session(target, graph=graph, config=v1.ConfigProto(device_filters=filters))
+        self._session = open_session(target, graph, filters)
 
     def close(self) -> None:
         """Let the session go; never waits for a task that is gone."""

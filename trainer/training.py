@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.calls import close_in_background
+from trainer.calls import close_in_background, open_session
 from trainer.checkpoints import Checkpoint
 from trainer.cluster import Cluster
 from trainer.data import Data, Examples, batches, seed_and_shard
@@ -154,8 +154,7 @@ class TrainingSession(ABC):
     def __init__(self, graph: TrainingGraph, target: str) -> None:
         """Connect, and start the batches."""
         self._graph = graph
-        config = v1.ConfigProto(device_filters=graph.cluster.device_filters)
-        self.session = v1.Session(target, graph=graph.graph, config=config)
+        self.session = open_session(target, graph.graph, graph.cluster.device_filters)
         for start, feeds in graph.iterator_feeds():
             self.session.run(start, feeds)
 

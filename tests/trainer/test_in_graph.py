@@ -20,7 +20,6 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
         cluster.start("worker2", flags=["--batch_size=40"])
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
 
-        assert "Waiting for " in cluster.output("worker0")
         chief = cluster.only("worker0", "finished")
         assert chief.integer("global_step") == STEPS
         assert chief.integers("contributions") == dict.fromkeys(("worker0", "worker1", "worker2"), STEPS)
