@@ -17,11 +17,16 @@ PROGRAM_FILE = "program.json"
 
 
 def run_files(
-    tasks: Sequence[Mapping[str, Any]], directory: str, run: Mapping[str, Any], state_directory: str
+    tasks: Sequence[Mapping[str, Any]],
+    directory: str,
+    run: Mapping[str, Any],
+    state_directory: str,
+    user: str,
 ) -> list[dict[str, str]]:
-    """Return path and content of each file in `directory` that the host's tasks of a run need.
+    """Return each file in `directory` that the host's tasks of a run need, as `managed_files` takes it.
 
-    `run` has the `id` of the run and its `settings`, as settings.json holds them.
+    `run` has the `id` of the run and its `settings`, as settings.json holds them. The tasks run as `user`,
+    who alone, with root, reads a program's arguments.
     """
     settings = run["settings"]
     program = settings.get("program")
@@ -34,7 +39,10 @@ def run_files(
         for task, path in zip(tasks, run_environment_paths(tasks, directory), strict=True)
     ]
     if program and tasks:
-        files.append({"path": f"{directory}/{PROGRAM_FILE}", "content": json.dumps(program, indent=4) + "\n"})
+        content = json.dumps(program, indent=4) + "\n"
+        files.append(
+            {"path": f"{directory}/{PROGRAM_FILE}", "content": content, "group": user, "mode": "0640"}
+        )
     return files
 
 

@@ -11,7 +11,7 @@ def files(program: dict[str, Any] | None = None) -> dict[str, str]:
     run = {"id": "r1", "settings": settings}
     return {
         file["path"]: file["content"]
-        for file in run_files(TASKS, "/etc/psfleet/run", run, "/var/lib/psfleet")
+        for file in run_files(TASKS, "/etc/psfleet/run", run, "/var/lib/psfleet", "trainer")
     }
 
 
@@ -31,6 +31,15 @@ def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
     assert json.loads(found["/etc/psfleet/run/program.json"]) == program
 
 
+def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
+    settings = {"tasks": {"ps0": {"flags": ""}}, "program": {"arguments": ["--key=1"]}}
+    (environment, program) = run_files(
+        TASKS[:1], "/etc/psfleet/run", {"id": "r1", "settings": settings}, "/var/lib/psfleet", "trainer"
+    )
+    assert (program["group"], program["mode"]) == ("trainer", "0640")
+    assert "--key" not in environment["content"]
+
+
 def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
     run = {"id": "r1", "settings": {"tasks": {}, "program": {"release": "abc"}}}
-    assert run_files([], "/etc/psfleet/run", run, "/var/lib/psfleet") == []
+    assert run_files([], "/etc/psfleet/run", run, "/var/lib/psfleet", "trainer") == []
