@@ -9,7 +9,7 @@ MOLECULE = Path(__file__).resolve().parents[1] / "molecule"
 PLAYBOOKS = [
     path
     for path in sorted(MOLECULE.rglob("*.yml"))
-    if path.name != "molecule.yml" and not {"tasks", "vars"} & set(path.relative_to(MOLECULE).parts)
+    if path.name != "molecule.yml" and not {"inventories", "tasks", "vars"} & set(path.relative_to(MOLECULE).parts)
 ]
 
 
