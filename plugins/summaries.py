@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plugins.action.decide_run import begun_settings, read_object, tasks_of_run
+from plugins.run_folder import begun_settings, read_object, tasks_of_run
 from trainer.run_roles import lead_of
 
 SUMMARIES = "summaries"

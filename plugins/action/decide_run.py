@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from ansible.utils.vars import load_extra_vars
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.hints import with_inventory
+from plugins.run_folder import begun_settings, read_object, tasks_of_run
 from trainer.inventory_variables import PREFIX
 from trainer.plan import ClusterPlan
-from trainer.run_roles import described_tasks, lead_of
+from trainer.run_roles import lead_of
 from trainer.run_settings import resumed_settings
 from trainer.run_start import Folder, FolderState, decide
 
@@ -69,21 +69,6 @@ class ActionModule(ActionBase):
         return result | {"changed": False, "run": run}
 
 
-def begun_settings(folder: Path) -> dict[str, Any]:
-    """Return what a run began with, as `run_settings` returns it; empty for a run that is new."""
-    values = read_object(folder / "settings.json")
-    if not values:
-        return {}
-    return {"cluster": values["training"], "tasks": values["tasks"], "program": values.get("program")}
-
-
-def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tasks of a run on this plan (`described_tasks`). Raises ValueError where one is damaged."""
-    return described_tasks(
-        ClusterPlan.from_json(plan), settings["cluster"], program=settings.get("program") is not None
-    )
-
-
 def refusal(result: dict[str, Any], problems: Iterable[str]) -> dict[str, Any]:
     """Return the result of a task that fails with every problem."""
     return result | {"failed": True, "msg": "The run cannot start:\n- " + "\n- ".join(problems)}
@@ -95,12 +80,3 @@ def state_of(folder: Path) -> FolderState:
         return ""
     state = read_object(folder / "state.json").get("state")
     return state if state in {"running", "stopped"} else "ended"
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, empty where there is none."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}

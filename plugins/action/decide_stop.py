@@ -11,8 +11,8 @@ from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
-from plugins.action.decide_run import begun_settings, read_object, tasks_of_run
 from plugins.hints import with_inventory
+from plugins.run_folder import begun_settings, read_object, tasks_of_run
 from trainer.run_roles import lead_of
 from trainer.run_start import Decision, going_on, stopped_tasks, unstopped
 

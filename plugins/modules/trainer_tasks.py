@@ -107,6 +107,8 @@ PROPERTIES = (
 )
 ALIVE = {"active", "activating", "reloading", "deactivating"}
 WAITING_TO_RESTART = "auto-restart"
+# Of a cluster of thousands of tasks; it is root's file.
+MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0-9]+)\.(?:service|env)")
 
 
@@ -285,7 +287,7 @@ def main() -> None:
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
     module.exit_json(
         changed=changed,
-        deployed=read_object(tasks.configuration / "plan.json"),
+        deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
         tasks=tasks.describe(),
         stopped=sorted(tasks.ended),
     )

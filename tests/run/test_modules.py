@@ -52,6 +52,50 @@ def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
     assert task_traces.last_lines(log) == "line 19997\nline 19998\nline 19999\nthe end"
 
 
+NESTED = "[" * 60_000
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "link", "linked folder", "nested", "folder", "absent"])
+def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, kind: str) -> None:
+    runs, own = tmp_path / "runs", tmp_path / "own.json"
+    runs.mkdir(mode=0o777)
+    runs.chmod(0o777)  # links in it may be of anybody
+    own.write_text('{"event": "failed", "class": "a", "reason": "b"}')
+    file = runs / "progress.json"
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind in {"zero", "link"}:
+        file.symlink_to("/dev/zero" if kind == "zero" else own)
+    elif kind == "linked folder":
+        (runs / "r1").symlink_to(tmp_path)
+        file = runs / "r1" / own.name
+    elif kind == "nested":
+        file.write_text(NESTED)
+    elif kind == "folder":
+        file.mkdir()
+    assert task_traces.read_object(file) == {}
+    assert task_traces.last_failure(file) == ""
+    assert task_traces.run_id_of(file) == ""
+    assert len(task_traces.last_lines(file)) <= (len(NESTED) if kind == "nested" else 0)
+
+
+def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "worker0.out"
+    with file.open("wb") as stream:
+        stream.write(b"begin")
+        stream.truncate(2**40)
+    assert len(task_traces.bytes_of(file)) == task_traces.MOST_BYTES
+    assert task_traces.bytes_of(file, most=5) == b"begin"
+    assert set(task_traces.bytes_of(file, last=True)) == {0}
+
+
+def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"tasks": ["x" * 100_000]}))
+    assert task_traces.read_object(plan, most=trainer_tasks.MOST_BYTES_OF_PLAN) != {}
+    assert task_traces.read_object(plan) == {}
+
+
 def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
     names = ["psfleet-server@11.service", "chief-0.env", "psfleet-journal@ps0.service", "program.json"]
     assert [trainer_tasks.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
