@@ -253,7 +253,7 @@ def _read(folder: Path) -> tuple[list[Report], list[str]]:
 def _read_one(path: Path) -> tuple[Report | None, str]:
     try:
         return _checked(json.loads(path.read_text())), ""
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # the last of JSON that is nested deeply
         return None, str(error)
 
 
