@@ -142,7 +142,10 @@ def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, object]) -
     left_out = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
     if not left_out:
         return []
-    return [f"--limit leaves out {', '.join(left_out)}; a run needs every task: start it without --limit"]
+    return [
+        f"Either --limit leaves out {', '.join(left_out)}, or these hosts gave no answer; a run needs every "
+        "task: start it without --limit, when all hosts can be reached"
+    ]
 
 
 def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
