@@ -37,6 +37,19 @@ def one_worker_was_told_otherwise(run: Path) -> None:
     edit(run, "worker1", "started", settings=settings | {"replication": "async"})
 
 
+def one_worker_trained_another_model(run: Path) -> None:
+    settings = records(run, "worker1")[0]["settings"]
+    edit(run, "worker1", "started", settings=settings | {"model": "linear"})
+
+
+def one_worker_tells_no_settings(run: Path) -> None:
+    drop(run, "worker1", "started")
+
+
+def counted_for_a_stranger(run: Path) -> None:
+    count(run, worker9=0)
+
+
 def counted_as_if_asynchronous(run: Path) -> None:
     """Everything says sync but the counts, which are those of asynchronous steps."""
     count(run, worker0=STEPS // 3, worker1=STEPS // 3, worker2=STEPS // 3)
@@ -135,6 +148,12 @@ FORGERIES: list[tuple[str, Expected]] = [
             one_worker_was_told_otherwise, 1, {"same_settings"}, "worker1 trained async, the run is sync"
         ),
     ),
+    (
+        SYNC,
+        Expected(one_worker_trained_another_model, 1, {"same_settings"}, "worker1 trained linear, the run's"),
+    ),
+    (SYNC, Expected(one_worker_tells_no_settings, 2, None, "worker1 does not tell its settings")),
+    (SYNC, Expected(counted_for_a_stranger, 1, {"contributions_add_up"}, "steps of worker9, which is no")),
     (
         SYNC,
         Expected(

@@ -50,6 +50,21 @@ def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
     assert (verdict.exit_code, checks(verdict, None)) == (2, {"goals_reached"})
 
 
+def test_an_evaluation_of_an_earlier_step_does_not_count(recorded: Path) -> None:
+    every = records(recorded, "worker1")
+    evaluated = next(record for record in every if record["event"] == "evaluated")
+    early = evaluated | {"global_step": 1, "metrics": {"weight": 0.0, "bias": 0.0}}
+    rewrite(recorded, "worker1", [every[0], early, *every[1:]])
+    assert "goals_reached" in checks(verdict_of(recorded, goals=GOALS), True)
+
+
+def test_the_last_step_is_the_last_that_any_worker_saw(recorded: Path) -> None:
+    edit(recorded, "worker0", "finished", global_step=10)
+    verdict = verdict_of(recorded)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.figures["global_steps"] >= 400
+
+
 def lose_the_steps_of(*workers: str) -> Callable[[Path], None]:
     def lose(run: Path) -> None:
         for worker in workers:
@@ -123,11 +138,19 @@ def diverge(run: Path) -> None:
     rewrite(run, "worker1", [*every[: steps[9]], every[steps[9]] | {"loss": None}, *every[steps[9] + 1 :]])
 
 
+def take_the_name_of_our_model(run: Path) -> None:
+    """A loss that our linear model need not go below says nothing of a program's own."""
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "started", settings={"model": "linear"})
+        edit(run, worker, "step", loss=0.15, loss_mean=0.15)
+
+
 RECORDS = [
     Expected(fail_in_the_records, 1, {"tasks_ended_well"}, "worker1 recorded that it failed: no more data"),
     Expected(run_another_program, 1, {"same_plan_and_release"}, "worker1 ran program decaf"),
     Expected(run_another_plan, 1, {"same_plan_and_release"}, "worker1 ran plan 0123456789ab"),
     Expected(never_fall, 1, {"loss_fell"}, "the loss went from 3 to 3"),
+    Expected(take_the_name_of_our_model, 1, {"loss_fell"}, "expected a fall by 20% or to 0"),
     Expected(diverge, 1, {"loss_finite"}, "worker1: the loss was no finite number"),
 ]
 

@@ -153,3 +153,16 @@ def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
     assert "chief0 ended by itself" in detail(verdict, "tasks_ended_well")
     end(silent, "chief0", exit_code=143)
     assert verdict_of(silent).exit_code == 1
+
+
+def test_a_plan_of_a_chief_and_ps_alone_is_enough(silent: Path) -> None:
+    ps, *_ = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
+    chief = Task("chief", 0, "host9", "127.0.0.1", 1)
+    (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps, chief)).to_json()))
+    (silent / "logs/chief0.out").write_text("")
+    first = endings(silent)[0]
+    told = [first | {"name": name, "exit_code": 0} for name in ("ps0", "chief0")]
+    (silent / "tasks.json").write_text(json.dumps(told))
+    assert verdict_of(silent).verdict == "completed"
+    (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps,)).to_json()))
+    assert "it has no worker and no chief" in verdict_of(silent).checks[0].detail

@@ -10,6 +10,8 @@ from tests.evidence.run_folders import (
     checks,
     detail,
     edit,
+    records,
+    rewrite,
     tell_settings,
     verdict_of,
 )
@@ -32,6 +34,8 @@ def test_a_real_run_is_proven(trained: Callable[[str], Path], kind: str) -> None
     assert ("servers_met" in checks(verdict, True)) == (kind in {IN_GRAPH, ASYNC_ON_SERVERS})
     if kind in CONTRIBUTIONS:
         assert f"= {CONTRIBUTIONS[kind]}" in detail(verdict, "contributions_add_up")
+    if kind == IN_GRAPH:
+        assert "the client of all 3 workers met" in detail(verdict, "same_parameter_servers")
 
 
 def test_a_local_run_shares_with_nobody_and_says_so(trained: Callable[[str], Path]) -> None:
@@ -53,6 +57,33 @@ def test_a_slow_backup_needs_no_share(copy_of: Callable[[str], Path]) -> None:
     verdict = verdict_of(run)
     assert "fair_shares" in checks(verdict, True)
     assert "(worker2 as backup)" in detail(verdict, "fair_shares")
+
+
+def take_one_gradient_to_a_step(run: Path) -> None:
+    """Every worker offers a gradient in each step, and one of them is taken."""
+    tell_settings(run, replicas_to_aggregate=1)
+    whole = {"local_step": STEPS, "steps": STEPS, "global_step_before": 0, "global_step_after": STEPS}
+    for worker in ("worker0", "worker1", "worker2"):
+        every = records(run, worker)
+        settings = every[0]["settings"] | {"replicas_to_aggregate": 1}
+        step = next(record for record in every if record["event"] == "step")
+        others = [record for record in every[1:-1] if record["event"] != "step"]
+        last = every[-1] | {"local_step": STEPS}
+        rewrite(run, worker, [every[0] | {"settings": settings}, *others, step | whole, last])
+
+
+def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
+    copy_of: Callable[[str], Path],
+) -> None:
+    run = copy_of(SYNC)
+    take_one_gradient_to_a_step(run)
+    count(run, worker0=STEPS // 2, worker1=STEPS // 2, worker2=0)
+    sharing = {"contributions_add_up", "fair_shares", "workers_overlap", "steps_interleave"}
+    assert sharing <= checks(verdict_of(run), True)
+    count(run, worker0=STEPS, worker1=0, worker2=0)
+    verdict = verdict_of(run)
+    assert checks(verdict, False) >= {"fair_shares", "steps_interleave"}
+    assert "worker0 moved the global step alone" in detail(verdict, "steps_interleave")
 
 
 @pytest.mark.parametrize(

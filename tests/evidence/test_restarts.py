@@ -1,8 +1,14 @@
 """Where the ps counted other steps than a worker recorded: accepted only if the records explain it."""
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.evidence.run_folders import Record, checks, detail, events, records, rewrite, verdict_of
+import pytest
+
+from tests.evidence.replications import IN_GRAPH
+from tests.evidence.run_folders import Record, checks, detail, events, records, rewrite, train, verdict_of
+from tests.trainer.processes import Cluster
 
 
 def number_again(steps: list[Record]) -> list[Record]:
@@ -103,3 +109,50 @@ def test_a_checkpoint_that_cannot_be_read_leaves_the_question_open(run: Path) ->
     verdict = verdict_of(run)
     assert verdict.exit_code == 2
     assert checks(verdict, None) >= {"records_complete", "contributions_add_up", "no_restart_from_zero"}
+
+
+def test_a_session_of_the_client_that_broke_may_have_left_a_tower_uncounted(
+    copy_of: Callable[[str], Path],
+) -> None:
+    """The step was made, and the worker could not count its tower any more."""
+    run = copy_of(IN_GRAPH)
+    every = records(run, "worker1")
+    last = max(number for number, record in enumerate(every) if record["event"] == "step")
+    every[last] |= {name: every[last][name] - 1 for name in ("steps", "local_step")}
+    every[-1] |= {"local_step": every[-1]["local_step"] - 1}
+    rewrite(run, "worker1", every)
+    assert checks(verdict_of(run), False) == {"contributions_add_up"}
+
+    of_client = records(run, "worker0")
+    broken = of_client[0] | {"event": "recovering", "reason": "worker1 was lost"}
+    rewrite(run, "worker0", [*of_client[:-1], broken, of_client[-1]])
+    assert "contributions_add_up" in checks(verdict_of(run), True)
+
+    again = of_client[0] | {"nonce": 7, "pid": 99999, "monotonic": 1.0}
+    rewrite(run, "worker0", [again, *of_client])
+    assert "contributions_add_up" in checks(verdict_of(run), True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "killed"),
+    [
+        (("--replication=in_graph",), "worker1"),
+        (("--replication=in_graph",), "worker0"),
+        (("--replication=sync",), "worker1"),
+    ],
+    ids=["in_graph-worker1", "in_graph-client", "sync-worker1"],
+)
+def test_a_task_that_was_killed_and_came_back_leaves_a_run_that_is_proven(
+    tmp_path: Path, flags: tuple[str, ...], killed: str
+) -> None:
+    """Real tasks: what their records and counts then tell of each other must be what is accepted."""
+
+    def kill(cluster: Cluster) -> None:
+        cluster.until(lambda: cluster.global_step() > 100, "100 global steps")
+        cluster.signal(killed, signal.SIGKILL)
+        cluster.start(killed)
+
+    run = train(tmp_path, 2, ("--model=linear", "--steps=1500", *flags), kill)
+    verdict = verdict_of(run)
+    assert checks(verdict, False, None) == set(), verdict.failing
+    assert f"started again: {killed} 1 time" in detail(verdict, "ended_well")

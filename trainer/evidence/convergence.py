@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from trainer.evidence.check import Check, Findings, listed
 from trainer.evidence.goals import Goal, goals_of
@@ -132,11 +134,26 @@ def _by_global_step(window: Window) -> int:
 
 
 def last_evaluation(run: Run) -> Record | None:
-    """Return the chief's last evaluation; of a program of one's own that of the highest global step."""
+    """Return the chief's last evaluation; of a program of one's own that of the highest global step.
+
+    A program started again may have begun anew: of each task its last process counts. Metrics that were
+    found at one global step, perhaps by several tasks, are taken together; of one metric the later counts.
+    """
     if run.program is None:
         return run.chief.of("evaluated")[-1] if run.chief.of("evaluated") else None
-    evaluations = [record for task in run.all_tasks for record in task.of("evaluated")]
-    return max(evaluations, key=_global_step, default=None)
+    last_lives = [task.processes[-1] for task in run.all_tasks if task.processes]
+    found = [record for life in last_lives for record in life.records if record.event == "evaluated"]
+    newest = max(map(_global_step, found), default=0)
+    of_newest = [record for record in found if _global_step(record) == newest]
+    if not of_newest:
+        return None
+    merged = {name: value for record in of_newest for name, value in _told_metrics(record).items()}
+    return replace(of_newest[-1], fields={**of_newest[-1].fields, "metrics": merged})
+
+
+def _told_metrics(record: Record) -> Mapping[str, Any]:
+    metrics = record.fields.get("metrics")
+    return metrics if isinstance(metrics, Mapping) else {}
 
 
 def _global_step(record: Record) -> int:
@@ -145,9 +162,8 @@ def _global_step(record: Record) -> int:
 
 def metrics_of(evaluated: Record) -> dict[str, float]:
     """Return what an evaluation found; nan for what was no finite number."""
-    metrics = evaluated.fields.get("metrics")
-    values = metrics.items() if isinstance(metrics, Mapping) else ()
-    return {str(name): math.nan if value is None else float(value) for name, value in values}
+    told = _told_metrics(evaluated).items()
+    return {str(name): math.nan if value is None else float(value) for name, value in told}
 
 
 def _or_none(value: float) -> float | None:

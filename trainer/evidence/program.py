@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from trainer.evidence import checks, convergence, sharing
 from trainer.evidence.check import Check, Findings, counted, listed
@@ -40,6 +41,7 @@ def judge_program(run: Run, settings: EvidenceSettings) -> Answers:
     answers = Answers([tasks_ended_well(run)])
     _ask_records(run, answers)
     _ask_sharing(run, settings, answers)
+    _name_falls(run, answers)
     _ask_traffic(run, settings, answers)
     _ask_learning(run, settings, answers)
     if settings.log_patterns:
@@ -158,6 +160,17 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: Answers) -> None
         answers.open.append(("all parameters were shared", why))
         return
     answers.open.append((TOGETHER, why))
+
+
+def _name_falls(run: Run, answers: Answers) -> None:
+    """Steps taken back, as by a program that began from zero again, are no part of the model that is left."""
+    for worker in run.workers:
+        steps = [step for window in worker.windows for step in (window.before, window.after)]
+        fall = next(((one, other) for one, other in pairwise(steps) if other < one), None)
+        if fall:
+            answers.together = False
+            why = f"its global step fell from {fall[0]} to {fall[1]}"
+            answers.open.append((f"the model holds all that {worker.name} trained", why))
 
 
 def _ask_traffic(run: Run, settings: EvidenceSettings, answers: Answers) -> None:

@@ -202,7 +202,7 @@ class Run:
     @property
     def chief(self) -> TaskRecords:
         """Worker 0; of a program the task whose end is the run's."""
-        return self._task(self.plan.lead.name if self.program is not None and self.plan else CHIEF)
+        return next(iter(self.of_job("chief")), self._task(CHIEF))
 
     @property
     def all_tasks(self) -> tuple[TaskRecords, ...]:
