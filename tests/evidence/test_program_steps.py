@@ -65,7 +65,7 @@ def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(r
         rewrite(recorded, worker, [*every[:-1], *again(bad)])
     verdict = verdict_of(recorded, goals={"weight": {"minimum": 1.8}})
     assert checks(verdict, False) >= {"goals_reached"}
-    assert "weight 0.5000" in detail(verdict, "goals_reached")
+    assert "weight is 0.5000" in detail(verdict, "goals_reached")
     verdict = verdict_of(recorded, goals={"weight": {"maximum": 0.5}})
     assert verdict.verdict != "proven"
     assert "Not shown is that the model holds all that worker0 trained: its global step fell from" in (
