@@ -65,7 +65,7 @@ def exchange_nothing(run: Path) -> None:
 
 
 def send_nothing(run: Path) -> None:
-    end(run, "worker1", bytes_received=900_000, bytes_sent=4095)
+    end(run, "worker1", bytes_received=900_000, bytes_sent=65_535)
 
 
 def lose_an_ending(run: Path) -> None:
@@ -98,7 +98,7 @@ ENDINGS = [
     Expected(leave_a_task_running, 1, {"tasks_ended_well"}, "ps0 was still running"),
     Expected(kill_the_ps, 1, {"tasks_ended_well"}, "ps0 failed with exit code 137"),
     Expected(exchange_nothing, 1, {"tasks_exchanged"}, "worker1 received 120 bytes and sent 900000"),
-    Expected(send_nothing, 1, {"tasks_exchanged"}, "expected at least 4096 each way"),
+    Expected(send_nothing, 1, {"tasks_exchanged"}, "expected at least 65536 each way"),
     Expected(lose_an_ending, 2, {"tasks_ended_well"}, "tasks.json does not tell how ps0 ended"),
     Expected(lose_the_endings, 2, {"tasks_ended_well"}, "tasks.json: No such file"),
     Expected(spoil_the_endings, 2, {"tasks_ended_well"}, "tasks.json: not a JSON list"),
