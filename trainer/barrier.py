@@ -114,8 +114,8 @@ class Barrier:
             if self._unreachable(self._needed("ps", "server")):
                 return False
             self._ledger = Ledger(self._target, self._cluster)
-        statuses = self._statuses(self._ledger)
-        if all(status.note for status in statuses.values()):
+        # Whoever fails tells so, also where another has ended the run already.
+        if all(status.note for status in self._read_statuses(self._ledger).values()):
             return True
         self.drop_ledger()
         return False
@@ -218,12 +218,16 @@ class Barrier:
 
     def _statuses(self, ledger: Ledger) -> dict[str, PartStatus]:
         """What each ps holds; nothing of one that does not answer. Raises RunEnding where one says so."""
-        tasks = range(len(self._cluster.ledger_devices))
-        statuses = {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in tasks}
+        statuses = self._read_statuses(ledger)
         for status in statuses.values():
             if status.end or status.stop:
                 raise RunEnding(status.stop or status.end, status.stop_reason)
         return statuses
+
+    def _read_statuses(self, ledger: Ledger) -> dict[str, PartStatus]:
+        """What each ps holds, also where the run ends; nothing of one that does not answer."""
+        tasks = range(len(self._cluster.ledger_devices))
+        return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in tasks}
 
     def _served_statuses(self) -> tuple[dict[str, PartStatus], list[Missing]]:
         """What each task beside the ps holds that serves this client, and those that are not there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from tests.trainer.processes import ROOT, Cluster
@@ -61,3 +62,17 @@ def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: P
             failed = other.only(task, "failed")
             assert failed.text("class") == "configuration"
             assert re.search(r"worker[01] and worker[01] differ in steps", failed.text("reason"))
+
+
+def test_a_worker_that_fails_after_another_has_ended_the_run_ends_with_its_own_reason(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=3, flags=[f"--data_dir={tmp_path}"]) as cluster:
+        cluster.start("ps0", "worker1")
+        # The ps holds the stop code of worker 1 for some seconds: without the chief nobody ends it.
+        time.sleep(1.5)
+        cluster.start("worker2")
+        assert cluster.wait() == {"ps0": INPUT, "worker1": INPUT, "worker2": INPUT}
+        for worker in ("worker1", "worker2"):
+            failed = cluster.only(worker, "failed")
+            assert failed.text("class") == "input"
+            assert f"{tmp_path} has none of" in failed.text("reason")
+            assert "Traceback" not in cluster.output(worker)
