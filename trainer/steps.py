@@ -29,7 +29,6 @@ class Steps:
         shares = task.cluster.workers if task.settings.shard_data else None
         self._epoch = (len(graph.data.train), task.settings.batch_size, shares)
         self._windows = StepWindows(task.records, 1, task.settings.batch_size)
-        self._patience = Patience(task, progress)
         self._since: float | None = None
         self._printed = (0, 0.0)
         self._summarised = (0, 0.0)
@@ -76,13 +75,15 @@ class Steps:
         """
         session = self._connected()
         self._since = self._since or time.monotonic()
+        # The time at the barrier, and of a recovery, is no waiting within a step.
+        patience = Patience(self._task, self._progress)
         self._printed = self._summarised = (self.local_step, time.monotonic())
         try:
             session.begin()
             while self.counters[GLOBAL_STEP] < self.last_step:
                 self._task.raise_if_stopping()
-                step = session.step(lambda: self._patience.wait(session.awaited))
-                self._patience.over()
+                step = session.step(lambda: patience.wait(session.awaited))
+                patience.over()
                 self._count(step)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
