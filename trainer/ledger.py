@@ -159,8 +159,12 @@ class ServedPart(_LedgerSession):
     def end(self, code: int, reason: str) -> None:
         """Tell it to end: RUN_OVER, STOPPED or the exit code of a failure."""
         part = self._part
-        self._run(part.give_reason, {part.text: reason}, _SECONDS_TO_END)
-        self._run(part.set_status, {part.places: [END], part.values: [code]}, _SECONDS_TO_END)
+        feeds = {part.text: reason, part.places: [END], part.values: [code]}
+        # Nobody else tells it, and it serves until it is told: so once more where the first time fails.
+        try:
+            self._run(part.set_status_with_reason, feeds)
+        except (tf.errors.OpError, CallTookTooLong):
+            self._run(part.set_status_with_reason, feeds)
 
 
 class Ledger(_LedgerSession):

@@ -55,10 +55,15 @@ class TaskPart:
         self.places = v1.placeholder(tf.int64, [None])
         self.values = v1.placeholder(tf.int64, [None])
         with tf.device(status.device):
-            self.read = [status.read_value(), reason.read_value(), note.read_value()]
+            code = status.read_value()
+            # The reason is written before the code and read after it: whoever sees the code sees the reason.
+            with tf.control_dependencies([code]):
+                self.read = [code, reason.read_value(), note.read_value()]
             self.leave_note = note.assign(self.text).op
             self.give_reason = reason.assign(self.text).op
             self.set_status = v1.scatter_update(status, self.places, self.values).op
+            with tf.control_dependencies([self.give_reason]):
+                self.set_status_with_reason = v1.scatter_update(status, self.places, self.values).op
 
 
 class AttendancePart:
