@@ -65,7 +65,10 @@ class Towers:
         new = towers - self.local_step
         if not new:
             return
-        # A restore takes steps back: the global step before these need not be that of the last look.
+        # A restore takes steps back: the global step before these need not be that of the last look, and one
+        # window may not span it.
+        if global_step - new < self.global_step:
+            self._windows.flush()
         self._windows.add_made_together(towers, new, loss, global_step - new, global_step)
         self.local_step, self.global_step, self.loss = towers, global_step, loss
         self._summarise(new)
