@@ -17,7 +17,7 @@ from threading import Event
 
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
-from trainer.lost_connection import LOST_ERRORS, LOST_PHRASES
+from trainer.lost_connection import CONNECTION_PHRASES, LOST_ERRORS
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_STOP = 20.0
@@ -158,5 +158,5 @@ def exception_in(text: str) -> str:
 def is_lost_connection(exception: str) -> bool:
     """Whether the exception is TensorFlow's for a task that went away."""
     first = exception.partition(":")[0]
-    lost = first.startswith("tensorflow.") and any(phrase in exception for phrase in LOST_PHRASES)
+    lost = first.startswith("tensorflow.") and any(phrase in exception for phrase in CONNECTION_PHRASES)
     return lost or bool(_LOST.match(first))
