@@ -158,3 +158,25 @@ def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
     }
     assert schema_problems({**finished, "program": "c0ffee"}) == []
     assert "finished: contributions is missing" in schema_problems(finished)
+
+
+def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> None:
+    after = """
+        import os, psfleet_records
+        del os.environ["TF_CONFIG"]
+        psfleet_records.started()
+    """
+    before = """
+        import os
+        del os.environ["TF_CONFIG"]
+        import psfleet_records
+        psfleet_records.started()
+    """
+    for name, text in {"after": after, "before": before}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        with Tasks(folder, program(folder, text), worker=1) as tasks:
+            tasks.start()
+            assert tasks.wait() == {"worker0": FINISHED}
+            address = tasks.cluster["worker"][0] if name == "after" else ""
+            assert tasks.records("worker0", "started")[0].text("address") == address

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 
+# A program may take it out of the environment, to give TensorFlow a cluster of its own.
+_TF_CONFIG = os.environ.get("TF_CONFIG", "")
+
 _NONCE_BITS = 48  # exact in JSON readers that know only doubles
 
 
@@ -66,10 +69,10 @@ class _Task:
             environment.get("PSFLEET_RELEASE", ""),
             environment.get("PSFLEET_PROGRAM_RELEASE", "") or "unknown",
         )
-        cluster = program_run.cluster_of(environment.get("TF_CONFIG", ""))
+        cluster = program_run.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
         members = cluster.get(job, [])
         self.address = members[index] if index < len(members) else ""
-        self.is_lead = identity.task == program_run.lead_task(cluster)
+        self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
         self.records = _open(records.events_file(run_directory, job, index), identity)
         self.windows = step_windows.StepWindows(self.records, 0)
         self.run_directory = run_directory
