@@ -12,6 +12,6 @@ CONNECTION_PHRASES = (
     "RST_STREAM",
     "failed to connect",
 )
-# What a ps that came back empty answers. Only the trainer's own tasks know that all was set before: in another
-# program the same words are those of a forgotten initializer, or of a missing file.
+# What a ps that came back empty answers. Only the trainer's own tasks know that all was set before: in
+# another program the same words are those of a forgotten initializer, or of a missing file.
 EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")

@@ -49,6 +49,8 @@ def test_a_lost_task_is_known_by_tensorflows_names_and_phrases() -> None:
 
 def test_a_forgotten_initializer_or_a_missing_file_is_a_bug_and_no_lost_task() -> None:
     prefix = "tensorflow.python.framework.errors_impl."
-    forgotten = "Could not find variable w. This could mean that the variable is uninitialized or does not exist"
+    forgotten = (
+        "Could not find variable w. This could mean that the variable is uninitialized or does not exist"
+    )
     assert not is_lost_connection(f"{prefix}FailedPreconditionError: {forgotten}")
     assert not is_lost_connection(f"{prefix}NotFoundError: data.csv; No such file; it does not exist")
