@@ -54,6 +54,10 @@ path:
   description: The archive, readable by the connecting user alone. Remove it when it is fetched.
   returned: always
   type: str
+size:
+  description: The bytes of the archive.
+  returned: always
+  type: int
 files:
   description: How many files it holds.
   returned: always
@@ -65,7 +69,10 @@ left_out:
 """
 
 # Below the run's directory, in the order of their worth: where not all fits, the last ones stay behind.
-FOLDERS = ("events", "devices", "checkpoints", "summaries", "output")
+CHECKPOINTS = "checkpoints"
+FOLDERS = ("events", "devices", CHECKPOINTS, "summaries", "output")
+# What TensorFlow calls a save that is not whole yet.
+UNFINISHED = "tempstate"
 DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
@@ -111,7 +118,7 @@ class Packer:
 
     def _add_folder(self, folder: int, name: str, depth: int) -> None:
         for entry in sorted(os.listdir(folder)):
-            if "tempstate" not in entry:
+            if not (UNFINISHED in entry and name.partition("/")[0] == CHECKPOINTS):
                 self._add_entry(folder, entry, f"{name}/{entry}", depth)
 
     def _add_entry(self, folder: int, entry: str, name: str, depth: int) -> None:
@@ -132,7 +139,10 @@ class Packer:
             os.close(descriptor)
 
     def _add_file(self, descriptor: int, name: str, found: os.stat_result) -> None:
-        if found.st_size > self.bytes_left or self.files >= MOST_FILES:
+        if self.files >= MOST_FILES:
+            self.left_out.append(f"{name}: beyond the {MOST_FILES} files that are collected of a host")
+            return
+        if found.st_size > self.bytes_left:
             size = (
                 f"{found.st_size / MEGABYTE:.0f} MB"
                 if found.st_size >= MEGABYTE
@@ -162,7 +172,7 @@ def main() -> None:
     )
     values = module.params
     if module.check_mode:
-        module.exit_json(changed=False, path="", files=0, left_out=[])
+        module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
     handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir="/var/tmp")
     try:
         with (
@@ -180,7 +190,13 @@ def main() -> None:
         module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")
     # Under sudo the connecting user is not root, and fetches without it.
     os.chown(path, int(os.environ.get("SUDO_UID", "0")), -1)
-    module.exit_json(changed=False, path=path, files=packer.files, left_out=shortened(packer.left_out))
+    module.exit_json(
+        changed=False,
+        path=path,
+        size=os.stat(path).st_size,  # noqa: PTH116 - a string from mkstemp
+        files=packer.files,
+        left_out=shortened(packer.left_out),
+    )
 
 
 def shortened(names: Sequence[str]) -> list[str]:

@@ -202,6 +202,27 @@ def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
     assert left_out == ["checkpoints/x: 2 MB, beyond what is collected of a host"]
 
 
+def test_more_files_than_are_collected_stay_and_are_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_archive, "MOST_FILES", 2)
+    folder = tmp_path / "runs/r1/output"
+    folder.mkdir(parents=True)
+    for name in "abc":
+        (folder / name).write_text("x")
+    names, left_out = packed("r1", tmp_path, tmp_path)
+    assert names == ["output/a", "output/b"]
+    assert left_out == ["output/c: beyond the 2 files that are collected of a host"]
+
+
+def test_only_among_checkpoints_is_a_name_that_of_an_unfinished_save(tmp_path: Path) -> None:
+    for name in ("checkpoints/model.ckpt-9.tempstate1", "checkpoints/a/x.tempstate2", "output/tempstate.csv"):
+        file = tmp_path / "runs/r1" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+    assert packed("r1", tmp_path, tmp_path) == (["output/tempstate.csv"], [])
+
+
 def test_names_that_a_host_made_up_are_shown_without_what_steers_a_terminal() -> None:
     assert run_archive.shortened(["a\x1b[2J"]) == ["a\\x1b[2J"]
     assert run_archive.shortened(["x"] * 25)[-1] == "and 5 more"
