@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]*"
+# Not longer than a file system takes.
+_FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
 _OTHERS = "other_hosts"
 _OWNERS = "collected.json"
@@ -66,9 +67,11 @@ class Places:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             self._owners = owners_in(file.read())
-            yield
-            file.truncate(0)
-            file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
+            try:
+                yield
+            finally:  # files that have been written are this host's, whatever came then
+                file.truncate(0)
+                file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
 
     def place(self, name: str) -> Path | None:
         """Return where a file of this host goes, None where the host may not bring it."""
@@ -97,6 +100,6 @@ def owners_in(text: str) -> dict[str, str]:
     """Return shared name -> host, of what collected.json holds; empty for what it does not hold whole."""
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(name): str(host) for name, host in values.items()} if isinstance(values, dict) else {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,10 @@ from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins package is not installed
 
+from plugins.collected_archive import most_packed, shown, unpack
 from plugins.collected_files import Places, allowed_files
 
 MEGABYTE = 1_000_000
-# Of names that a host made up, so many are shown.
-MOST_REFUSED = 20
 
 
 class ActionModule(ActionBase):
@@ -40,43 +37,24 @@ class ActionModule(ActionBase):
         lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
         places = Places(Path(run["folder"]), host, hosts, allowed_files(tasks, lead, program=program))
+        most_bytes = int(arguments["limit_megabytes"]) * MEGABYTE
         try:
-            with tempfile.TemporaryDirectory() as directory:
-                archive = Path(directory) / "run.tar.gz"
-                self._connection.fetch_file(packed["path"], str(archive))
-                names, refused = unpack(archive, places, int(arguments["limit_megabytes"]) * MEGABYTE)
+            names, refused = self._brought(packed, places, most_bytes)
         finally:
             self._remove(packed["path"])
-        left_out = [f"{host}: {entry}" for entry in (*packed["left_out"], *refused[:MOST_REFUSED])]
+        left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return result | {"changed": bool(names), "files": names, "left_out": left_out}
+
+    def _brought(
+        self, packed: dict[str, Any], places: Places, most_bytes: int
+    ) -> tuple[list[str], list[str]]:
+        """Fetch and unpack; return the names of the files that came, and what did not with the reason."""
+        if int(packed["size"]) > most_packed(most_bytes):
+            return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
+        with tempfile.TemporaryDirectory() as directory:
+            archive = Path(directory) / "run.tar.gz"
+            self._connection.fetch_file(packed["path"], str(archive))
+            return unpack(archive, places, most_bytes)
 
     def _remove(self, path: str) -> None:
         self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)
-
-
-def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], list[str]]:
-    """Write the archive's files where they go; return the names of those, and why others were refused.
-
-    Not more than `most_bytes` are written, whatever the archive holds.
-    """
-    names, refused = [], []
-    with tarfile.open(archive) as stream, places.taken():
-        for member in stream:
-            place = places.place(member.name) if member.isfile() else None
-            content = stream.extractfile(member) if place else None
-            if place is None or content is None:
-                refused.append(f"{member.name!r}: not a name that this host may bring")
-                continue
-            most_bytes -= member.size
-            if most_bytes < 0:
-                refused.append(f"{member.name!r} and what follows: more than the host was asked for")
-                break
-            try:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with place.open("wb") as out:
-                    shutil.copyfileobj(content, out)
-            except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-                refused.append(f"{member.name!r}: {error.strerror}, of another host")
-                continue
-            names.append(member.name)
-    return names, refused

@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import tarfile
@@ -6,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.action.collect_run import unpack
+from plugins import collected_archive
+from plugins.collected_archive import MOST_OF_A_HEADER, most_packed, shown, unpack
 from plugins.collected_files import Places, allowed_files
 
 HOSTS = ["n1", "n2", "n3"]
@@ -144,3 +146,86 @@ def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
     assert refused.startswith("'output/b' and what follows")
     assert "output/c" not in content(tmp_path / "r1")
+
+
+def test_what_a_host_may_not_bring_counts_too(tmp_path: Path) -> None:
+    (refused,) = bring(tmp_path / "r1", "n1", {"secret": "1" * 2000, "output/a": "1"})
+    assert refused.startswith("'secret' and what follows")
+    assert "output/a" not in content(tmp_path / "r1")
+
+
+def test_a_host_does_not_bring_files_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
+    (refused,) = bring(tmp_path / "r1", "n1", {f"output/{name}": "" for name in "abcde"})
+    assert refused.startswith("'output/d' and what follows: more than 3 files")
+
+
+@pytest.mark.parametrize("length", [255, 256, 5000])
+def test_a_name_that_no_file_system_takes_is_refused(tmp_path: Path, length: int) -> None:
+    long = f"output/{'x' * length}"
+    refused = bring(tmp_path / "r1", "n1", {long: "1", "output/a": "1"})
+    assert [entry.partition(": ")[2] for entry in refused] == (
+        [] if length == 255 else ["not a name that this host may bring"]
+    )
+    assert "output/a" in content(tmp_path / "r1")
+
+
+def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
+    folder, whole = tmp_path / "r1", io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as stream:
+        for name in ("output/a", "output/b"):
+            member = tarfile.TarInfo(name)
+            member.size = 300
+            stream.addfile(member, io.BytesIO(b"1" * 300))
+    archives = {
+        "cut tar": gzip.compress(whole.getvalue()[:1700]),
+        "cut gzip": gzip.compress(whole.getvalue(), 0)[:1700],
+        "no gzip": b"nothing",
+        "gzip of another": gzip.compress(b"x" * 2000),
+        "bad block": gzip.compress(whole.getvalue(), 0)[:20] + b"\xff" * 2000,
+        "empty": b"",
+    }
+    for kind, data in archives.items():
+        (tmp_path / "a.tar.gz").write_bytes(data)
+        places = Places(folder / kind, "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+        names, refused = unpack(tmp_path / "a.tar.gz", places, 10_000)
+        assert names == (["output/a"] if kind.startswith("cut") else []), kind
+        assert "damaged" in refused[-1] or "unexpected" in refused[-1], refused
+        written = content(folder / kind)
+        owners = json.loads(written.pop("collected.json"))
+        assert list(written) == names
+        assert set(names) <= set(owners)
+
+
+def test_a_header_larger_than_any_is_not_read(tmp_path: Path) -> None:
+    """A name of two megabytes, in an archive of a few kilobytes."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2 * MOST_OF_A_HEADER
+    with gzip.open(tmp_path / "a.tar.gz", "wb") as stream:
+        stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * header.size)
+    places = Places(tmp_path / "r1", "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+    names, (refused,) = unpack(tmp_path / "a.tar.gz", places, 10**9)
+    assert names == []
+    assert "headers are larger" in refused
+
+
+def test_an_archive_may_be_larger_than_its_files(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.gz", [(f"output/{'x' * 200}{number}", b"") for number in range(500)])
+    assert archive.stat().st_size < most_packed(0)
+
+
+def test_what_a_host_says_is_cut_and_printable() -> None:
+    lines = shown(["a\nb\x1b[2J", "x" * 10_000, *map(str, range(100))])
+    assert lines[0] == "a\\nb\\x1b[2J"
+    assert len(lines) == collected_archive.MOST_SHOWN + 1
+    assert max(map(len, lines)) == collected_archive.LONGEST_SHOWN
+    assert lines[-1] == "and 81 more"
+    assert shown(["a"]) == ["a"]
+
+
+def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> None:
+    places = Places(tmp_path / "r1", "n2", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+    with pytest.raises(KeyboardInterrupt), places.taken():
+        places.place("output/x")
+        raise KeyboardInterrupt
+    assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
