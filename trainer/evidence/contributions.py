@@ -14,7 +14,8 @@ def contributions_add_up(run: Run) -> Check:
     A global step is made of as many gradients as the replication says, at most one of each worker where it
     says so. Where count and records differ, the records themselves must explain it. A process that ended
     without `finished` may have applied, unrecorded, at most the global steps between its last window and the
-    next process's first; a session that broke, one step. Steps recorded but not counted must lie after a
+    next process's first, and so may one that served a client until it was stopped; a session that broke,
+    one step. Steps recorded but not counted must lie after a
     restored checkpoint, or be gradients that came too late for a synchronous step.
     """
     findings = Findings()
@@ -73,10 +74,20 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     """Count the steps that this worker may have applied without a record, by what its records tell."""
     unrecorded = _sessions_broken(run, worker)
     for process, following in zip_longest(worker.processes, worker.processes[1:]):
-        if process.ending is None or process.ending.event == "failed":
+        if _cut_off(process) or (following and _served_on(run, worker, process)):
             until = _first_global_step(following) if following else run.global_steps
             unrecorded += max(until - _last_global_step(process), 0)
     return unrecorded
+
+
+def _cut_off(process: Process) -> bool:
+    return process.ending is None or process.ending.event == "failed"
+
+
+def _served_on(run: Run, worker: TaskRecords, process: Process) -> bool:
+    """Whether this worker was stopped while its server may have computed towers after its last look."""
+    stopped = process.ending is not None and process.ending.text("reason") == "stopped"
+    return stopped and run.profile.one_client and worker.name != run.chief.name
 
 
 def _sessions_broken(run: Run, worker: TaskRecords) -> int:
