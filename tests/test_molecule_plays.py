@@ -6,10 +6,11 @@ import pytest
 import yaml
 
 MOLECULE = Path(__file__).resolve().parents[1] / "molecule"
+NO_PLAYS = {"inventories", "tasks", "vars"}
 PLAYBOOKS = [
     path
     for path in sorted(MOLECULE.rglob("*.yml"))
-    if path.name != "molecule.yml" and not {"inventories", "tasks", "vars"} & set(path.relative_to(MOLECULE).parts)
+    if path.name != "molecule.yml" and not NO_PLAYS & set(path.relative_to(MOLECULE).parts)
 ]
 
 

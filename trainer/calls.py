@@ -48,7 +48,7 @@ def call_within(seconds: float, function: Callable[[], Result]) -> Result:
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
     """A session that lasts until `close_in_background` or the end of the process.
 
-    `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these tasks for ever.
+    `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these for ever.
     """
     session = v1.Session(target, graph=graph, config=v1.ConfigProto(device_filters=filters))
     _OPEN.add(session)
