@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from trainer.probes import probe
 IN_GRAPH = ["--replication=in_graph"]
 LINEAR = [*IN_GRAPH, "--model=linear"]
 STEPS = 300
+_PLACES = (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 2))
 
 
 def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
@@ -42,6 +44,11 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
         metrics = cluster.only("worker0", "evaluated").fields["metrics"]
         assert isinstance(metrics, dict)
         assert metrics["accuracy"] > 0.85
+        for worker in ("worker0", "worker1", "worker2"):
+            assert len(list((cluster.directory(worker) / "summaries" / worker).iterdir())) == 1
+        report = json.loads((cluster.directory("worker0") / "devices" / "worker0.json").read_text())
+        used = {f"/job:{job}/replica:0/task:{n}/device:CPU:0" for job, n in _PLACES}
+        assert used <= set(report["operations"])
         assert max(cluster.ended.values()) - min(cluster.ended.values()) < 5
         assert _nothing_listens(cluster)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 from pathlib import Path
 
@@ -42,3 +44,20 @@ def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
         assert abs(metrics["weight"] - 2) < 0.1
         assert "Step: 100, global step:" in cluster.output("worker0")
         assert cluster.progress()["contributions"] == [saved + 300]
+
+
+def test_a_task_takes_the_threads_that_it_is_told(tmp_path: Path) -> None:
+    threads = 32 + 8 * (os.cpu_count() or 1)
+    counts = []
+    for name, flags in (("plain", []), ("told", [f"--threads={threads}"])):
+        folder = tmp_path / name
+        folder.mkdir()
+        with Cluster(folder, flags=[*LOCAL, "--steps=1000000", *flags]) as cluster:
+            cluster.start("worker0")
+            cluster.until(lambda of=cluster: of.global_step() > 0, "a step")  # type: ignore[misc]
+            status = Path(f"/proc/{cluster.only('worker0', 'started').pid}/status").read_text()
+            match = re.search(r"^Threads:\s+(\d+)", status, re.MULTILINE)
+            assert match is not None
+            counts.append(int(match[1]))
+    # One pool within operations and one for them.
+    assert counts[1] >= counts[0] + threads
