@@ -64,8 +64,11 @@ def split_brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two workers, the second of which stands still from soon after the start until near the end."""
-    steps = 2000
+    """Two workers, the second of which stands still from soon after the start for half of the run.
+
+    It wakes early enough for others to learn away the stale gradient that it brings.
+    """
+    steps = 6000
 
     def hold_worker1(cluster: Cluster) -> None:
         def reached(step: int) -> bool:
@@ -73,7 +76,7 @@ def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         cluster.until(lambda: reached(1), "the first step")
         cluster.signal("worker1", signal.SIGSTOP)
-        cluster.until(lambda: reached(steps * 9 // 10), "nine tenths of the run")
+        cluster.until(lambda: reached(steps // 2), "half of the run")
         cluster.signal("worker1", signal.SIGCONT)
 
     return train(tmp_path_factory.mktemp("asleep"), 2, (LINEAR, f"--steps={steps}"), hold_worker1)
