@@ -14,7 +14,7 @@ from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
 from trainer.plan import ClusterPlan
 from trainer.records import Record, events_file, read_records
-from trainer.run_tasks import RunTask, run_tasks
+from trainer.run_tasks import EVALUATOR_NAME, RunTask, run_tasks
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
             if task.name not in found
         }
     run_id = run_id or _run_id(folder, list(found.values()))
+    # It is no task of any plan, but has its place in every run of our own models.
+    evaluator = files.pop(EVALUATOR_NAME, None) if settings.program is None else None
     return Run(
         folder=folder,
         run_id=run_id,
@@ -70,7 +72,8 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         profile=profile,
         expected=expected,
         tasks={name: _task(file, run_id) for name, file in files.items()},
-        unplanned=tuple(name for name in found if name not in names) if expected else (),
+        evaluator=_task(evaluator, run_id) if evaluator else TaskRecords(EVALUATOR_NAME),
+        unplanned=tuple(name for name in files if name not in names) if expected else (),
         endings=_endings(folder / "tasks.json"),
     )
 

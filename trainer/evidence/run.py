@@ -11,7 +11,7 @@ from trainer.evidence.endings import Endings
 from trainer.evidence.profile import Profile
 from trainer.plan import ClusterPlan
 from trainer.records import Record
-from trainer.run_tasks import SERVER, RunTask
+from trainer.run_tasks import EVALUATOR_NAME, SERVER, RunTask
 
 CHIEF = "worker0"
 
@@ -165,6 +165,8 @@ class Run:
 
     `expected` are the tasks that the run has by its plan and settings. `training` is what settings.json says
     of the training, `program` what it says of a program of one's own, None for the trainer's own models.
+    `evaluator` is what the process left that took no part and evaluated the final model afterwards
+    (trainer/evaluator.py); without records where none did, and never one of `tasks`.
     """
 
     folder: Path
@@ -176,6 +178,7 @@ class Run:
     profile: Profile = field(default_factory=Profile)
     expected: tuple[RunTask, ...] = ()
     tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
+    evaluator: TaskRecords = TaskRecords(EVALUATOR_NAME)
     unplanned: tuple[str, ...] = ()
     endings: Endings = field(default_factory=Endings)
 
