@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.ledger import COUNTERS, GLOBAL_STEP
+from trainer.exit_codes import CONFIGURATION
+from trainer.failure import TaskFailure
+from trainer.ledger import COUNTERS, GLOBAL_STEP, STOP_CODE
 
 v1 = tf.compat.v1
 
@@ -61,6 +63,42 @@ class SaveOperation:
         here = self._directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
         _write(str(here), values)
         return here
+
+
+class RestoreOperation:
+    """The operations that set variables to what a checkpoint holds of them."""
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        """Add them to the default graph, each where its variable is."""
+        self._assignments = {
+            variable.op.name: (placeholder, variable.assign(placeholder).op)
+            for variable in variables
+            for placeholder in [v1.placeholder(variable.dtype, variable.shape)]
+        }
+
+    def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
+        """Set every variable, the counters without the stop code of the run that saved them.
+
+        Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster, and
+        tf.errors.OpError.
+        """
+        feeds, assignments = {}, []
+        for name, (placeholder, assignment) in self._assignments.items():
+            value = checkpoint.values.get(name)
+            if value is None or value.shape != tuple(placeholder.shape):
+                found = "nothing" if value is None else f"shape {value.shape}"
+                raise TaskFailure(
+                    CONFIGURATION,
+                    f"checkpoint {checkpoint.path} holds {found} for {name}, this run needs shape"
+                    f" {tuple(placeholder.shape)}: it is of another model or number of workers;"
+                    " take the settings it was saved with, or another run directory",
+                )
+            feeds[placeholder] = value
+            if name == COUNTERS:
+                feeds[placeholder] = value.copy()
+                feeds[placeholder][STOP_CODE] = 0
+            assignments.append(assignment)
+        session.run(assignments, feeds)
 
 
 class CheckpointFolder:

@@ -8,6 +8,7 @@ import time
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.data import Examples, batches_per_epoch, epoch_and_batch
+from trainer.evaluation import EVALUATION_BATCH
 from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
@@ -17,7 +18,7 @@ from trainer.reporting import Progress
 from trainer.step_windows import StepWindows
 from trainer.summaries import Summaries, test_scalars
 from trainer.task import Task
-from trainer.training import EVALUATION_BATCH, StepResult, TrainingGraph, TrainingSession
+from trainer.training import StepResult, TrainingGraph, TrainingSession
 
 
 class Steps:

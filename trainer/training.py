@@ -15,25 +15,17 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.calls import close_in_background, open_session
-from trainer.checkpoints import Checkpoint
+from trainer.checkpoints import Checkpoint, RestoreOperation
 from trainer.cluster import Cluster
 from trainer.data import Data, Examples, batches, seed_and_shard
-from trainer.exit_codes import CONFIGURATION
-from trainer.failure import TaskFailure
-from trainer.ledger import (
-    COUNTERS,
-    GLOBAL_STEP,
-    STOP_CODE,
-    Note,
-    create_counters,
-)
+from trainer.evaluation import Evaluation
+from trainer.ledger import GLOBAL_STEP, Note, create_counters
 from trainer.models.model import Devices, Model, ModelContext
 from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
 
 _OPTIMIZERS = {"sgd": v1.train.GradientDescentOptimizer, "adam": v1.train.AdamOptimizer}
-EVALUATION_BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -75,15 +67,11 @@ class TrainingGraph(ABC):
                 name = model.optimizer_name(settings)
                 self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings))
                 self.build_step()
-                self._build_evaluation()
+                self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(self.model_variables))
             self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
             self.initializers = [variable.initializer for variable in self.variables]
-            self.assignments = {
-                variable.op.name: (placeholder, variable.assign(placeholder).op)
-                for variable in self.variables
-                for placeholder in [v1.placeholder(variable.dtype, variable.shape)]
-            }
+            self.restore_operation = RestoreOperation(self.variables)
 
     @abstractmethod
     def build_step(self) -> None:
@@ -129,14 +117,6 @@ class TrainingGraph(ABC):
         """The gradient of the loss for each of the model's variables."""
         gradients = self.optimizer.compute_gradients(loss, var_list=list(self.model_variables))
         return [(gradient, variable) for gradient, variable in gradients if gradient is not None]
-
-    def _build_evaluation(self) -> None:
-        test = self.data.test
-        self.test_features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
-        self.test_labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None, *test.labels.shape[1:]])
-        self.metrics = dict(
-            self.model.metrics(self.context, self.model_variables, self.test_features, self.test_labels)
-        )
 
 
 class TrainingSession(ABC):
@@ -221,31 +201,8 @@ class TrainingSession(ABC):
 
         Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster.
         """
-        feeds, assignments = {}, []
-        for name, (placeholder, assignment) in self._graph.assignments.items():
-            value = checkpoint.values.get(name)
-            if value is None or value.shape != tuple(placeholder.shape):
-                found = "nothing" if value is None else f"shape {value.shape}"
-                raise TaskFailure(
-                    CONFIGURATION,
-                    f"checkpoint {checkpoint.path} holds {found} for {name}, this run needs shape"
-                    f" {tuple(placeholder.shape)}: it is of another model or number of workers;"
-                    " take the settings it was saved with, or another run directory",
-                )
-            feeds[placeholder] = value.copy()
-            if name == COUNTERS:
-                feeds[placeholder][STOP_CODE] = 0
-            assignments.append(assignment)
-        self.session.run(assignments, feeds)
+        self._graph.restore_operation.run(self.session, checkpoint)
 
     def evaluate(self, examples: Examples) -> dict[str, float]:
-        """The model's metrics over these examples, a mean weighted by the size of each piece."""
-        graph = self._graph
-        totals = dict.fromkeys(graph.metrics, 0.0)
-        for start in range(0, len(examples), EVALUATION_BATCH):
-            piece = slice(start, start + EVALUATION_BATCH)
-            features, labels = examples.features[piece], examples.labels[piece]
-            feeds = {graph.test_features: features, graph.test_labels: labels}
-            for name, value in self.session.run(graph.metrics, feeds).items():
-                totals[name] += float(value) * len(features) / len(examples)
-        return totals
+        """The model's metrics over these examples."""
+        return self._graph.evaluation.run(self.session, examples)
