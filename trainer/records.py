@@ -18,6 +18,11 @@ from pathlib import Path
 
 VERSION = 1
 
+# No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
+# takes part in nothing, and leaves records as the tasks do.
+EVALUATOR = "evaluator"
+EVALUATOR_NAME = f"{EVALUATOR}0"
+
 # What a field may hold: `int`, `number` (None where it was not finite), `seconds` (always a number), `str`,
 # `object`, `ints` and `numbers` (an object with such values).
 _COMMON = {
@@ -69,6 +74,7 @@ _FINISHED_WORKER = {
     "loss": "number",
 }
 _FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
+_EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
 # Fields that an event may have, and their kinds.
 _OPTIONAL = {"peers_ready": {"server_nonce": "int"}}
 # What a program of one's own cannot know of its steps. Its records hold `program`, the hash of its code.
@@ -156,6 +162,8 @@ def required_fields(event: str, job: str, index: int, *, program: bool = False) 
         fields |= _FINISHED_WORKER
         if index == 0:
             fields |= _FINISHED_CHIEF
+    if event == "evaluated" and job == EVALUATOR:
+        fields |= _EVALUATED_APART
     unknown = _NOT_OF_PROGRAMS.get(event, set()) if program else set()
     return {name: kind for name, kind in fields.items() if name not in unknown}
 

@@ -11,10 +11,6 @@ from trainer.settings import TrainingSettings
 
 SERVER: Literal["server"] = "server"
 RunJob = Literal[Job, "server"]
-# No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
-# takes part in nothing, and leaves records as the tasks do.
-EVALUATOR: Literal["evaluator"] = "evaluator"
-EVALUATOR_NAME = f"{EVALUATOR}0"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from trainer.evidence.profile import Profile, profile_of
 from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
 from trainer.plan import ClusterPlan
-from trainer.records import Record, events_file, read_records
-from trainer.run_tasks import EVALUATOR_NAME, RunTask, run_tasks
+from trainer.records import EVALUATOR_NAME, Record, events_file, read_records
+from trainer.run_tasks import RunTask, run_tasks
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from trainer.evidence.endings import Endings
 from trainer.evidence.profile import Profile
 from trainer.plan import ClusterPlan
-from trainer.records import Record
-from trainer.run_tasks import EVALUATOR_NAME, SERVER, RunTask
+from trainer.records import EVALUATOR_NAME, Record
+from trainer.run_tasks import SERVER, RunTask
 
 CHIEF = "worker0"
 
