@@ -31,6 +31,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # so that is looked for here.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
+STREAMS: set[subprocess.Popen[str]] = set()
 
 
 class Count(NamedTuple):
@@ -124,9 +125,15 @@ def count_tests(report: Path, returncode: int) -> Count:
 
 
 def run_molecule() -> Count:
-    """Run each Molecule scenario; none leaves hosts behind, however it ends."""
+    """Run each Molecule scenario, two at a time; none leaves hosts behind, however it ends."""
     scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
-    results = [run_scenario(scenario) for scenario in scenarios]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            results = list(pool.map(run_scenario, scenarios))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_streams()
+            raise
     return Count(passed=results.count(True), failed=results.count(False))
 
 
@@ -184,6 +191,7 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
             start_new_session=True,
         ) as process,
     ):
+        STREAMS.add(process)
         try:
             for coloured in process.stdout or ():
                 line = COLOUR.sub("", coloured)
@@ -192,9 +200,14 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
                 if ended := ACTION_ENDED.search(line):
                     say(f"   {scenario} {ended[1]}: {ended[2].lower()} (at {time.monotonic() - begin:.0f} s)")
             return process.wait()
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            raise
+        finally:
+            STREAMS.discard(process)
+
+
+def end_streams() -> None:
+    """End the Molecule commands that run; what their scenarios have made is then destroyed as after a failure."""
+    for process in list(STREAMS):
+        os.killpg(process.pid, signal.SIGTERM)
 
 
 def environment() -> dict[str, str]:

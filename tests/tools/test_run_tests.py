@@ -1,8 +1,10 @@
 """The test runner: what it counts, and that nothing that failed or was skipped counts as passed."""
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +109,43 @@ def test_a_failed_scenario_is_destroyed_and_its_end_is_shown(
     shown = capsys.readouterr().out
     assert "the reason" in shown
     assert "the tidying up" not in shown
+
+
+def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_end(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / "molecule" / name).mkdir(parents=True)
+        (tmp_path / "molecule" / name / "molecule.yml").touch()
+    (tmp_path / "bin").mkdir()
+    molecule = tmp_path / "bin" / "molecule"
+    molecule.write_text(
+        f'#!/bin/sh\necho "$1 $3" >> {tmp_path}/calls\n[ "$1" = destroy ] || exec sleep 600\n'
+    )
+    molecule.chmod(0o755)
+    tests = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import pathlib, signal, sys; sys.path.insert(0, {str(run_tests.ROOT)!r})\n"
+            "from tools import run_tests\n"
+            f"run_tests.ROOT = pathlib.Path({str(tmp_path)!r})\n"
+            "run_tests.BIN, run_tests.LOGS = run_tests.ROOT / 'bin', run_tests.ROOT / 'logs'\n"
+            "signal.signal(signal.SIGTERM, run_tests.end_on_signal)\n"
+            "run_tests.run_molecule()",
+        ]
+    )
+    calls = tmp_path / "calls"
+    deadline = time.monotonic() + 60
+    while not calls.exists() or len(calls.read_text().splitlines()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    tests.terminate()
+    assert tests.wait(timeout=60) == 128 + signal.SIGTERM
+    assert sorted(calls.read_text().splitlines()) == [
+        "destroy one",
+        "destroy three",
+        "test one",
+        "test three",
+    ]
 
 
 def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str]) -> None:
