@@ -205,7 +205,7 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
 
 
 def end_streams() -> None:
-    """End the Molecule commands that run; what their scenarios have made is then destroyed as after a failure."""
+    """End the Molecule commands that run; their scenarios are then destroyed as those that fail are."""
     for process in list(STREAMS):
         os.killpg(process.pid, signal.SIGTERM)
 
