@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.console import say
+from trainer.progress import printable
 
 Report = dict[str, Any]
 
@@ -244,7 +245,7 @@ def _read(folder: Path) -> tuple[list[Report], list[str]]:
     for path in sorted(folder.glob("*.json"), key=_by_task):
         content, complaint = _read_one(path)
         if content is None:
-            complaints.append(_printable(f"{path} cannot be read: {complaint}"))
+            complaints.append(printable(f"{path} cannot be read: {complaint}"))
         else:
             reports.append(content)
     return reports, complaints
@@ -270,10 +271,10 @@ def _checked(content: object) -> Report:
         if not (isinstance(groups, dict) and all(isinstance(count, int) for count in groups.values())):
             raise ValueError("operations is not device -> group -> count")
     return {
-        "task": _printable(str(content.get("task"))),
-        "variables": {_printable(name): _printable(device) for name, device in variables.items()},
+        "task": printable(str(content.get("task"))),
+        "variables": {printable(name): printable(device) for name, device in variables.items()},
         "operations": {
-            _printable(device): {_printable(group): count for group, count in groups.items()}
+            printable(device): {printable(group): count for group, count in groups.items()}
             for device, groups in operations.items()
         },
     }
@@ -282,10 +283,6 @@ def _checked(content: object) -> Report:
 def _by_task(path: Path) -> tuple[str, int]:
     job = path.stem.rstrip("0123456789")
     return job, int(path.stem[len(job) :] or 0)
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 if __name__ == "__main__":
