@@ -195,6 +195,12 @@ class TrainingSettings:
             raise SettingsError(tuple(problems))
         return cls(**converted)
 
+    def gradients_in_a_step(self, workers: int) -> int:
+        """Return how many gradients a global step applies the mean of, where so many workers learn."""
+        if self.replication == "sync":
+            return self.replicas_to_aggregate or workers
+        return workers if self.replication == "in_graph" else 1
+
     def as_dict(self) -> dict[str, str | int | float | None]:
         """Return name -> value of every setting."""
         return asdict(self)

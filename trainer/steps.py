@@ -28,7 +28,7 @@ class Steps:
         """Take what the steps are of, and who saves them; nothing is taken yet."""
         self._task, self._graph, self._progress, self._chief = task, graph, progress, chief
         shares = task.cluster.workers if task.settings.shard_data else None
-        self._epoch = (len(graph.data.train), task.settings.batch_size, shares)
+        self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         self._windows = StepWindows(task.records, 1, task.settings.batch_size)
         self._since: float | None = None
         self._printed = (0, 0.0)
@@ -126,7 +126,7 @@ class Steps:
         self._windows.add(self.local_step, step.loss, step.global_step_before, step.global_step)
         if not math.isfinite(step.loss):
             self._keep(step.counters)
-            rate = self._graph.model.learning_rate(self._task.settings)
+            rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
             raise TaskFailure(
                 DIVERGED,
                 f"loss is {step.loss} at local step {self.local_step}, global step {step.global_step};"

@@ -65,7 +65,7 @@ class TrainingGraph(ABC):
             with self.placed_on(cluster.device):
                 self.model_variables = model.create_variables(self.context)
                 name = model.optimizer_name(settings)
-                self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings))
+                self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings, cluster.workers))
                 self.build_step()
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(self.model_variables))
@@ -107,7 +107,7 @@ class TrainingGraph(ABC):
     def next_batch_of(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Features and labels of a worker's next batch; where it is read is for the caller to say."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
-        dataset, feeds = batches(self.data.train, batch_size, seed, shard)
+        dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
         iterator = v1.data.make_initializable_iterator(dataset)
         self.iterator_starts.append((iterator.initializer, feeds))
         features, labels = iterator.get_next()

@@ -67,7 +67,7 @@ class _Worker:
         self._task, self._target, self._barrier, self._progress = task, target, barrier, progress
         settings = task.settings
         model = REGISTRY[settings.model]
-        data = model.load(settings)
+        data = model.load(settings, task.cluster.workers)
         self._graph = build_graph(task, model, data)
         self.chief = Chief(task, self._graph, target) if task.cluster.is_chief else None
         self.steps = Steps(task, self._graph, progress, self.chief)
@@ -142,8 +142,7 @@ def _last_step(task: Task, examples: int) -> int:
     taken to be of the chief's size.
     """
     settings = task.settings
-    batches = {"sync": settings.replicas_to_aggregate, "in_graph": task.cluster.workers}
-    examples_a_step = settings.batch_size * (batches.get(settings.replication) or 1)
+    examples_a_step = settings.batch_size * settings.gradients_in_a_step(task.cluster.workers)
     return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps
 
 

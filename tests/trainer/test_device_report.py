@@ -46,7 +46,7 @@ def target(cluster: tf.train.ClusterSpec) -> str:
 
 def _report_of_a_step(cluster: tf.train.ClusterSpec, target: str, model_name: str) -> dict[str, Any]:
     settings, model = TrainingSettings(model=model_name), REGISTRY[model_name]
-    data = model.load(settings)
+    data = model.load(settings, 2)
     worker = "/job:worker/task:1"
     context = ModelContext(settings, data, Devices(("/job:ps/task:0", "/job:ps/task:1"), worker))
     with tf.Graph().as_default() as graph:

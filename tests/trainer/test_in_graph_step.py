@@ -45,7 +45,7 @@ def test_the_mean_is_weighted_by_the_examples_of_each_tower() -> None:
     settings = TrainingSettings(
         model="linear", replication="in_graph", batch_size=BATCH_SIZES[0], learning_rate=RATE
     )
-    graph = InGraphGraph(client, settings, model, model.load(settings))
+    graph = InGraphGraph(client, settings, model, model.load(settings, 2))
     graph.hear({"worker1": {"batch_size": BATCH_SIZES[1]}})
     session = graph.session(servers["worker", 0].target)
     session.initialise()

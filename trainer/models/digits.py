@@ -71,7 +71,7 @@ def _cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
 
 
-def _load(settings: TrainingSettings) -> data.Data:
+def _load(settings: TrainingSettings, _workers: int) -> data.Data:
     """MNIST's files where `data_dir` names them, else the bundled digits."""
     return data.digits(settings.data_dir)
 

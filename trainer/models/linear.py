@@ -19,7 +19,7 @@ _TRAIN_EXAMPLES, _TEST_EXAMPLES = 10_000, 1_000
 _DATA_SEED = 20_210
 
 
-def load(_settings: TrainingSettings) -> Data:
+def load(_settings: TrainingSettings, _workers: int) -> Data:
     """Points of x from -1 to 1."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))

@@ -62,32 +62,39 @@ class Model:
     Attributes:
         name: the value of --model.
         learning_rates: optimizer -> learning rate where none is given; the first is the default optimizer.
-        load: the examples; raises TaskFailure of class `input`.
+        load: the examples, where so many workers learn; raises TaskFailure of class `input`.
         create_variables: what is trained, as resource variables.
         loss: the mean loss of a batch of features and labels, a float scalar.
         metrics: name -> a float scalar that is a mean over the examples given.
         watched: name -> a scalar to show in the step lines.
         step_line: the line printed every `steps_to_validate` local steps.
         summary_lines: the lines the chief prints at the end, from the metrics on the test examples.
+        rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd, a step that
+            applies the mean of several then takes the rate as many times. For a model whose workers each
+            learn something else, so that a mean has one worker's word only once in all.
 
     """
 
     name: str
     learning_rates: Mapping[str, float]
-    load: Callable[[TrainingSettings], Data]
+    load: Callable[[TrainingSettings, int], Data]
     create_variables: Callable[[ModelContext], Variables]
     loss: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
     metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]
     watched: Callable[[Variables], Mapping[str, tf.Tensor]]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
+    rates_per_gradient: bool = False
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
         """The optimizer that the settings ask for, or the model's own."""
         return settings.optimizer or next(iter(self.learning_rates))
 
-    def learning_rate(self, settings: TrainingSettings) -> float:
+    def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
         """The learning rate that the settings ask for, or the model's own for that optimizer."""
         if settings.learning_rate is not None:
             return settings.learning_rate
-        return self.learning_rates[self.optimizer_name(settings)]
+        optimizer = self.optimizer_name(settings)
+        gradients = settings.gradients_in_a_step(workers) if self.rates_per_gradient else 1
+        # The steps of adam do not depend on how large the gradients are.
+        return self.learning_rates[optimizer] * (gradients if optimizer == "sgd" else 1)

@@ -25,7 +25,7 @@ _TRAIN_EXAMPLES, _TEST_EXAMPLES = 2_000, 200
 _DATA_SEED = 20_211
 
 
-def load(_settings: TrainingSettings) -> Data:
+def load(_settings: TrainingSettings, _workers: int) -> Data:
     """Points x [count, 4] from a normal distribution, and y [count, 3] without noise."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
