@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
+from ansible.module_utils.task_units import is_alive, parse_show, task_of, unit_name
 from ansible.module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 DOCUMENTATION = r"""
@@ -105,36 +105,9 @@ PROPERTIES = (
     "Job",
     *TRAFFIC_PROPERTIES,
 )
-ALIVE = {"active", "activating", "reloading", "deactivating"}
 WAITING_TO_RESTART = "auto-restart"
 # Of a cluster of thousands of tasks; it is root's file.
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
-TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0-9]+)\.(?:service|env)")
-
-
-def unit_name(job: str, index: int) -> str:
-    """Return the systemd unit of a task."""
-    return f"psfleet-{job}@{index}.service"
-
-
-def is_alive(values: Mapping[str, str]) -> bool:
-    """Tell whether a unit runs or is about to: one whose start waits for another unit's is inactive yet."""
-    return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
-
-
-def parse_show(text: str) -> list[dict[str, str]]:
-    """Parse what `systemctl show` prints for several units: blocks of KEY=value, divided by empty lines."""
-    return [
-        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in text.strip().split("\n\n")
-        if block.strip()
-    ]
-
-
-def task_of(name: str) -> tuple[str, int] | None:
-    """Return job and index of a unit (psfleet-ps@0.service) or of a file (ps-0.env), None of others."""
-    match = TASK.fullmatch(name)
-    return (match["job"], int(match["index"])) if match else None
 
 
 class Tasks:
@@ -182,7 +155,9 @@ class Tasks:
     def _show(self) -> list[dict[str, str]]:
         if not self.units:
             return []
-        return parse_show(systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units).stdout)
+        printed = systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units).stdout
+        shown: list[dict[str, str]] = parse_show(printed)
+        return shown
 
     def _describe(
         self, job: str, index: int, values: dict[str, str], traffic: tuple[int | None, int | None]

@@ -3,5 +3,9 @@
 import importlib
 import sys
 
-for name in ("content_directory", "disk_space", "safe_directory", "carried_record"):
-    sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"plugins.module_utils.{name}")
+for folder, names in {
+    "plugins.module_utils": ["content_directory", "disk_space", "carried_record"],
+    "trainer.host": ["safe_directory"],
+}.items():
+    for name in names:
+        sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"{folder}.{name}")

@@ -3,5 +3,9 @@
 import importlib
 import sys
 
-for name in ("safe_directory", "task_traces", "unit_traffic"):
-    sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"plugins.module_utils.{name}")
+for folder, names in {
+    "plugins.module_utils": ["unit_traffic"],
+    "trainer.host": ["safe_directory", "task_traces", "task_units"],
+}.items():
+    for name in names:
+        sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"{folder}.{name}")

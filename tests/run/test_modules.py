@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import task_traces, unit_traffic
+from plugins.module_utils import unit_traffic
 from plugins.modules import run_archive, trainer_tasks
+from trainer.host import task_traces, task_units
 
 
 def test_parses_the_states_of_several_units() -> None:
     text = "ActiveState=active\nResult=success\n\nActiveState=failed\nResult=exit-code\n"
-    assert [block["ActiveState"] for block in trainer_tasks.parse_show(text)] == ["active", "failed"]
+    assert [block["ActiveState"] for block in task_units.parse_show(text)] == ["active", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_parses_the_states_of_several_units() -> None:
     ],
 )
 def test_a_task_whose_start_waits_for_another_is_alive(state: str, job: str, *, alive: bool) -> None:
-    assert trainer_tasks.is_alive({"ActiveState": state, "Job": job}) is alive
+    assert task_units.is_alive({"ActiveState": state, "Job": job}) is alive
 
 
 def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
 
 def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
     names = ["psfleet-server@11.service", "chief-0.env", "psfleet-journal@ps0.service", "program.json"]
-    assert [trainer_tasks.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
+    assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
 
 
 SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.safe_directory import opened
+from .safe_directory import opened
 
 LAST_LINES = 5
 MOST_BYTES = 64 * 1024

@@ -1,0 +1,34 @@
+"""The systemd units of a host's tasks: their names, and what `systemctl show` says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+ALIVE = {"active", "activating", "reloading", "deactivating"}
+_TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0-9]+)\.(?:service|env)")
+
+
+def unit_name(job: str, index: int) -> str:
+    """Return the systemd unit of a task."""
+    return f"psfleet-{job}@{index}.service"
+
+
+def task_of(name: str) -> tuple[str, int] | None:
+    """Return job and index of a unit (psfleet-ps@0.service) or of a file (ps-0.env), None of others."""
+    match = _TASK.fullmatch(name)
+    return (match["job"], int(match["index"])) if match else None
+
+
+def is_alive(values: Mapping[str, str]) -> bool:
+    """Tell whether a unit runs or is about to: one whose start waits for another unit's is inactive yet."""
+    return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
+
+
+def parse_show(text: str) -> list[dict[str, str]]:
+    """Parse what `systemctl show` prints for several units: blocks of KEY=value, divided by empty lines."""
+    return [
+        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for block in text.strip().split("\n\n")
+        if block.strip()
+    ]
