@@ -46,4 +46,4 @@ class AsynchronousSession(TrainingSession):
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - it does not wait
         """Take one batch and apply its gradients."""
         loss, before, counters = self._step()
-        return StepResult(float(loss), int(before), tuple(int(count) for count in counters))
+        return StepResult(float(loss), int(before), tuple(int(count) for count in counters), 0.0)

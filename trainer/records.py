@@ -24,7 +24,7 @@ EVALUATOR = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 
 # What a field may hold: `int`, `number` (None where it was not finite), `seconds` (always a number), `str`,
-# `object`, `ints` and `numbers` (an object with such values).
+# `object`, `ints` and `numbers` (an object with such values), `counts` (a list of integers).
 _COMMON = {
     "event": "str",
     "run_id": "str",
@@ -76,7 +76,10 @@ _FINISHED_WORKER = {
 _FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
 _EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
 # Fields that an event may have, and their kinds.
-_OPTIONAL = {"peers_ready": {"server_nonce": "int"}}
+_OPTIONAL = {
+    "peers_ready": {"server_nonce": "int"},
+    "step": {"staleness_histogram": "counts", "waiting_seconds": "seconds"},
+}
 # What a program of one's own cannot know of its steps. Its records hold `program`, the hash of its code.
 _NOT_OF_PROGRAMS = {
     "step": {"staleness_mean", "staleness_max"},
@@ -298,6 +301,8 @@ def _is_kind(value: object, kind: str) -> bool:
     if kind in {"number", "seconds"}:
         finite = isinstance(value, int | float) and not isinstance(value, bool)
         return finite or (value is None and kind == "number")
+    if kind == "counts":
+        return isinstance(value, list) and all(_is_integer(item) for item in value)
     if not isinstance(value, dict):
         return False
     inner = {"ints": "int", "numbers": "number"}.get(kind)

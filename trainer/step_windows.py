@@ -10,6 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainer.records import RecordWriter
 
 _RECORDS_A_RUN = 200
@@ -28,15 +30,20 @@ class StepWindows:
         self._batch_size = batch_size
         self._losses: list[float] = []
         self._staleness: list[int] = []
+        self._waiting_seconds: float | None = None
         self._steps = self._examples = 0
         self._first_before = self._last_after = self._local_step = 0
         self._opened = time.monotonic()
 
-    def add(self, local_step: int, loss: float, before: int, after: int) -> None:
-        """Count a step that went from global step `before` to `after`."""
+    def add(
+        self, local_step: int, loss: float, before: int, after: int, waiting_seconds: float | None = None
+    ) -> None:
+        """Count a step that went from global step `before` to `after`, and what it waited where known."""
         # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
         self._staleness.append(max(after - before - 1, 0))
         self._local_step = local_step - 1
+        if waiting_seconds is not None:
+            self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
         self.add_unread(loss, before, after, self._batch_size)
 
     def add_unread(self, loss: float, before: int, after: int, examples: int, steps: int = 1) -> None:
@@ -54,7 +61,7 @@ class StepWindows:
 
     def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
         """Count steps in which all workers took part, hence none is stale; `loss` is the last one's."""
-        self._staleness.append(0)
+        self._staleness += [0] * steps
         self._local_step = local_step - steps
         self.add_unread(loss, before, after, steps * self._batch_size, steps)
 
@@ -62,7 +69,7 @@ class StepWindows:
         """Write the steps counted so far, if any."""
         now = time.monotonic()
         if self._losses:
-            fields = {
+            fields: dict[str, object] = {
                 "local_step": self._local_step,
                 "steps": self._steps,
                 "global_step_before": self._first_before,
@@ -75,8 +82,11 @@ class StepWindows:
             if self._staleness:
                 fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
                 fields["staleness_max"] = max(self._staleness)
+                fields["staleness_histogram"] = _histogram(self._staleness)
+            if self._waiting_seconds is not None:
+                fields["waiting_seconds"] = round(self._waiting_seconds, 6)
             self._records.write("step", fields)
-        self._losses, self._staleness = [], []
+        self._losses, self._staleness, self._waiting_seconds = [], [], None
         self._steps = self._examples = 0
         self._opened = now
 
@@ -84,3 +94,9 @@ class StepWindows:
         if self._last_step:
             return max(1, math.ceil(self._last_step / _RECORDS_A_RUN))
         return max(1, self._local_step // _SHARE_OF_THE_PAST)
+
+
+def _histogram(staleness: Sequence[int]) -> list[int]:
+    """How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on."""
+    buckets = [step.bit_length() for step in staleness]
+    return [buckets.count(bucket) for bucket in range(max(buckets) + 1)]

@@ -123,7 +123,9 @@ class Steps:
     def _count(self, step: StepResult) -> None:
         self.local_step += 1
         self.loss = self._progress.loss = step.loss
-        self._windows.add(self.local_step, step.loss, step.global_step_before, step.global_step)
+        self._windows.add(
+            self.local_step, step.loss, step.global_step_before, step.global_step, step.waiting_seconds
+        )
         if not math.isfinite(step.loss):
             self._keep(step.counters)
             rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)

@@ -89,10 +89,13 @@ class SynchronousSession(TrainingSession):
         Raises RunEnding, and what `raise_if_stopping` raises, only before the offer: one that was made counts
         as a step of this worker, whatever becomes of it.
         """
+        began = time.monotonic()
         standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
+        offered = time.monotonic()
         loss, own_round, before, *values = self._offer()
+        seconds_of_offer = time.monotonic() - offered
         self._offered = int(own_round)
         standing = Standing.from_values(*values)
         if math.isfinite(loss):
@@ -100,7 +103,8 @@ class SynchronousSession(TrainingSession):
             with suppress(StopRequested):
                 standing = self._wait_beyond(self._offered, standing, raise_if_stopping)
         self._standing = standing
-        return StepResult(float(loss), int(before), standing.counters)
+        waited = time.monotonic() - began - seconds_of_offer
+        return StepResult(float(loss), int(before), standing.counters, waited)
 
     def _wait_beyond(
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]

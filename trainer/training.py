@@ -30,11 +30,15 @@ _OPTIMIZERS = {"sgd": v1.train.GradientDescentOptimizer, "adam": v1.train.AdamOp
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step of this worker: its loss, the global step before, and the counters of ps 0 after."""
+    """One step of this worker: its loss, the global step before, and the counters of ps 0 after.
+
+    `waiting_seconds`: how long the step waited for other workers; None where that is not known.
+    """
 
     loss: float
     global_step_before: int
     counters: tuple[int, ...]
+    waiting_seconds: float | None = None
 
     @property
     def global_step(self) -> int:
