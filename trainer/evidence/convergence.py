@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -22,12 +23,9 @@ def loss_finite(run: Run) -> Check:
     findings = Findings()
     count = 0
     for worker in run.workers:
-        bad = [
-            window
-            for window in worker.windows
-            if not (math.isfinite(window.loss) and math.isfinite(window.loss_mean))
-        ]
-        count += len(worker.windows)
+        told = [window for window in worker.windows if window.loss is not None]
+        bad = [window for window in told if not _is_finite(window)]
+        count += len(told)
         if bad:
             findings.wrong.append(
                 f"{worker.name}: the loss was no finite number by global step {bad[0].after}"
@@ -109,14 +107,19 @@ def in_words(goals: Sequence[Goal], metrics: Mapping[str, float]) -> str:
     )
 
 
+def losses_of(run: Run) -> list[tuple[int, float]]:
+    """Return (global step after, mean loss) of all workers' windows that tell a loss, by global step."""
+    windows = [window for worker in run.workers for window in worker.windows]
+    told = [(window.after, window.loss_mean) for window in windows if window.loss_mean is not None]
+    return sorted(told, key=itemgetter(0))
+
+
 def smoothed_loss(run: Run) -> tuple[float, float]:
     """Return the median loss of the first and of the last tenth of all workers' windows, by global step.
 
     Both are nan where there are fewer than two windows, or where a loss was not finite.
     """
-    windows = [window for worker in run.workers for window in worker.windows]
-    windows.sort(key=_by_global_step)
-    losses = [window.loss_mean for window in windows]
+    losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return math.nan, math.nan
     tail = max(1, round(len(losses) * _TAIL))
@@ -127,10 +130,6 @@ def final_metrics(run: Run) -> dict[str, float | None]:
     """Return what the chief evaluated last; None for what was no finite number, empty where nothing was."""
     evaluated = last_evaluation(run)
     return {name: _or_none(value) for name, value in metrics_of(evaluated).items()} if evaluated else {}
-
-
-def _by_global_step(window: Window) -> int:
-    return window.after
 
 
 def last_evaluation(run: Run) -> Record | None:
@@ -149,6 +148,11 @@ def last_evaluation(run: Run) -> Record | None:
         return None
     merged = {name: value for record in of_newest for name, value in _told_metrics(record).items()}
     return replace(of_newest[-1], fields={**of_newest[-1].fields, "metrics": merged})
+
+
+def _is_finite(window: Window) -> bool:
+    losses = (window.loss, window.loss_mean)
+    return all(loss is not None and math.isfinite(loss) for loss in losses)
 
 
 def _told_metrics(record: Record) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,17 +21,24 @@ CHIEF = "worker0"
 class Window:
     """A row of local steps. `before` and `after` are the global step before the first and after the last.
 
-    `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite.
+    `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite, None where the
+    program told none. `staleness` has counts: of gradients that missed no step of others, and of those that
+    missed 2**(b-1) to 2**b - 1 for each b from 1 on. `waiting_seconds` are those of `seconds` in which the
+    worker waited for others. What a record does not tell is None.
     """
 
     local_step: int
     steps: int
     before: int
     after: int
-    loss: float
-    loss_mean: float
+    loss: float | None
+    loss_mean: float | None
     examples: int
     seconds: float
+    staleness: tuple[int, ...] | None = None
+    staleness_mean: float | None = None
+    staleness_max: int | None = None
+    waiting_seconds: float | None = None
 
     @classmethod
     def of(cls, record: Record) -> Window:
@@ -40,10 +48,14 @@ class Window:
             steps=record.integer("steps"),
             before=record.integer("global_step_before"),
             after=record.integer("global_step_after"),
-            loss=record.number("loss"),
-            loss_mean=record.number("loss_mean"),
+            loss=record.number("loss") if "loss" in record.fields else None,
+            loss_mean=record.number("loss_mean") if "loss_mean" in record.fields else None,
             examples=record.integer("examples"),
             seconds=record.number("seconds"),
+            staleness=_counts(record.fields.get("staleness_histogram")),
+            staleness_mean=_finite(record, "staleness_mean"),
+            staleness_max=_whole(record, "staleness_max"),
+            waiting_seconds=_finite(record, "waiting_seconds"),
         )
 
 
@@ -256,3 +268,19 @@ class Run:
 
     def _task(self, name: str) -> TaskRecords:
         return self.tasks.get(name, TaskRecords(name))
+
+
+def _counts(value: object) -> tuple[int, ...] | None:
+    """Return a list of counts; None for anything else."""
+    whole = isinstance(value, list) and all(type(count) is int and count >= 0 for count in value)
+    return tuple(value) if whole and isinstance(value, list) else None
+
+
+def _finite(record: Record, name: str) -> float | None:
+    number = record.number(name)
+    return number if math.isfinite(number) else None
+
+
+def _whole(record: Record, name: str) -> int | None:
+    value = record.fields.get(name)
+    return value if type(value) is int else None
