@@ -55,14 +55,16 @@ class Chief:
         session = self._graph.session(self._target)
         session.initialise()
         checkpoint = self._folder.newest_good(say) if self._folder else None
+        fields: dict[str, object]
         if checkpoint is None:
             say("The variables have their first values: there is no checkpoint of this run.")
-            self._task.records.write("initialised", {"global_step": 0})
+            event, fields = "initialised", {"global_step": 0}
         else:
             session.restore(checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
+            event = "restored"
             fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            self._task.records.write("restored", fields)
+        self._task.records.write(event, {**fields, "ps_parameters": self._parameters()})
         self._saved_step = checkpoint.global_step if checkpoint else -1
         self._steps_from = max(self._saved_step, 0)
         self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
@@ -122,6 +124,18 @@ class Chief:
             time.sleep(_POLL_SECONDS)
         names = ", ".join(f"worker{worker}" for worker in behind if worker)
         say(f"Ending without waiting longer for {names}.")
+
+    def _parameters(self) -> dict[str, dict[str, int]]:
+        """What each ps holds of what is saved, but for the counters: "ps0" -> variables, bytes."""
+        cluster = self._task.cluster
+        held = {f"ps{ps}": {"variables": 0, "bytes": 0} for ps in range(len(cluster.ps_devices))}
+        for variable in self._graph.saved_parameters:
+            place = tf.DeviceSpec.from_string(variable.device)
+            task = cluster.task if cluster.is_local else f"{place.job}{place.task}"
+            of_task = held.setdefault(task, {"variables": 0, "bytes": 0})
+            of_task["variables"] += 1
+            of_task["bytes"] += variable.shape.num_elements() * variable.dtype.size
+        return held
 
 
 def _saving_device(task: Task) -> str | None:

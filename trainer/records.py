@@ -78,11 +78,19 @@ _EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
 # Fields that an event may have, and their kinds.
 _OPTIONAL = {
     "peers_ready": {"server_nonce": "int"},
-    "step": {"staleness_histogram": "counts", "waiting_seconds": "seconds"},
+    "initialised": {"ps_parameters": "object"},
+    "restored": {"ps_parameters": "object"},
+    "step": {
+        "staleness_histogram": "counts",
+        "waiting_seconds": "seconds",
+        "loss": "number",
+        "loss_mean": "number",
+    },
 }
-# What a program of one's own cannot know of its steps. Its records hold `program`, the hash of its code.
+# What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the
+# hash of its code.
 _NOT_OF_PROGRAMS = {
-    "step": {"staleness_mean", "staleness_max"},
+    "step": {"staleness_mean", "staleness_max", "loss", "loss_mean"},
     "finished": {*_FINISHED_WORKER, *_FINISHED_CHIEF},
 }
 

@@ -74,6 +74,7 @@ class TrainingGraph(ABC):
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(self.model_variables))
             self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+            self.saved_parameters = [variable for variable in self.variables if variable is not self.counters]
             self.initializers = [variable.initializer for variable in self.variables]
             self.restore_operation = RestoreOperation(self.variables)
 

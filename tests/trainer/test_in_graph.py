@@ -41,6 +41,11 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
         assert ready.integers("worker_nonces") == drawn
         assert set(ready.integers("ps_nonces")) == {"ps0", "ps1"}
         assert not cluster.records("worker1", "peers_ready")
+        # Hidden and output layer of 64 pixels, 100 units, 10 digits; the ps take their variables by turns.
+        assert cluster.only("worker0", "initialised").fields["ps_parameters"] == {
+            "ps0": {"variables": 2, "bytes": 4 * (64 * 100 + 100 * 10)},
+            "ps1": {"variables": 2, "bytes": 4 * (100 + 10)},
+        }
         metrics = cluster.only("worker0", "evaluated").fields["metrics"]
         assert isinstance(metrics, dict)
         assert metrics["accuracy"] > 0.85

@@ -27,7 +27,9 @@ def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
         cluster.hosts = {"ps": [], "worker": []}
         cluster.start("worker0", flags=[f"--steps={saved + 300}", "--job_name=local"])
         assert cluster.wait() == {"worker0": 0}
-        assert cluster.only("worker0", "restored").integer("global_step") == saved
+        restored = cluster.only("worker0", "restored")
+        assert restored.integer("global_step") == saved
+        assert restored.fields["ps_parameters"] == {"worker0": {"variables": 2, "bytes": 8}}
         finished = cluster.records("worker0", "finished")[1]
         assert finished.integer("global_step") == saved + 300
         assert finished.integers("contributions") == {"worker0": saved + 300}
