@@ -12,7 +12,7 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
-MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo")
+MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = ("sigmoid", "relu")

@@ -44,7 +44,10 @@ def test_a_learning_rate_that_is_no_positive_number_is_refused(value: object) ->
 
 def test_every_problem_is_found_at_once() -> None:
     found = problems(steps=0, model="resnet", data_dir="mnist", barrier_deadline_seconds=-1, batch_sise=3)
-    assert found["model"] == "model is 'resnet'; expected one of linear, mnist_mlp, cnn, placement_demo"
+    assert (
+        found["model"]
+        == "model is 'resnet'; expected one of linear, mnist_mlp, cnn, placement_demo, partition"
+    )
     assert "absolute path" in found["data_dir"]
     assert "did you mean batch_size?" in found["batch_sise"]
     assert len(found) == 5

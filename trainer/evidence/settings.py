@@ -25,7 +25,7 @@ class EvidenceSettings:
         target_accuracy: of `mnist_mlp` and `cnn` on the test images.
         weight_tolerance: of `linear`, around the true weight.
         bias_tolerance: of `linear`, around the true bias.
-        error_tolerance: of `placement_demo`, for each number that it learns.
+        error_tolerance: of `placement_demo` and `partition`, for each number that it learns.
         minimum_exchanged_bytes: what each task of a program of one's own must have received, and sent.
         goals: metric -> what the last evaluation must have found.
         log_patterns: what the logs of tasks must say.

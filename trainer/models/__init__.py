@@ -5,9 +5,9 @@ Its name also goes into `MODELS` of trainer/settings.py.
 
 from __future__ import annotations
 
-from trainer.models import cnn, linear, mnist_mlp, placement_demo
+from trainer.models import cnn, linear, mnist_mlp, partition, placement_demo
 from trainer.models.model import Model
 
-_MODELS = (linear.MODEL, mnist_mlp.MODEL, cnn.MODEL, placement_demo.MODEL)
+_MODELS = (linear.MODEL, mnist_mlp.MODEL, cnn.MODEL, placement_demo.MODEL, partition.MODEL)
 
 REGISTRY: dict[str, Model] = {model.name: model for model in _MODELS}
