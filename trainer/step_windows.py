@@ -46,11 +46,15 @@ class StepWindows:
             self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
         self.add_unread(loss, before, after, self._batch_size)
 
-    def add_unread(self, loss: float, before: int, after: int, examples: int, steps: int = 1) -> None:
-        """Count steps whose staleness is not known: `before` is what the task had last seen before them."""
-        if not self._losses:
+    def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
+        """Count steps whose staleness is not known: `before` is what the task had last seen before them.
+
+        A loss of None was not told. A window in which none was told has none.
+        """
+        if not self._steps:
             self._first_before = before
-        self._losses.append(loss)
+        if loss is not None:
+            self._losses.append(loss)
         self._local_step += steps
         self._steps += steps
         self._examples += examples
@@ -68,17 +72,18 @@ class StepWindows:
     def flush(self) -> None:
         """Write the steps counted so far, if any."""
         now = time.monotonic()
-        if self._losses:
+        if self._steps:
             fields: dict[str, object] = {
                 "local_step": self._local_step,
                 "steps": self._steps,
                 "global_step_before": self._first_before,
                 "global_step_after": self._last_after,
-                "loss": self._losses[-1],
-                "loss_mean": sum(self._losses) / len(self._losses),
                 "examples": self._examples,
                 "seconds": round(now - self._opened, 6),
             }
+            if self._losses:
+                fields["loss"] = self._losses[-1]
+                fields["loss_mean"] = sum(self._losses) / len(self._losses)
             if self._staleness:
                 fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
                 fields["staleness_max"] = max(self._staleness)

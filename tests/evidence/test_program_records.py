@@ -74,9 +74,17 @@ def lose_the_steps_of(*workers: str) -> Callable[[Path], None]:
     return lose
 
 
+def tell_no_losses(run: Path, worker: str) -> None:
+    told = [
+        {name: value for name, value in record.items() if name not in {"loss", "loss_mean"}}
+        for record in records(run, worker)
+    ]
+    rewrite(run, worker, told)
+
+
 def record_no_losses(run: Path) -> None:
     for worker in ("worker0", "worker1"):
-        edit(run, worker, "step", loss=None, loss_mean=None)
+        tell_no_losses(run, worker)
 
 
 def tell_that_it_was_synchronous(run: Path) -> None:
@@ -138,6 +146,11 @@ def diverge(run: Path) -> None:
     rewrite(run, "worker1", [*every[: steps[9]], every[steps[9]] | {"loss": None}, *every[steps[9] + 1 :]])
 
 
+def diverge_at_once(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "step", loss=None, loss_mean=None)
+
+
 def take_the_name_of_our_model(run: Path) -> None:
     """A loss that our linear model need not go below says nothing of a program's own."""
     for worker in ("worker0", "worker1"):
@@ -152,12 +165,21 @@ RECORDS = [
     Expected(never_fall, 1, {"loss_fell"}, "the loss went from 3 to 3"),
     Expected(take_the_name_of_our_model, 1, {"loss_fell"}, "expected a fall by 20% or to 0"),
     Expected(diverge, 1, {"loss_finite"}, "worker1: the loss was no finite number"),
+    Expected(diverge_at_once, 1, {"loss_finite"}, "worker0: the loss was no finite number"),
 ]
 
 
 @pytest.mark.parametrize("expected", RECORDS, ids=str)
 def test_what_records_contradict_is_found(recorded: Path, expected: Expected) -> None:
     expected.hold(recorded)
+
+
+def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> None:
+    tell_no_losses(recorded, "worker1")
+    verdict = verdict_of(recorded)
+    assert verdict.verdict == "proven", verdict.failing
+    windows = sum(record["event"] == "step" for record in records(recorded, "worker0"))
+    assert detail(verdict, "loss_finite") == f"finite in all {windows} windows of steps"
 
 
 def test_a_restarted_program_counts_its_steps_anew_also_without_saying_that_it_started(

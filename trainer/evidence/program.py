@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -190,7 +189,7 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: Answers) -> None
 
 def _ask_learning(run: Run, settings: EvidenceSettings, answers: Answers) -> None:
     losses = [window.loss for worker in run.workers for window in worker.windows]
-    if any(loss is not None and math.isfinite(loss) for loss in losses):
+    if any(loss is not None for loss in losses):
         answers.checks += [convergence.loss_finite(run), convergence.loss_fell(run, settings)]
         answers.learned = True
     else:

@@ -79,7 +79,7 @@ class _Task:
         self.last_step = 0
         self.local_step = self.examples = 0
         self.global_step: int | None = None
-        self.loss = math.nan
+        self.loss: float | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
 
@@ -157,11 +157,12 @@ def started(*, last_step: int = 0, **settings: object) -> None:
     task.report_now()
 
 
-def step(global_step: int, loss: float = math.nan, *, examples: int = 0, steps: int = 1) -> None:
+def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
     """Count a training step that this task has taken: cheap, so call it after every step.
 
-    `global_step` is the run's step after it, `loss` of its examples, `examples` how many of them this task
-    read. `steps`: how many steps the call stands for, where a program takes several at once.
+    `global_step` is the run's step after it, `loss` of its examples (None where this task knows none: the
+    verdict then goes by those of the others), `examples` how many of them this task read. `steps`: how many
+    steps the call stands for, where a program takes several at once.
     """
     task = _task()
     if task is None:
@@ -171,8 +172,10 @@ def step(global_step: int, loss: float = math.nan, *, examples: int = 0, steps: 
     task.first_step_at = task.first_step_at or time.monotonic()
     task.local_step += count
     task.examples += _whole("examples", examples)
-    task.global_step, task.loss = after, float(loss)
-    task.windows.add_unread(task.loss, before, after, int(examples), count)
+    task.global_step = after
+    loss = None if loss is None else float(loss)
+    task.loss = task.loss if loss is None else loss
+    task.windows.add_unread(loss, before, after, int(examples), count)
     task.report()
 
 
@@ -208,8 +211,9 @@ def finished(reason: str = "last step") -> None:
             "global_step": task.global_step,
             "seconds": round(time.monotonic() - task.first_step_at, 6),
             "examples": task.examples,
-            "loss": task.loss,
         }
+        if task.loss is not None:
+            fields["loss"] = task.loss
         if task.last_step:
             fields["last_step"] = task.last_step
     task.records.write("finished", fields)
