@@ -14,6 +14,8 @@ from trainer.exit_codes import INPUT
 from trainer.failure import TaskFailure
 from trainer.ledger import SIGNED_OFF, Ledger, PartStatus
 from trainer.peers import is_lost_connection
+from trainer.reporting import Progress
+from trainer.restarts import Restarts
 from trainer.task import Task, draw_nonce
 from trainer.training import TrainingGraph, TrainingSession
 
@@ -26,9 +28,11 @@ _SLOW_STEPS = 5
 class Chief:
     """The duties of worker 0. `summary_lines` is what people read about the evaluation."""
 
-    def __init__(self, task: Task, graph: TrainingGraph, target: str) -> None:
-        """Take the chief's graph and the address of its server. Raises TaskFailure."""
+    def __init__(self, task: Task, graph: TrainingGraph, target: str, progress: Progress) -> None:
+        """Take the chief's graph, the address of its server and where it tells. Raises TaskFailure."""
         self._task, self._graph, self._target = task, graph, target
+        self._restarts = Restarts(progress)
+        self._ledger: Ledger | None = None
         self._session: TrainingSession | None = None
         self.summary_lines: list[str] = []
         self._folder = _checkpoint_folder(task)
@@ -76,7 +80,18 @@ class Chief:
         session, self._session = self._session, None
         return session
 
-    def save_in_time(self, session: TrainingSession, global_step: int) -> None:
+    def meet(self, ledger: Ledger, worker_nonces: Mapping[str, int]) -> None:
+        """Take who is there, as all have gathered, and the ledger to see who comes later."""
+        self._ledger = ledger
+        self._restarts.see(worker_nonces)
+
+    def work_in_time(self, session: TrainingSession, global_step: int) -> None:
+        """Do what is due between two steps: save a checkpoint, look who was started again."""
+        self._save_in_time(session, global_step)
+        if self._ledger is not None:
+            self._restarts.look_in_time(self._ledger)
+
+    def _save_in_time(self, session: TrainingSession, global_step: int) -> None:
         """Save a checkpoint when an interval has passed, that of seconds or that of global steps."""
         every = self._task.settings.checkpoint_interval_steps
         steps_are_due = every > 0 and global_step >= self._steps_from + every

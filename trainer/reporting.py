@@ -27,10 +27,15 @@ class Progress:
     last_step: int = 0
     loss: float | None = None
     contributions: list[int] = field(default_factory=list)
+    restarts: list[int] = field(init=False)
     missing: Sequence[dict[str, str]] = ()
     reason: str = ""
     _next: float = 0.0
     _complained: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin without any restart."""
+        self.restarts = [0] * self.workers
 
     def change(self, phase: str, reason: str = "") -> None:
         """Enter a phase and tell it at once."""
@@ -57,6 +62,7 @@ class Progress:
             "last_step": self.last_step,
             "loss": loss,
             "contributions": self.contributions or [0] * self.workers,
+            "restarts": self.restarts,
             "missing": list(self.missing),
             "reason": self.reason,
         }

@@ -92,7 +92,7 @@ class Steps:
                     self._summarise(session)
                 self._progress.tell_in_time()
                 if self._chief is not None:
-                    self._chief.save_in_time(session, self.counters[GLOBAL_STEP])
+                    self._chief.work_in_time(session, self.counters[GLOBAL_STEP])
         finally:
             self._windows.flush()
             session.end()

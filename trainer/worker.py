@@ -69,7 +69,7 @@ class _Worker:
         model = REGISTRY[settings.model]
         data = model.load(settings, task.cluster.workers)
         self._graph = build_graph(task, model, data)
-        self.chief = Chief(task, self._graph, target) if task.cluster.is_chief else None
+        self.chief = Chief(task, self._graph, target, progress) if task.cluster.is_chief else None
         self.steps = Steps(task, self._graph, progress, self.chief)
         self._note = worker_note(task, _last_step(task, len(data.train)))
 
@@ -91,7 +91,10 @@ class _Worker:
 
     def _take_part(self, gathering: Gathering) -> None:
         self._graph.hear(gathering.served)
-        prepared = self.chief.take_session() if self.chief else None
+        prepared = None
+        if self.chief is not None:
+            self.chief.meet(gathering.ledger, gathering.worker_nonces)
+            prepared = self.chief.take_session()
         session = prepared or self._graph.session(self._target)
         self._barrier.line_up(gathering.ledger)
         self.steps.enter(session, gathering.last_step)

@@ -95,6 +95,7 @@ def test_a_lost_worker_that_comes_back_gets_its_tower_again(tmp_path: Path) -> N
         assert not cluster.records("worker0", "restored")
         contributions = cluster.only("worker0", "finished").integers("contributions")
         assert contributions == {"worker0": 1500, "worker1": 1500}
+        assert cluster.progress()["restarts"] == [0, 1]
         towers = cluster.only("worker1", "finished").integer("local_step")
         assert towers == 1500 - after.integer("global_step")
 
