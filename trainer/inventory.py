@@ -114,6 +114,21 @@ def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]
         what = "trainer_existing_servers is true with trainer_replication 'local', which has no servers"
         what = f"{what}; expected false, or another replication"
         problems.append(InventoryProblem(what, "trainer_existing_servers", hosts))
+    if chosen.get("trainer_model") == "partition":
+        problems += _partition_problems(chosen, hosts)
+    return problems
+
+
+def _partition_problems(chosen: Mapping[str, Any], hosts: tuple[str, ...]) -> list[InventoryProblem]:
+    """Return what model partition, of which each worker has a part, cannot be trained with."""
+    problems = []
+    if chosen.get("trainer_replication") == "local":
+        what = "trainer_model is 'partition' with trainer_replication 'local', which leaves worker 0 alone"
+        what = f"{what} with its part; expected another replication, or another model"
+        problems.append(InventoryProblem(what, "trainer_replication", hosts))
+    if chosen.get("trainer_shard_data"):
+        what = "trainer_shard_data is true with trainer_model 'partition', which gives each worker its own"
+        problems.append(InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts))
     return problems
 
 

@@ -25,6 +25,7 @@ from trainer.inventory_problems import (
     shown,
 )
 from trainer.inventory_variables import PREFIX, rules
+from trainer.proof import proof_settings, require_provable
 from trainer.run_settings import run_program, run_settings
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -34,7 +35,10 @@ PATHS = ("install_directory", "configuration_directory", "state_directory", "log
 
 
 class ActionModule(ActionBase):
-    """Takes no arguments and reaches no host."""
+    """Argument `proof`: the replication of a run of the proof by partition, "" for what the inventory trains.
+
+    It reaches no host.
+    """
 
     _requires_connection = False
 
@@ -46,7 +50,7 @@ class ActionModule(ActionBase):
         files = InventoryFiles(_sources(variables), _groups_of(variables), command_line)
         try:
             _require_hosts(variables)
-            facts = _facts(self._inventory(variables, command_line))
+            facts = _facts(self._inventory(variables, command_line), str(self._task.args.get("proof", "")))
         except InventoryError as error:
             return result | {"failed": True, "msg": describe(error.problems, files)}
         return result | facts | {"changed": False}
@@ -75,7 +79,7 @@ class ActionModule(ActionBase):
         )
 
 
-def _facts(inventory: Inventory) -> dict[str, Any]:
+def _facts(inventory: Inventory, proof: str) -> dict[str, Any]:
     """Return the facts of every play; raises InventoryError with every problem, of the files here too."""
     values, hosts = common_values(inventory), tuple(inventory.variables)
     program, program_problems = program_fact(values, hosts)
@@ -87,6 +91,10 @@ def _facts(inventory: Inventory) -> dict[str, Any]:
         raise InventoryError([*error.problems, *problems]) from error
     if problems:
         raise InventoryError(problems)
+    if proof:
+        require_provable(plan, inventory.command_line)
+        settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
+        program = {}
     return {
         "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
         "cluster_settings": run_settings(
