@@ -26,12 +26,15 @@ LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "open": "cya
 
 
 class ActionModule(ActionBase):
-    """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value)."""
+    """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value).
+
+    `required`: whether a run that is neither proven nor completed fails.
+    """
 
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `verdict`, `run_id` and `folder`; fail, naming the checks, unless proven or completed."""
+        """Return `verdict`, `run_id` and `folder`; where it is `required`, fail unless it is a good one."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = self._task.args
         run_id = arguments.get("run_id")
@@ -59,7 +62,7 @@ class ActionModule(ActionBase):
             "run_id": verdict.run_id,
             "folder": str(folder),
         }
-        if verdict.exit_code == 0:
+        if verdict.exit_code == 0 or not arguments["required"]:
             return result
         return result | {"failed": True, "msg": failure_message(verdict, folder)}
 
