@@ -97,6 +97,8 @@ def compare(
             findings.lacking.append(f"{goal.metric} was not evaluated")
         elif not goal.reached(metrics[goal.metric]):
             missed = f"{goal.metric} is {metrics[goal.metric]:.4f}, expected {goal}"
+            if goal.missed_by(metrics):
+                missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not found"
             findings.add(missed, certain=certain)
 
 

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Goal:
-    """The range in which a metric must be; a bound that is infinite is none. `words` is how to say it."""
+    """The range in which a metric must be; a bound that is infinite is none. `words` is how to say it.
+
+    `of_each` is how metrics are named that tell the same of one worker alone, less the worker's name.
+    """
 
     metric: str
     minimum: float = -math.inf
     maximum: float = math.inf
     words: str = ""
+    of_each: str = ""
 
     @classmethod
     def around(cls, metric: str, target: float, tolerance: float) -> Goal:
@@ -30,6 +34,14 @@ class Goal:
     def reached(self, value: float) -> bool:
         """Whether the value is good enough; never for nan."""
         return self.minimum <= value <= self.maximum
+
+    def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Return who misses the goal alone, such as ("worker1",), as far as metrics tell workers apart."""
+        return tuple(
+            name.removeprefix(self.of_each)
+            for name, value in metrics.items()
+            if self.of_each and name.startswith(self.of_each) and not self.reached(value)
+        )
 
     def __str__(self) -> str:
         """The goal in words."""
@@ -73,7 +85,9 @@ def goals_of(model: str, settings: EvidenceSettings) -> ModelGoals | None:
         # Without noise the loss goes to 0, and the numbers of the matrix and the offset to the known ones.
         "placement_demo": ModelGoals(0.01, (Goal("largest_error", maximum=settings.error_tolerance),)),
         # The noise on y has a standard deviation of 0.01. A weight that nobody told is wrong by 1 or more.
-        "partition": ModelGoals(0.01, (Goal("largest_error", maximum=settings.error_tolerance),)),
+        "partition": ModelGoals(
+            0.01, (Goal("largest_error", maximum=settings.error_tolerance, of_each="error_of_"),)
+        ),
     }
     of_model = known.get(model)
     if of_model is None and not settings.goals:
