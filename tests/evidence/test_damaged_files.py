@@ -24,6 +24,7 @@ EVERY_CHECK = {
     "steps_interleave",
     "loss_finite",
     "loss_fell",
+    "loss_settled",
     "model_converged",
 }
 

@@ -80,8 +80,9 @@ def goals_of(model: str, settings: EvidenceSettings) -> ModelGoals | None:
                 Goal.around("bias", 10.0, settings.bias_tolerance),
             ),
         ),
-        "mnist_mlp": ModelGoals(0.35, (Goal("accuracy", minimum=settings.target_accuracy),)),
-        "cnn": ModelGoals(0.35, (Goal("accuracy", minimum=settings.target_accuracy),)),
+        # A model of this accuracy has a loss of about 0.35, and somewhat more where it is sure of nothing.
+        "mnist_mlp": ModelGoals(0.5, (Goal("accuracy", minimum=settings.target_accuracy),)),
+        "cnn": ModelGoals(0.5, (Goal("accuracy", minimum=settings.target_accuracy),)),
         # Without noise the loss goes to 0, and the numbers of the matrix and the offset to the known ones.
         "placement_demo": ModelGoals(0.01, (Goal("largest_error", maximum=settings.error_tolerance),)),
         # The noise on y has a standard deviation of 0.01. A weight that nobody told is wrong by 1 or more.

@@ -21,7 +21,8 @@ class EvidenceSettings:
         minimum_share: steps of the slowest worker, as a part of an equal share (1 / number of workers).
         minimum_overlap: part of the run's global steps during which every worker was training.
         minimum_loss_reduction: by which part the loss must fall from the run's first tenth to its last.
-        target_loss: a loss that needs to fall no further; None is the model's own.
+        target_loss: where the loss must end, and need fall no further; None is the model's own.
+        loss_patience: part of the run's windows of steps, its last, in which the loss must be at the target.
         target_accuracy: of `mnist_mlp` and `cnn` on the test images.
         weight_tolerance: of `linear`, around the true weight.
         bias_tolerance: of `linear`, around the true bias.
@@ -36,6 +37,7 @@ class EvidenceSettings:
     minimum_overlap: float = 0.5
     minimum_loss_reduction: float = 0.2
     target_loss: float | None = None
+    loss_patience: float = 0.1
     target_accuracy: float = 0.9
     weight_tolerance: float = 0.2
     bias_tolerance: float = 0.2
@@ -90,6 +92,7 @@ _RANGES = {
     "minimum_overlap": (0.0, 1.0),
     "minimum_loss_reduction": (0.0, 1.0),
     "target_loss": (0.0, math.inf),
+    "loss_patience": (0.0, 1.0),
     "target_accuracy": (0.0, 1.0),
     "weight_tolerance": (0.0, math.inf),
     "bias_tolerance": (0.0, math.inf),

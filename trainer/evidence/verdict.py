@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.evidence import checks, contributions, convergence, sharing
+from trainer.evidence import checks, contributions, convergence, settling, sharing
 from trainer.evidence.check import Check, counted
 from trainer.evidence.figures import figures_of
 from trainer.evidence.log_patterns import log_patterns_found
@@ -30,7 +30,7 @@ _SHARING = {
     "workers_overlap",
     "steps_interleave",
 }
-_CONVERGENCE = {"loss_finite", "loss_fell", "model_converged"}
+_CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ def _checks(run: Run, settings: EvidenceSettings) -> tuple[Check, ...]:
         sharing.steps_interleave(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),
+        settling.loss_settled(run, settings),
         convergence.model_converged(run, settings),
         *([log_patterns_found(run, settings.log_patterns)] if settings.log_patterns else []),
     )
