@@ -7,14 +7,13 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainer import flags
 from trainer.console import say
 from trainer.exit_codes import FINISHED, PROGRAM, STOPPED, USAGE
-from trainer.failure import TaskFailure
+from trainer.failure import recorded
 from trainer.records import RecordWriter, TaskIdentity, events_file
 
 # The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
@@ -55,29 +54,24 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     seconds = _SECONDS_TO_STOP_SERVING if options.cluster.serves else _SECONDS_TO_STOP
-    return _supervise(lambda: _run(options, records, stop), stop, seconds)
+
+    def work() -> int:
+        return recorded(lambda: _run(options, records, stop), records, options.cluster.task)
+
+    return _supervise(work, stop, seconds)
 
 
 def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
-    try:
-        from trainer.task import Task
+    from trainer.task import Task
 
-        task = Task(options, records, stop)
-        if options.cluster.serves:
-            from trainer.server import run_serving
+    task = Task(options, records, stop)
+    if options.cluster.serves:
+        from trainer.server import run_serving
 
-            return run_serving(task)
-        from trainer.worker import run_worker
+        return run_serving(task)
+    from trainer.worker import run_worker
 
-        return run_worker(task)
-    except TaskFailure as failure:
-        code, name, reason = failure.code, failure.failure_class, failure.reason
-    except Exception as error:
-        traceback.print_exc()
-        code, name, reason = PROGRAM, "program", f"{type(error).__name__}: {error}"
-    records.write("failed", {"class": name, "reason": reason})
-    say(f"{options.cluster.task} failed ({name}): {reason}")
-    return code
+    return run_worker(task)
 
 
 def _records(run_directory: Path | None, identity: TaskIdentity) -> RecordWriter:

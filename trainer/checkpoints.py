@@ -82,23 +82,28 @@ class RestoreOperation:
         Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster, and
         tf.errors.OpError.
         """
-        feeds, assignments = {}, []
-        for name, (placeholder, assignment) in self._assignments.items():
+        self._require_all_of(checkpoint)
+        feeds = {placeholder: checkpoint.values[name] for name, (placeholder, _) in self._assignments.items()}
+        if COUNTERS in self._assignments:
+            counters = checkpoint.values[COUNTERS].copy()
+            counters[STOP_CODE] = 0
+            feeds[self._assignments[COUNTERS][0]] = counters
+        session.run([assignment for _, assignment in self._assignments.values()], feeds)
+
+    def _require_all_of(self, checkpoint: Checkpoint) -> None:
+        differences = []
+        for name, (placeholder, _) in self._assignments.items():
             value = checkpoint.values.get(name)
-            if value is None or value.shape != tuple(placeholder.shape):
-                found = "nothing" if value is None else f"shape {value.shape}"
-                raise TaskFailure(
-                    CONFIGURATION,
-                    f"checkpoint {checkpoint.path} holds {found} for {name}, this run needs shape"
-                    f" {tuple(placeholder.shape)}: it is of another model or number of workers;"
-                    " take the settings it was saved with, or another run directory",
-                )
-            feeds[placeholder] = value
-            if name == COUNTERS:
-                feeds[placeholder] = value.copy()
-                feeds[placeholder][STOP_CODE] = 0
-            assignments.append(assignment)
-        session.run(assignments, feeds)
+            needed = _described(placeholder.dtype, tuple(placeholder.shape))
+            found = "nothing" if value is None else _described(tf.as_dtype(value.dtype), value.shape)
+            if found != needed:
+                differences.append(f"{found} for {name}, this run needs {needed}")
+        if differences:
+            raise TaskFailure(
+                CONFIGURATION,
+                f"checkpoint {checkpoint.path} holds {'; '.join(differences)}: it is of another model or"
+                " number of workers; take the settings it was saved with, or another run directory",
+            )
 
 
 class CheckpointFolder:
@@ -114,8 +119,8 @@ class CheckpointFolder:
 
     def newest_good(self, complain: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that reads whole; `complain` hears of each that does not."""
-        for path in reversed(self._paths()):
-            checkpoint, problem = _read(path)
+        for path in reversed(checkpoint_paths(self.directory)):
+            checkpoint, problem = read_checkpoint(path)
             if checkpoint is not None:
                 return checkpoint
             complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
@@ -124,7 +129,7 @@ class CheckpointFolder:
 
     def saved(self) -> None:
         """Write the state file and remove the checkpoints beyond those to keep. Raises OSError."""
-        paths = self._paths()
+        paths = checkpoint_paths(self.directory)
         kept = paths[-self._keep :]
         v1.train.update_checkpoint_state(
             str(self.directory),
@@ -140,13 +145,15 @@ class CheckpointFolder:
         for file in self.directory.glob(f"{path.name}.*"):
             file.rename(file.with_name(f"damaged-{file.name}"))
 
-    def _paths(self) -> list[Path]:
-        steps = sorted(
-            int(match[1])
-            for file in self.directory.iterdir()
-            if (match := _INDEX_FILE.fullmatch(file.name)) is not None
-        )
-        return [self.directory / f"model.ckpt-{step}" for step in steps]
+
+def checkpoint_paths(directory: Path) -> list[Path]:
+    """The checkpoints in a folder, newest last, each a path without ending. Raises OSError."""
+    steps = sorted(
+        int(match[1])
+        for file in directory.iterdir()
+        if (match := _INDEX_FILE.fullmatch(file.name)) is not None
+    )
+    return [directory / f"model.ckpt-{step}" for step in steps]
 
 
 def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
@@ -159,6 +166,10 @@ def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> t
     )
 
 
+def _described(dtype: tf.DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype.name} of shape {shape}"
+
+
 def _finite(variable: tf.Variable) -> tf.Tensor:
     """Its value; the save fails where that is not finite, so that no checkpoint keeps a diverged model."""
     value = variable.read_value()
@@ -167,8 +178,8 @@ def _finite(variable: tf.Variable) -> tf.Tensor:
     return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
 
 
-def _read(path: Path) -> tuple[Checkpoint | None, str]:
-    """The checkpoint, or why it cannot be read."""
+def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
+    """The checkpoint of this path without ending, or why it cannot be read."""
     try:
         reader = tf.train.load_checkpoint(str(path))
         values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

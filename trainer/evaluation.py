@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import tensorflow as tf
 
+from trainer.checkpoints import Checkpoint, RestoreOperation
 from trainer.data import Examples
-from trainer.models.model import Model, ModelContext, Variables
+from trainer.exit_codes import CONFIGURATION
+from trainer.failure import TaskFailure
+from trainer.ledger import COUNTERS, FIRST_WORKER
+from trainer.models import REGISTRY
+from trainer.models.model import Devices, Model, ModelContext, Variables
+from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
 
 # Examples that are evaluated at once; all of a test set may not fit into memory.
 EVALUATION_BATCH = 1000
+_CPU = "/device:CPU:0"
+_NAMES_SHOWN = 5
 
 
 class Evaluation:
@@ -36,3 +46,55 @@ class Evaluation:
             for name, value in session.run(self._metrics, feeds).items():
                 totals[name] += float(value) * len(features) / len(examples)
         return totals
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What was found: the metrics, over how many test examples, and the lines that people read about them."""
+
+    metrics: dict[str, float]
+    examples: int
+    summary_lines: tuple[str, ...]
+
+
+def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings) -> Evaluated:
+    """Evaluate a checkpoint over the test examples, in this process alone and on its CPU.
+
+    Where the model's variables were in the run does not matter. Raises TaskFailure of class `configuration`
+    where the checkpoint is not of the model of these settings, and of class `input` without examples.
+    """
+    model = REGISTRY[settings.model]
+    data = model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
+    context = ModelContext(settings, data, Devices((), _CPU))
+    with tf.Graph().as_default() as graph, v1.device(_CPU):
+        variables = model.create_variables(context)
+        evaluation = Evaluation(model, context, variables)
+        restore_operation = RestoreOperation(variables)
+    _require_no_others(checkpoint, model, variables)
+    threads = settings.threads or 0  # TensorFlow's word for as many as it takes
+    config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    with v1.Session(graph=graph, config=config) as session:
+        restore_operation.run(session, checkpoint)
+        metrics = evaluation.run(session, data.test)
+    return Evaluated(metrics, len(data.test), tuple(model.summary_lines(metrics)))
+
+
+def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variables) -> None:
+    """Refuse values of variables that the model does not have.
+
+    What an optimizer keeps of a variable is named after it, as in "hidden/weights/Adam"; what it keeps of
+    all is a scalar.
+    """
+    own = {variable.op.name for variable in variables}
+    others = [
+        name
+        for name, value in sorted(checkpoint.values.items())
+        if name not in own | {COUNTERS} and name.rpartition("/")[0] not in own and value.shape != ()
+    ]
+    if others:
+        more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
+        raise TaskFailure(
+            CONFIGURATION,
+            f"checkpoint {checkpoint.path} holds {', '.join(others[:_NAMES_SHOWN])}{more}, which model"
+            f" {model.name} does not have; expected {', '.join(sorted(own))} alone",
+        )

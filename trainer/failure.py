@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from trainer.exit_codes import FAILURE_CLASSES
+import traceback
+from collections.abc import Callable
+
+from trainer.console import say
+from trainer.exit_codes import FAILURE_CLASSES, PROGRAM
+from trainer.records import RecordWriter
 
 
 class TaskFailure(Exception):  # noqa: N818 - "failure" is the word of the records
@@ -32,3 +37,17 @@ class RunEnding(Exception):  # noqa: N818 - not an error
 
 class StopRequested(Exception):  # noqa: N818 - not an error
     """The task got SIGTERM or SIGINT."""
+
+
+def recorded(work: Callable[[], int], records: RecordWriter, task: str) -> int:
+    """Do the work of a task and return its exit code; a failure is recorded and said."""
+    try:
+        return work()
+    except TaskFailure as failure:
+        code, reason = failure.code, failure.reason
+    except Exception as error:  # whatever the program raises
+        traceback.print_exc()
+        code, reason = PROGRAM, f"{type(error).__name__}: {error}"
+    records.write("failed", {"class": FAILURE_CLASSES[code], "reason": reason})
+    say(f"{task} failed ({FAILURE_CLASSES[code]}): {reason}")
+    return code

@@ -1,0 +1,201 @@
+"""The evaluator: what it finds in the folder of a run that has ended, and what it refuses."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evidence.run_folders import edit, plan_of, records, write_plan
+from tests.trainer.processes import ROOT, Cluster
+from trainer.checkpoints import checkpoint_paths, read_checkpoint
+from trainer.evaluator import main
+from trainer.evidence.reading import read_run
+from trainer.exit_codes import CONFIGURATION, FAILURE_CLASSES, FINISHED, INPUT, USAGE
+from trainer.fingerprint import fingerprint_of
+
+FLAGS = ("--replication=local", "--optimizer=adam", "--steps=40", "--checkpoint_interval_steps=20")
+EVALUATOR = "evaluator0"
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a chief that has ended, with two checkpoints."""
+    with Cluster(tmp_path_factory.mktemp("ended"), ps=0, workers=1, flags=FLAGS) as cluster:
+        cluster.start()
+        assert cluster.wait() == {"worker0": FINISHED}, cluster.outputs()
+        return cluster.directory("worker0")
+
+
+@pytest.fixture
+def run(ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it. Its evaluator runs within this process, and hides the GPUs from it."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    return Path(shutil.copytree(ended, tmp_path / "test"))
+
+
+def only(run: Path, task: str, event: str) -> dict[str, Any]:
+    (found,) = (record for record in records(run, task) if record["event"] == event)
+    return found
+
+
+def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(ended, tmp_path / "test"))
+    command = [sys.executable, "-m", "trainer.evaluator", str(run)]
+    environment = {**os.environ, "PSFLEET_RELEASE": "release-2", "CUDA_VISIBLE_DEVICES": "0"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=120
+    )
+    assert done.returncode == FINISHED, done.stdout
+    told = records(run, EVALUATOR)
+    assert [record["event"] for record in told] == ["started", "restored", "evaluated", "finished"]
+    started, restored, evaluated, finished = told
+    of_chief = only(run, "worker0", "started")
+    assert started["settings"] == of_chief["settings"]
+    assert started["nonce"] != of_chief["nonce"]
+    assert (started["pid"] != of_chief["pid"], started["address"]) == (True, "")
+    assert {record["release"] for record in told} == {"release-2"}
+    last = checkpoint_paths(run / "checkpoints")[-1]
+    assert (restored["global_step"], restored["checkpoint"]) == (40, str(last))
+    assert evaluated["metrics"] == pytest.approx(only(run, "worker0", "evaluated")["metrics"], rel=1e-5)
+    checkpoint, problem = read_checkpoint(last)
+    assert checkpoint, problem
+    assert evaluated["fingerprint"] == fingerprint_of(checkpoint.values)
+    assert (evaluated["global_step"], evaluated["examples"]) == (40, 360)
+    assert finished["reason"] == "evaluated"
+    assert f"Test-Accuracy: {evaluated['metrics']['accuracy']:.4f}" in done.stdout
+    assert "Evaluated 360 test examples" in done.stdout
+
+
+def test_each_evaluation_adds_a_life_to_records_that_are_of_no_task_of_the_plan(run: Path) -> None:
+    assert main([str(run)]) == FINISHED
+    assert main([str(run)]) == FINISHED
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    plan = plan_of(("ps", "h:1"), ("worker", "h:2"))
+    write_plan(run, plan, only(run, "worker0", "started")["settings"])
+    read = read_run(run)
+    assert read.unplanned == ()
+    assert EVALUATOR not in read.tasks
+    lives = read.evaluator.processes
+    assert len({life.nonce for life in lives}) == 2
+    assert [life.ending.text("reason") for life in lives if life.ending] == ["evaluated", "evaluated"]
+
+
+def remove_the_last_checkpoint(run: Path) -> None:
+    for file in (run / "checkpoints").glob("model.ckpt-40.*"):
+        file.unlink()
+
+
+def cut_the_last_checkpoint(run: Path) -> None:
+    (data,) = (run / "checkpoints").glob("model.ckpt-40.data*")
+    data.write_bytes(data.read_bytes()[:100])
+
+
+def remove_all_checkpoints(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    file = run / "events" / "worker0.jsonl"
+    file.write_text("".join(line for line in file.open() if '"checkpointed"' not in line))
+
+
+def forget_the_chief(run: Path) -> None:
+    (run / "events" / "worker0.jsonl").unlink()
+
+
+def train_another_model(run: Path) -> None:
+    tell(run, model="linear")
+
+
+def train_a_smaller_model(run: Path) -> None:
+    tell(run, hidden_units=3)
+
+
+def train_what_nobody_knows(run: Path) -> None:
+    tell(run, model="deeplab")
+
+
+def run_a_program(run: Path) -> None:
+    edit(run, "worker0", "", program="0123456789ab")
+
+
+def tell(run: Path, **settings: object) -> None:
+    told = only(run, "worker0", "started")["settings"]
+    edit(run, "worker0", "started", settings=told | settings)
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "words"),
+    [
+        (remove_the_last_checkpoint, INPUT, ["model.ckpt-40", "others here: model.ckpt-20"]),
+        (cut_the_last_checkpoint, INPUT, ["model.ckpt-40", "does not read whole"]),
+        (remove_all_checkpoints, INPUT, ["there is no checkpoint", "checkpoints"]),
+        (forget_the_chief, INPUT, ["worker0.jsonl", "`started`"]),
+        (train_another_model, CONFIGURATION, ["hidden/weights", "linear", "weight"]),
+        (
+            train_a_smaller_model,
+            CONFIGURATION,
+            ["hidden/biases", "float32 of shape (100,)", "(3,)", "output/weights"],
+        ),
+        (train_what_nobody_knows, CONFIGURATION, ["worker0.jsonl", "deeplab", "mnist_mlp"]),
+        (run_a_program, CONFIGURATION, ["program", "0123456789ab"]),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_and_recorded(
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    code: int,
+    words: list[str],
+) -> None:
+    damage(run)
+    assert main([str(run)]) == code
+    failed = only(run, EVALUATOR, "failed")
+    assert failed["class"] == FAILURE_CLASSES[code]
+    assert [word for word in words if word not in failed["reason"]] == []
+    assert failed["reason"] in capsys.readouterr().out
+    assert [record for record in records(run, EVALUATOR) if record["event"] == "evaluated"] == []
+
+
+def test_of_variables_that_the_model_lacks_the_checkpoint_is_refused(run: Path) -> None:
+    """`partly` has all variables of a linear model, and one more."""
+    import tensorflow as tf
+
+    values = {
+        "weight": tf.constant(2.0),
+        "bias": tf.constant(10.0),
+        "beta1_power": tf.constant(0.9),
+        "weight/Adam": tf.constant(0.0),
+        "other/weights": tf.constant([1.0, 2.0]),
+        "psfleet/counters": tf.constant([40, 0, 40], tf.int64),
+    }
+    tf.raw_ops.SaveV2(
+        prefix=str(run / "checkpoints" / "model.ckpt-40"),
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
+        tensors=list(values.values()),
+    )
+    tell(run, model="linear")
+    assert main([str(run)]) == CONFIGURATION
+    reason = only(run, EVALUATOR, "failed")["reason"]
+    assert "other/weights" in reason
+    assert "weight/Adam" not in reason
+
+
+def test_where_the_chief_tells_of_no_checkpoint_the_newest_is_taken(run: Path) -> None:
+    file = run / "events" / "worker0.jsonl"
+    file.write_text("".join(line for line in file.open() if '"checkpointed"' not in line))
+    assert main([str(run)]) == FINISHED
+    assert only(run, EVALUATOR, "evaluated")["global_step"] == 40
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["absent"]])
+def test_one_directory_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == USAGE
+    assert "expected one directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,163 @@
+"""`python -m trainer.evaluator RUN_DIRECTORY`: the final model of a run, evaluated by who took no part in it.
+
+For the chief's host, once the run has ended: there are the chief's records, which tell what was trained, and
+the checkpoint that it saved last. No cluster, no server, no port, no GPU. What is found goes to records of
+its own, events/evaluator0.jsonl (docs/architecture.md); each evaluation adds to them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.console import say
+from trainer.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
+from trainer.failure import TaskFailure, recorded
+from trainer.records import (
+    EVALUATOR,
+    EVALUATOR_NAME,
+    Record,
+    RecordWriter,
+    TaskIdentity,
+    events_file,
+    read_records,
+)
+from trainer.settings import SettingsError, TrainingSettings
+
+if TYPE_CHECKING:
+    from trainer.checkpoints import Checkpoint
+
+USAGE_TEXT = """\
+Usage: python -m trainer.evaluator RUN_DIRECTORY
+
+Evaluates the checkpoint that the chief of a run of our own models saved last, on the test examples.
+RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and checkpoints/.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Evaluate the run in the directory that is named; returns the exit code (trainer/exit_codes.py)."""
+    if list(arguments) in (["--help"], ["-h"]):
+        say(USAGE_TEXT)
+        return FINISHED
+    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+        given = " ".join(arguments) or "nothing"
+        sys.stderr.write(f"RUN_DIRECTORY is {given}; expected one directory.\n{USAGE_TEXT}")
+        return USAGE
+    # Before TensorFlow is loaded: this process must not take a GPU from anybody.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    directory = Path(arguments[0]).absolute()
+    chief = read_records(events_file(directory, "worker", 0))
+    try:
+        records = RecordWriter(events_file(directory, EVALUATOR, 0), _identity(directory, chief[0]))
+    except OSError as error:
+        say(f"{EVALUATOR_NAME} failed (input): no records can be written: {error.filename}: {error.strerror}")
+        return INPUT
+    return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
+
+
+def _identity(directory: Path, chief: Sequence[Record]) -> TaskIdentity:
+    """The chief's run and plan; the release is that of the code which evaluates, where that is known."""
+    started = _last(chief, "started")
+    if started is None:
+        return TaskIdentity(directory.name, EVALUATOR, 0)
+    release = os.environ.get("PSFLEET_RELEASE") or started.release
+    return TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
+
+
+def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
+    began = time.monotonic()
+    told, complaints = chief
+    settings = _settings(directory, told, complaints)
+    say(f"Evaluating the final model of {directory} ({settings.model}) on the CPU, without the run's tasks.")
+
+    import tensorflow as tf
+
+    from trainer.evaluation import evaluate_checkpoint
+    from trainer.fingerprint import fingerprint_of
+    from trainer.task import draw_nonce
+
+    started = {
+        "nonce": draw_nonce(),
+        "settings": settings.as_dict(),
+        "tensorflow": tf.__version__,
+        "python": platform.python_version(),
+        "address": "",
+    }
+    records.write("started", started)
+    checkpoint = _checkpoint(directory, told)
+    fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
+    records.write("restored", fields)
+    fingerprint = fingerprint_of(checkpoint.values)
+    say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
+    found = evaluate_checkpoint(checkpoint, settings)
+    evaluated = {
+        "global_step": checkpoint.global_step,
+        "metrics": found.metrics,
+        "fingerprint": fingerprint,
+        "examples": found.examples,
+    }
+    records.write("evaluated", evaluated)
+    for line in found.summary_lines:
+        say(line)
+    records.write("finished", {"reason": "evaluated"})
+    say(f"Evaluated {found.examples} test examples in {time.monotonic() - began:.1f} s.")
+    return FINISHED
+
+
+def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str]) -> TrainingSettings:
+    """What the newest process of the chief was told to train."""
+    file = events_file(directory, "worker", 0)
+    started = _last(chief, "started")
+    if started is None:
+        why = f" ({'; '.join(complaints)})" if complaints else ""
+        raise TaskFailure(
+            INPUT,
+            f"{file} does not tell what was trained{why}; expected a `started` record of the run's chief",
+        )
+    if "program" in started.fields:
+        raise TaskFailure(
+            CONFIGURATION,
+            f"{file} is of a program of one's own ({started.text('program')}), whose model is not known here;"
+            " expected a run of one of our own models",
+        )
+    settings = started.fields["settings"]
+    try:
+        return TrainingSettings.from_mapping(settings if isinstance(settings, dict) else {})
+    except SettingsError as error:
+        raise TaskFailure(CONFIGURATION, f"the settings in {file} cannot be used: {error}") from error
+
+
+def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
+    """The checkpoint that the chief saved last; where it tells of none, the newest that is there."""
+    from trainer.checkpoints import checkpoint_paths, read_checkpoint
+
+    folder = directory / "checkpoints"
+    paths = checkpoint_paths(folder) if folder.is_dir() else []
+    saved = _last(chief, "checkpointed")
+    if saved is None and not paths:
+        raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief tells of none")
+    # By its name: the folder may be a copy of the one that the chief wrote to.
+    path = paths[-1] if saved is None else folder / Path(saved.text("path")).name
+    checkpoint, problem = read_checkpoint(path)
+    if checkpoint is None:
+        others = ", ".join(other.name for other in paths if other != path) or "none"
+        raise TaskFailure(
+            INPUT,
+            f"the last checkpoint, {path}, does not read whole: {problem}; others here: {others}",
+        )
+    return checkpoint
+
+
+def _last(records: Sequence[Record], event: str) -> Record | None:
+    return next((record for record in reversed(records) if record.event == event), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
