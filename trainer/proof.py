@@ -12,6 +12,8 @@ from trainer.plan import ClusterPlan
 from trainer.settings import TrainingSettings
 
 MODEL = "partition"
+# The runs of a proof, by their replication.
+IN_WORDS = {"async": "asynchronously", "sync": "synchronously"}
 # A worker needs some 20 steps to find its part. The others are there so that all are seen to train side by
 # side, and for a worker that does a fifth of an equal share.
 _STEPS_OF_A_WORKER = 200
