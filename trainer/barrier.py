@@ -14,7 +14,7 @@ from trainer.calls import CallTookTooLong
 from trainer.console import say
 from trainer.exit_codes import CLUSTER_BROKE, PEERS_MISSING
 from trainer.failure import RunEnding, TaskFailure
-from trainer.ledger import AT_START, Attendance, Ledger, Note, PartStatus, ServedPart
+from trainer.ledger import AT_START, Ledger, Note, PartStatus, ServedPart
 from trainer.notes import compare, integer_in
 from trainer.peers import is_lost_connection
 from trainer.probes import Missing, probe_all
@@ -96,7 +96,7 @@ class Barrier:
         """Wait a moment, with the session open, for those who are still opening theirs; all start at once."""
         ledger.mark(AT_START)
         deadline = time.monotonic() + _SECONDS_TO_LINE_UP
-        while ledger.attendance().behind(AT_START) and time.monotonic() < deadline:
+        while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
             self._task.raise_if_stopping()
             time.sleep(_LINE_UP_POLL_SECONDS)
 
@@ -178,18 +178,18 @@ class Barrier:
         silent = self._silent(statuses)
         if silent:
             return silent
-        attendance = ledger.attendance()
-        if attendance.notes.get(self._cluster.index) != note:
+        notes = ledger.notes()
+        if notes.get(self._cluster.index) != note:
             ledger.report(note)
-            attendance = ledger.attendance()
+            notes = ledger.notes()
         served, silent = self._served_statuses()
-        others = {f"worker{worker}": of for worker, of in attendance.notes.items()}
+        others = {f"worker{worker}": of for worker, of in notes.items()}
         others |= {task: status.note for task, status in {**statuses, **served}.items()}
         compare(self._cluster.task, note, others)
         if silent:
             return silent
         if not all(status.ready for status in statuses.values()):
-            absent = self._absent(attendance)
+            absent = self._absent(notes)
             if prepare is None:
                 chief = [self._missing("worker0", "it is setting the variables")]
                 return self._with_reasons(absent) if absent else chief
@@ -201,16 +201,16 @@ class Barrier:
             silent = self._silent(statuses)
             if silent:
                 return silent
-            attendance = ledger.attendance()
-        last_step = integer_in(attendance.notes.get(0, note), "last_step")
+            notes = ledger.notes()
+        last_step = integer_in(notes.get(0, note), "last_step")
         for task in served:
             self._served_part(task).set_ready(last_step)
-        notes = {f"worker{worker}": of for worker, of in attendance.notes.items()}
-        notes |= {task: status.note for task, status in served.items() if task.startswith("worker")}
+        of_workers = {f"worker{worker}": of for worker, of in notes.items()}
+        of_workers |= {task: status.note for task, status in served.items() if task.startswith("worker")}
         return Gathering(
             ledger=ledger,
             ps_nonces={} if self._cluster.is_local else {ps: of.nonce for ps, of in statuses.items()},
-            worker_nonces={worker: integer_in(of, "nonce") for worker, of in notes.items()},
+            worker_nonces={worker: integer_in(of, "nonce") for worker, of in of_workers.items()},
             served={task: status.note for task, status in served.items()},
             last_step=last_step,
             waited_seconds=time.monotonic() - since,
@@ -255,8 +255,8 @@ class Barrier:
             self.drop_ledger()
         return silent
 
-    def _absent(self, attendance: Attendance) -> list[int]:
-        return [worker for worker in self._cluster.clients if worker not in attendance.notes]
+    def _absent(self, notes: Mapping[int, Note]) -> list[int]:
+        return [worker for worker in self._cluster.clients if worker not in notes]
 
     def _with_reasons(self, workers: Iterable[int]) -> list[Missing]:
         """Why these clients are not there: nothing listens for them, or they have not reported."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Thread
 from typing import TypeVar
@@ -12,6 +13,8 @@ v1 = tf.compat.v1
 
 Result = TypeVar("Result")
 
+_SECONDS_BETWEEN_SIGNS = 0.5
+
 # Every session that is not closed. TensorFlow closes one that nobody refers to any more, in whatever thread
 # that happens, and asks its server for ever where that has gone.
 _OPEN: set[tf.compat.v1.Session] = set()
@@ -21,9 +24,12 @@ class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
     """TensorFlow did not answer in time."""
 
 
-def call_within(seconds: float, function: Callable[[], Result]) -> Result:
+def call_within(
+    seconds: float, function: Callable[[], Result], meanwhile: Callable[[], None] | None = None
+) -> Result:
     """Call a function that TensorFlow may hold for ever, as when a ps is stopped but its port answers.
 
+    `meanwhile` is called now and then until it returns, as for the watchdog.
     Raises CallTookTooLong after `seconds`, the call stays behind in its thread. Raises what it raises.
     """
     results: list[Result] = []
@@ -37,7 +43,11 @@ def call_within(seconds: float, function: Callable[[], Result]) -> Result:
 
     thread = Thread(target=call, daemon=True)
     thread.start()
-    thread.join(seconds)
+    deadline = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < deadline:
+        if meanwhile is not None:
+            meanwhile()
+        thread.join(min(_SECONDS_BETWEEN_SIGNS, max(deadline - time.monotonic(), 0)))
     if errors:
         raise errors[0]
     if not results:

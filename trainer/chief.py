@@ -12,17 +12,12 @@ from trainer.checkpoints import CheckpointFolder, SaveOperation
 from trainer.console import say
 from trainer.exit_codes import INPUT
 from trainer.failure import TaskFailure
-from trainer.ledger import SIGNED_OFF, Ledger, PartStatus
+from trainer.ledger import Ledger, PartStatus
 from trainer.peers import is_lost_connection
 from trainer.reporting import Progress
 from trainer.restarts import Restarts
 from trainer.task import Task, draw_nonce
 from trainer.training import TrainingGraph, TrainingSession
-
-SIGN_OFF_SECONDS = 5.0
-_POLL_SECONDS = 0.1
-# A worker that is slower than the chief may be in the middle of a step.
-_SLOW_STEPS = 5
 
 
 class Chief:
@@ -91,6 +86,14 @@ class Chief:
         if self._ledger is not None:
             self._restarts.look_in_time(self._ledger)
 
+    def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
+        """Judge and save the model that all have left behind; its metrics on the test examples."""
+        if self._ledger is not None:
+            self._restarts.look(self._ledger)
+        metrics = self.evaluate(session, global_step)
+        self.save(session, global_step)
+        return metrics
+
     def _save_in_time(self, session: TrainingSession, global_step: int) -> None:
         """Save a checkpoint when an interval has passed, that of seconds or that of global steps."""
         every = self._task.settings.checkpoint_interval_steps
@@ -128,17 +131,6 @@ class Chief:
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
         return metrics
-
-    def wait_for_sign_offs(self, ledger: Ledger, seconds_per_step: float = 0.0) -> None:
-        """Wait until every other worker that was there has signed off; at most 5 s, or a few slow steps."""
-        deadline = time.monotonic() + max(SIGN_OFF_SECONDS, _SLOW_STEPS * seconds_per_step)
-        while time.monotonic() < deadline:
-            behind = ledger.attendance().behind(SIGNED_OFF)
-            if not set(behind) - {0}:
-                return
-            time.sleep(_POLL_SECONDS)
-        names = ", ".join(f"worker{worker}" for worker in behind if worker)
-        say(f"Ending without waiting longer for {names}.")
 
     def _parameters(self) -> dict[str, dict[str, int]]:
         """What each ps holds of what is saved, but for the counters: "ps0" -> variables, bytes."""

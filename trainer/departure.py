@@ -13,6 +13,7 @@ from trainer.barrier import Barrier
 from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
+from trainer.end_barrier import EndBarrier
 from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, Ledger
@@ -96,9 +97,8 @@ class Departure:
         if ledger is None:
             return
         _quietly(lambda: ledger.mark(SIGNED_OFF))
-        chief = self.chief
-        if chief is not None:
-            _quietly(lambda: chief.wait_for_sign_offs(ledger))
+        if self.chief is not None:
+            _quietly(EndBarrier(self._task, ledger, self._progress).wait_for_sign_offs)
 
     def _end_serving(self, ledger: Ledger | None, code: int, reason: str = "") -> None:
         if ledger is not None and self._task.cluster.is_chief:
@@ -116,6 +116,8 @@ class Departure:
             "examples": steps.examples if steps else 0,
             "loss": steps.loss if steps else None,
         }
+        if steps and steps.fingerprint:
+            fields["fingerprint"], fields["fingerprint_step"] = steps.fingerprint
         if self._task.cluster.is_chief:
             fields["contributions"] = steps.contributions() if steps else {}
             fields["last_step"] = steps.last_step if steps else 0

@@ -43,13 +43,14 @@ __all__ = [
     "COUNTERS",
     "FIRST_WORKER",
     "GLOBAL_STEP",
+    "LEAVING",
     "REPORTED",
     "RUN_OVER",
     "SIGNED_OFF",
     "STOP_CODE",
-    "Attendance",
     "CallTookTooLong",
     "Ledger",
+    "Marks",
     "Note",
     "OwnPart",
     "PartStatus",
@@ -65,20 +66,23 @@ RUN_OVER = 1
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_TO_END = 1.0
 
-# How far a worker has come.
-REPORTED, AT_START, SIGNED_OFF = range(3)
+# How far a worker has come: it has its session to the ps, takes no more steps, needs the ps no more.
+REPORTED, AT_START, SIGNED_OFF, LEAVING = range(1, 5)
 
 
 @dataclass(frozen=True)
-class Attendance:
-    """What ps 0 holds about the workers: the note of each that has reported, and the mark of each."""
+class Marks:
+    """How far each worker has come; 0 for one that has not reported."""
 
-    notes: Mapping[int, Note]
-    marks: tuple[int, ...]
+    of_workers: tuple[int, ...]
 
     def behind(self, mark: int) -> list[int]:
         """The workers that have reported and have not come as far as this mark."""
-        return [worker for worker in sorted(self.notes) if self.marks[worker] < mark]
+        return [worker for worker, its in enumerate(self.of_workers) if 0 < its < mark]
+
+    def at(self, mark: int) -> list[int]:
+        """The workers that have come as far as this mark, and no further."""
+        return [worker for worker, its in enumerate(self.of_workers) if its == mark]
 
 
 class _LedgerSession:
@@ -182,14 +186,14 @@ class Ledger(_LedgerSession):
         """What this ps holds about itself."""
         return read_status(self._run(self._parts[ps].read))
 
-    def attendance(self) -> Attendance:
-        """Which workers have reported, and how far each has come."""
-        part = self._attendance
-        marks, *notes = self._run([part.marks, *part.notes])
-        return Attendance(
-            notes={worker: read_note(note) for worker, note in enumerate(notes) if note},
-            marks=tuple(int(mark) for mark in marks),
-        )
+    def notes(self) -> dict[int, Note]:
+        """The note of each worker that has reported."""
+        notes = self._run(self._attendance.notes)
+        return {worker: read_note(note) for worker, note in enumerate(notes) if note}
+
+    def marks(self) -> Marks:
+        """How far each worker has come."""
+        return Marks(tuple(int(mark) for mark in self._run(self._attendance.marks)))
 
     def counters(self) -> list[int]:
         """[global step, stop code, steps of worker 0, ...]."""

@@ -78,6 +78,7 @@ _EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
 # Fields that an event may have, and their kinds.
 _OPTIONAL = {
     "peers_ready": {"server_nonce": "int"},
+    "finished": {"fingerprint": "str", "fingerprint_step": "int"},
     "initialised": {"ps_parameters": "object"},
     "restored": {"ps_parameters": "object"},
     "step": {

@@ -42,7 +42,7 @@ class Restarts:
         """Look at the notes on ps 0 now."""
         self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
         try:
-            notes = ledger.attendance().notes
+            notes = ledger.notes()
         except (tf.errors.OpError, CallTookTooLong):
             return  # The next step finds out what a ps 0 that does not answer means.
         self.see({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import time
 
+import tensorflow as tf
+
+from trainer.calls import CallTookTooLong, call_within
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.data import Examples, batches_per_epoch, epoch_and_batch
@@ -19,6 +22,8 @@ from trainer.step_windows import StepWindows
 from trainer.summaries import Summaries, test_scalars
 from trainer.task import Task
 from trainer.training import StepResult, TrainingGraph, TrainingSession
+
+_SECONDS_TO_READ = 60.0
 
 
 class Steps:
@@ -42,6 +47,8 @@ class Steps:
         self.last_step = 0
         self.loss = math.nan
         self.session: TrainingSession | None = None
+        # Of the model as the run has left it, and the global step of that.
+        self.fingerprint: tuple[str, int] | None = None
         self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
@@ -104,6 +111,18 @@ class Steps:
     def look(self) -> None:
         """Read the counters without taking a step."""
         self._keep(self._connected().counters())
+
+    def read_fingerprint(self) -> None:
+        """Read the model's fingerprint, as far as that is possible: it is evidence, no part of training."""
+        self.fingerprint = None
+        try:
+            read = self._connected().fingerprint
+            self.fingerprint = call_within(_SECONDS_TO_READ, read, self._progress.tell_in_time)
+        except (tf.errors.OpError, CallTookTooLong) as error:
+            say(f"The model's fingerprint could not be read: {type(error).__name__}")
+            return
+        if self.fingerprint is None:
+            say("The model has no fingerprint: a step was made while it was read.")
 
     def _connected(self) -> TrainingSession:
         if self.session is None:

@@ -19,6 +19,7 @@ from trainer.checkpoints import Checkpoint, RestoreOperation
 from trainer.cluster import Cluster
 from trainer.data import Data, Examples, batches, seed_and_shard
 from trainer.evaluation import Evaluation
+from trainer.fingerprint import FingerprintOperations
 from trainer.ledger import GLOBAL_STEP, Note, create_counters
 from trainer.models.model import Devices, Model, ModelContext
 from trainer.settings import TrainingSettings
@@ -76,6 +77,7 @@ class TrainingGraph(ABC):
             self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
             self.saved_parameters = [variable for variable in self.variables if variable is not self.counters]
             self.initializers = [variable.initializer for variable in self.variables]
+            self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 
     @abstractmethod
@@ -190,6 +192,10 @@ class TrainingSession(ABC):
     def counters(self) -> tuple[int, ...]:
         """[global step, stop code, steps of worker 0, ...] as they are now."""
         return tuple(int(count) for count in self.session.run(self._graph.read_counters))
+
+    def fingerprint(self) -> tuple[str, int] | None:
+        """The model's fingerprint and its global step; None where a step was made meanwhile."""
+        return self._graph.fingerprint.run(self.session)
 
     def watched(self) -> dict[str, float]:
         """The values that the model wants to be seen in its step lines."""

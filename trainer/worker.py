@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import traceback
 
 import tensorflow as tf
@@ -12,9 +13,10 @@ from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.departure import Departure
+from trainer.end_barrier import EndBarrier
 from trainer.exit_codes import PROGRAM
 from trainer.failure import RunEnding, StopRequested, TaskFailure
-from trainer.ledger import GLOBAL_STEP, SIGNED_OFF, OwnPart
+from trainer.ledger import GLOBAL_STEP, Ledger, OwnPart
 from trainer.models import REGISTRY
 from trainer.notes import serving_note, worker_note
 from trainer.peers import is_lost_connection
@@ -23,6 +25,7 @@ from trainer.reporting import Progress
 from trainer.steps import Steps
 from trainer.summaries import test_scalars
 from trainer.task import Task, ready
+from trainer.training import TrainingSession
 
 # A program that loses its ps again and again without a single step between is broken, not unlucky.
 _LOSSES_WITHOUT_A_STEP = 5
@@ -100,16 +103,25 @@ class _Worker:
         self.steps.enter(session, gathering.last_step)
         self._tell_of(gathering)
         self.steps.run()
-        gathering.ledger.mark(SIGNED_OFF)
+        self._end(gathering.ledger, session)
+
+    def _end(self, ledger: Ledger, session: TrainingSession) -> None:
+        """Wait for the others' last steps, and read the model then; the chief also judges and saves it."""
         if self.chief is not None:
             self._progress.change("ending")
-            self.chief.wait_for_sign_offs(
-                gathering.ledger, self.steps.seconds / max(self.steps.local_step, 1)
-            )
-            self.steps.look()
-            metrics = self.chief.evaluate(session, self.steps.counters[GLOBAL_STEP])
-            self.steps.summaries.write(self.steps.counters[GLOBAL_STEP], test_scalars(metrics))
-            self.chief.save(session, self.steps.counters[GLOBAL_STEP])
+        steps, end = self.steps, EndBarrier(self._task, ledger, self._progress)
+        began = time.monotonic()
+        if end.wait_for_last_steps(steps.seconds / max(steps.local_step, 1)):
+            began = time.monotonic()
+            steps.read_fingerprint()
+        if self.chief is None:
+            end.need_the_ps_no_more()
+            return
+        seconds_to_read = time.monotonic() - began
+        steps.look()
+        metrics = self.chief.end(session, steps.counters[GLOBAL_STEP])
+        steps.summaries.write(steps.counters[GLOBAL_STEP], test_scalars(metrics))
+        end.wait_for_readers(seconds_to_read)
 
     def _tell_of(self, gathering: Gathering) -> None:
         global_step = self.steps.counters[GLOBAL_STEP]

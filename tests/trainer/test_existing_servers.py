@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.fingerprints import assert_one_fingerprint
 from tests.trainer.processes import Cluster
 from trainer.exit_codes import CONFIGURATION, DIVERGED, PEERS_MISSING, STOPPED
 from trainer.probes import probe
@@ -31,6 +32,7 @@ def test_clients_train_on_their_servers_and_all_end(tmp_path: Path, replication:
             assert ready.integers("worker_nonces")[f"worker{index}"] != started.integer("nonce")
             assert cluster.only(f"server{index}", "finished").text("reason") == "run over"
             assert not cluster.records(f"server{index}", "step")
+        assert_one_fingerprint(cluster, *(f"worker{index}" for index in servers))
         finished = cluster.only("worker0", "finished")
         shares = 2 if replication in {"sync", "in_graph"} else 1
         assert sum(finished.integers("contributions").values()) == finished.integer("global_step") * shares

@@ -6,6 +6,7 @@ import json
 import signal
 from pathlib import Path
 
+from tests.trainer.fingerprints import assert_one_fingerprint
 from tests.trainer.processes import Cluster
 from trainer.exit_codes import CONFIGURATION, PEERS_MISSING, STOPPED
 from trainer.probes import probe
@@ -41,6 +42,8 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path) -> None:
         assert ready.integers("worker_nonces") == drawn
         assert set(ready.integers("ps_nonces")) == {"ps0", "ps1"}
         assert not cluster.records("worker1", "peers_ready")
+        assert_one_fingerprint(cluster, "worker0")
+        assert "fingerprint" not in cluster.only("worker1", "finished").fields
         # Hidden and output layer of 64 pixels, 100 units, 10 digits; the ps take their variables by turns.
         assert cluster.only("worker0", "initialised").fields["ps_parameters"] == {
             "ps0": {"variables": 2, "bytes": 4 * (64 * 100 + 100 * 10)},

@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+from tests.trainer.fingerprints import assert_one_fingerprint
 from tests.trainer.processes import Cluster
 from trainer.exit_codes import STOPPED
 
@@ -36,6 +37,9 @@ def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
         assert finished.integer("local_step") == 300
         windows = [window for window in cluster.records("worker0", "step") if window.pid == finished.pid]
         assert sum(window.integer("steps") for window in windows) == 300
+
+        assert_one_fingerprint(cluster, "worker0")
+        assert "fingerprint" not in cluster.records("worker0", "finished")[0].fields
 
         ready = cluster.records("worker0", "peers_ready")[1]
         nonce = cluster.records("worker0", "started")[1].integer("nonce")

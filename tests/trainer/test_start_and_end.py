@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.trainer.fingerprints import assert_one_fingerprint
 from tests.trainer.processes import Cluster
 from trainer.exit_codes import PEERS_MISSING
 from trainer.probes import probe
@@ -108,6 +109,10 @@ def test_checkpoints_are_on_the_chiefs_disk_alone(late: Cluster) -> None:
     folder = late.directory("worker0") / "checkpoints"
     assert (folder / f"model.ckpt-{global_step}.index").exists()
     assert not list(late.directory("ps0").rglob("*ckpt*"))
+
+
+def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(late: Cluster) -> None:
+    assert_one_fingerprint(late, "worker0", "worker1")
 
 
 def test_past_the_deadline_all_end_and_name_who_is_missing(missing: Cluster) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.fingerprints import assert_one_fingerprint
 from tests.trainer.processes import ROOT, Cluster
 from trainer.exit_codes import PEERS_MISSING
 from trainer.records import Record
@@ -110,6 +111,13 @@ def test_all_leave_at_once_after_the_last_step(every_worker: Cluster, one_backup
         assert max(cluster.ended[worker] for worker in workers[1:]) - last_step < 2
         # The chief evaluates, saves and ends the ps.
         assert max(cluster.ended.values()) - last_step < 5
+
+
+def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(
+    every_worker: Cluster, one_backup: Cluster
+) -> None:
+    assert_one_fingerprint(every_worker, "worker0", "worker1")
+    assert_one_fingerprint(one_backup, "worker0", "worker1", "worker2")
 
 
 def test_the_mean_is_over_the_gradients_of_the_step(tmp_path: Path) -> None:
