@@ -6,13 +6,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.trainer.forked import ForkedProcess
 from trainer.records import Record, events_file, read_records
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,7 @@ class Cluster:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.codes: dict[str, int] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ForkedProcess] = {}
 
     def __enter__(self) -> Cluster:
         """Return the cluster."""
@@ -57,15 +56,12 @@ class Cluster:
         """Start tasks, all where none is named; a task that ran before is started again."""
         for task in tasks or self.tasks:
             job, index = _job_and_index(task)
-            command = [sys.executable, *program, f"--job_name={job}", f"--task_index={index}"]
+            command = [*program, f"--job_name={job}", f"--task_index={index}"]
             command += [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.hosts.items()]
             command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags, *flags]
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
             self.directory(task).mkdir(parents=True, exist_ok=True)
-            with self._output_file(task).open("ab") as output:
-                self._processes[task] = subprocess.Popen(
-                    command, cwd=self.folder, env=environment, stdout=output, stderr=subprocess.STDOUT
-                )
+            self._processes[task] = ForkedProcess(command, self.folder, environment, self._output_file(task))
             self.started[task] = time.monotonic()
 
     def wait(self, seconds: float = 150) -> dict[str, int]:
