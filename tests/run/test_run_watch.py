@@ -1,12 +1,24 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainer.run_watch import Listeners, Reading, probe_command, read_command
+from trainer.progress import Progress
+from trainer.progress_notes import Note
+from trainer.run_watch import (
+    Listeners,
+    Reading,
+    age_command,
+    age_of,
+    places,
+    probe_command,
+    read_command,
+    without_stale_word,
+)
 
 PATHS = {
     "state_directory": "/var/lib/psfleet",
@@ -35,8 +47,15 @@ def test_the_output_of_a_model_of_ours_is_not_read() -> None:
 
 
 def test_a_reading_has_progress_state_time_and_output() -> None:
-    parts = ['{"phase": "training"}\n', f"\n{UNIT}", "\n100.5 33.0\n", "\nfirst\nsecond --psfleet-- third\n"]
+    parts = [
+        '{"phase": "training"}\n',
+        f"\n{UNIT}",
+        "\n100.5 33.0\n",
+        '\n{"event": "restored"}\n{"event": "che\n',
+        "\nfirst\nsecond --psfleet-- third\n",
+    ]
     reading = Reading.of("--psfleet--".join(parts))
+    assert reading.records == ({"event": "restored"},)
     assert (reading.alive, reading.restarts) == (True, 2)
     assert (reading.progress.phase, reading.progress.elapsed) == ("training", 10.5)
     assert reading.progress.last_line == "second --psfleet-- third"
@@ -62,9 +81,10 @@ def test_a_task_that_stops_to_answer_is_told_of_once_and_again_when_it_answers()
     assert listeners.look({}) == []
     assert [listeners.look(REFUSED) for _ in range(2)] == [[], []]
     (note,) = listeners.look(REFUSED)
-    assert "worker1 at 10.0.0.2:2222 does not answer any more (connection refused)" in note
+    assert "worker1 at 10.0.0.2:2222 does not answer any more (connection refused)" in note.text
+    assert (listeners.answers("worker1"), listeners.answers("ps0")) == (False, True)
     assert listeners.look(REFUSED) == []
-    assert listeners.look({}) == ["worker1 at 10.0.0.2:2222 answers again"]
+    assert listeners.look({}) == [Note("worker1 at 10.0.0.2:2222 answers again", good=True)]
     assert listeners.look({}) == []
 
 
@@ -77,6 +97,7 @@ def test_a_restart_is_no_news() -> None:
 def test_a_task_that_never_listened_is_not_missed() -> None:
     listeners = Listeners(LISTENERS)
     assert [listeners.look(REFUSED) for _ in range(5)] == [[]] * 5
+    assert listeners.answers("worker1") is None
     assert "worker0" not in listeners.addresses
 
 
@@ -87,3 +108,45 @@ def test_a_host_tells_which_ports_do_not_answer(tmp_path: Path) -> None:
     command = probe_command({"worker1": "127.0.0.1:1"}, str(tmp_path))
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == REFUSED
+
+
+def test_the_shell_of_a_host_gives_what_a_reading_needs(tmp_path: Path) -> None:
+    events = tmp_path / "runs" / "r1" / "events" / "chief0.jsonl"
+    events.parent.mkdir(parents=True)
+    (tmp_path / "runs" / "r1" / "progress.json").write_text('{"phase": "training", "global_step": 7}\n')
+    lines = [{"event": "started", "wall": 1000.0}, {"event": "step"}, {"event": "restored", "global_step": 5}]
+    events.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    paths = {**PATHS, "state_directory": str(tmp_path)}
+    command = ["sh", "-c", read_command(run(), paths)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    # There need be no systemd where tests run.
+    said, _, *others = answer.split("--psfleet--")
+    reading = Reading.of("--psfleet--".join([said, UNIT, *others]))
+    assert reading.progress.global_step == 7
+    assert [record["event"] for record in reading.records] == ["restored"]
+    aged = subprocess.run(["sh", "-c", age_command(run(), paths)], capture_output=True, text=True, check=True)
+    assert age_of(aged.stdout, reading) == pytest.approx(time.time() - 1000, abs=60)
+
+
+def test_the_age_of_a_run_is_of_the_first_process_of_its_present_part() -> None:
+    starts = [json.dumps({"event": "started", "wall": wall}) for wall in (100.0, 900.0, 950.0)]
+    reading = Reading(Progress("training", elapsed=30.0), restarts=1)
+    assert age_of("\n".join([*starts, "1000.0"]), reading) == 100.0
+    assert age_of("1000.0\n", reading) == 30.0
+    assert age_of("", reading) == 30.0
+
+
+def test_the_last_word_of_an_earlier_part_is_none_of_this_one() -> None:
+    stale = Progress("stopped", wall=5.0, global_step=100)
+    assert without_stale_word(Reading(stale), stale).progress.phase == "starting"
+    assert without_stale_word(Reading(stale, alive=False), stale).progress.phase == "stopped"
+    later = Reading(Progress("training", wall=6.0, global_step=100))
+    assert without_stale_word(later, stale) == later
+
+
+def test_the_logs_are_named_by_host() -> None:
+    tasks = [{"name": "ps0", "host": "node1"}, {"name": "worker0", "host": "node1"}]
+    assert places({**run(), "tasks": [*tasks, {"name": "worker1", "host": "node2"}]}, PATHS) == [
+        "logs: node1:/var/log/psfleet/r1/<task>.out of ps0, worker0",
+        "logs: node2:/var/log/psfleet/r1/<task>.out of worker1",
+    ]
