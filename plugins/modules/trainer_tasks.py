@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ansible.module_utils.task_units import is_alive, parse_show, task_of, unit_name
 from ansible.module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
@@ -46,6 +47,10 @@ options:
     description: Tell also how many bytes each task has received and sent.
     type: bool
     default: false
+  details:
+    description: Tell also what people want to know of each task, such as its last step.
+    type: bool
+    default: false
   configuration_directory:
     description: Where deploy.yml left the plan.
     type: path
@@ -71,6 +76,7 @@ EXAMPLES = r"""
   trainer_tasks:
     tasks: []
     others: true
+    details: true
 """
 
 RETURN = r"""
@@ -86,6 +92,9 @@ tasks:
       a playbook ended has not C(failed), whatever its exit code.
     - C(bytes_received) and C(bytes_sent) in this run, over all restarts, where C(traffic) asks for them; null
       where systemd did not count.
+    - Where C(details) asks for it, also C(result), C(since_seconds) in this state, C(finished) (the reason
+      that it recorded), C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step),
+      C(last_step_age_seconds) and C(progress).
   returned: always
   type: list
 stopped:
@@ -104,6 +113,7 @@ PROPERTIES = (
     "LoadState",
     "Job",
     *TRAFFIC_PROPERTIES,
+    *DETAIL_PROPERTIES,
 )
 WAITING_TO_RESTART = "auto-restart"
 # Of a cluster of thousands of tasks; it is root's file.
@@ -121,6 +131,7 @@ class Tasks:
         self.logs = Path(parameters["log_directory"])
         self.ended = set(parameters["stopped"])
         self.traffic = bool(parameters["traffic"]) and not module.check_mode
+        self.details = bool(parameters["details"])
         self.tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
             self.tasks += sorted(self._known() - set(self.tasks))
@@ -167,12 +178,13 @@ class Tasks:
         alive = is_alive(values)
         was_stopped = name in self.ended
         failed = not alive and values.get("Result", "success") != "success" and not was_stopped
+        events, log = self.runs / run_id / "events" / f"{name}.jsonl", self.logs / run_id / f"{name}.out"
+        progress = read_object(self.runs / run_id / "progress.json")
         reason = ""
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
         elif failed:
-            reason = last_failure(self.runs / run_id / "events" / f"{name}.jsonl")
-            reason = reason or last_lines(self.logs / run_id / f"{name}.out") or values.get("Result", "")
+            reason = last_failure(events) or last_lines(log) or values.get("Result", "")
         return {
             "name": name,
             "job": job,
@@ -185,10 +197,11 @@ class Tasks:
             "restarts": int(values.get("NRestarts") or 0),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
-            "phase": str(read_object(self.runs / run_id / "progress.json").get("phase", "")),
+            "phase": str(progress.get("phase", "")),
             "reason": reason,
             "bytes_received": traffic[0],
             "bytes_sent": traffic[1],
+            **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
         }
 
     def start(self) -> None:
@@ -247,6 +260,7 @@ def main() -> None:
             },
             "stopped": {"type": "list", "elements": "str", "default": []},
             "traffic": {"type": "bool", "default": False},
+            "details": {"type": "bool", "default": False},
             "configuration_directory": {"type": "path", "default": "/etc/psfleet"},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},

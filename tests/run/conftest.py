@@ -4,8 +4,8 @@ import importlib
 import sys
 
 for folder, names in {
-    "plugins.module_utils": ["unit_traffic"],
     "trainer.host": ["safe_directory", "task_traces", "task_units"],
+    "plugins.module_utils": ["unit_traffic", "task_details"],
 }.items():
     for name in names:
         sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"{folder}.{name}")

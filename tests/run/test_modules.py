@@ -2,11 +2,12 @@ import io
 import json
 import os
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import unit_traffic
+from plugins.module_utils import task_details, unit_traffic
 from plugins.modules import run_archive, trainer_tasks
 from trainer.host import task_traces, task_units
 
@@ -37,6 +38,67 @@ def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
     events.write_text(json.dumps({"event": "started"}) + "\n" + json.dumps(failed) + '\n{"event": "fin')
     assert task_traces.last_failure(events) == "diverged: loss is nan at step 7"
     assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
+
+
+STEP = {
+    "event": "step",
+    "steps": 10,
+    "local_step": 30,
+    "global_step_after": 60,
+    "loss": 0.5,
+    "examples": 1000,
+    "seconds": 2.0,
+    "wall": 1e9,
+}
+
+
+def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    records = [STEP | {"loss": 0.9}, STEP, {"event": "finished", "reason": "last step", "wall": 2e9}]
+    events.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert task_traces.last_step(events) == {
+        "global_step": 60,
+        "local_step": 30,
+        "loss": 0.5,
+        "steps_per_second": 5.0,
+        "examples_per_second": 500.0,
+        "wall": 1e9,
+    }
+    assert task_traces.last_record(events)["reason"] == "last step"
+
+
+@pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
+def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: object) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps({"event": "step", **dict.fromkeys(list(STEP)[1:], value)}))
+    assert set(task_traces.last_step(events).values()) == {None}
+
+
+def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
+    events, log = tmp_path / "worker0.jsonl", tmp_path / "worker0.out"
+    finished = {"event": "finished", "reason": "stopped", "wall": time.time() - 100}
+    events.write_text(json.dumps(finished))
+    log.write_text("the end\n")
+    shown = {
+        "StateChangeTimestampMonotonic": "0",
+        "MemoryCurrent": "[not set]",
+        "CPUUsageNSec": str(2**64 - 1),
+    }
+    found = task_details.task_details(shown, events, log)
+    assert 100 <= found["since_seconds"] < 160
+    assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("stopped", None, None)
+    assert found["log_end"] == "the end\n"
+
+
+def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps(STEP | {"wall": time.time() - 5}))
+    began = str(int((time.monotonic() - 50) * 1e6))
+    shown = {"StateChangeTimestampMonotonic": began, "MemoryCurrent": "4096", "CPUUsageNSec": "1500000000"}
+    found = task_details.task_details(shown, events, tmp_path / "absent")
+    assert 50 <= found["since_seconds"] < 110
+    assert 5 <= found["last_step_age_seconds"] < 65
+    assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("", 4096, 1.5)
 
 
 def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
@@ -76,6 +138,7 @@ def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, k
         file.mkdir()
     assert task_traces.read_object(file) == {}
     assert task_traces.last_failure(file) == ""
+    assert task_traces.last_step(file) == {}
     assert task_traces.run_id_of(file) == ""
     assert len(task_traces.last_lines(file)) <= (len(NESTED) if kind == "nested" else 0)
 
@@ -98,8 +161,9 @@ def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
 
 
 def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
-    names = ["psfleet-server@11.service", "chief-0.env", "psfleet-journal@ps0.service", "program.json"]
-    assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), None, None]
+    names = ["psfleet-server@11.service", "chief-0.env", "evaluator-0.env"]
+    assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), ("evaluator", 0)]
+    assert [task_units.task_of(name) for name in ("psfleet-journal@ps0.service", "program.json")] == [None] * 2
 
 
 SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"

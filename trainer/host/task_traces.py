@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,65 @@ from .safe_directory import opened
 
 LAST_LINES = 5
 MOST_BYTES = 64 * 1024
+MOST = 2.0**63  # of a number: a larger one is damage
 # A FIFO is opened without waiting for somebody who writes.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def last_failure(events: Path) -> str:
     """Return class and reason of the last `failed` record, or an empty string where there is none."""
+    for record in _last_records(events):
+        if record.get("event") == "failed":
+            return f"{record.get('class')}: {record.get('reason')}"
+    return ""
+
+
+def last_step(events: Path) -> dict[str, float | None]:
+    """Return what the last `step` record says, {} where there is none.
+
+    `global_step`, `local_step`, `loss` (None where it was not finite), `steps_per_second` and
+    `examples_per_second` of the record's window, `wall` (Unix seconds): numbers, whatever the file holds.
+    """
+    for record in _last_records(events):
+        if record.get("event") != "step":
+            continue
+        seconds = _number(record, "seconds") or math.nan
+        return {
+            "global_step": _number(record, "global_step_after"),
+            "local_step": _number(record, "local_step"),
+            "loss": _number(record, "loss"),
+            "steps_per_second": _rate(_number(record, "steps"), seconds),
+            "examples_per_second": _rate(_number(record, "examples"), seconds),
+            "wall": _number(record, "wall"),
+        }
+    return {}
+
+
+def last_record(events: Path) -> dict[str, Any]:
+    """Return the last record that is whole, {} where there is none."""
+    return next(_last_records(events), {})
+
+
+def _last_records(events: Path) -> Iterator[dict[str, Any]]:
+    """Give the records at the end of a file, the last one first."""
     for line in reversed(last_lines_of(events)):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and record.get("event") == "failed":
-            return f"{record.get('class')}: {record.get('reason')}"
-    return ""
+        if isinstance(record, dict):
+            yield record
+
+
+def _number(record: dict[str, Any], name: str) -> float | None:
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
+        return None
+    return value
+
+
+def _rate(count: float | None, seconds: float) -> float | None:
+    return count / seconds if count is not None and seconds > 0 else None
 
 
 def last_lines(log: Path) -> str:
