@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.records import EVALUATOR_NAME
+
 # Not longer than a file system takes.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
@@ -30,12 +32,15 @@ class Allowed:
 def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
     """Return what a host with these tasks may bring.
 
-    That is what its tasks logged, recorded and reported, and of the `lead`, which saves, the checkpoints. A
-    program of one's own names its summaries, checkpoints and output as it likes.
+    That is what its tasks logged, recorded and reported, and of the `lead`, which saves, the checkpoints and
+    what evaluating the last of them left. A program of one's own names its summaries, checkpoints and output
+    as it likes.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
-    files = [rf"logs/(?:{own})\.out", rf"events/(?:{own})\.jsonl", rf"devices/(?:{own})\.json"]
+    # The final model is evaluated where its checkpoints are.
+    telling = f"{own}|{EVALUATOR_NAME}" if lead in names and not program else own
+    files = [rf"logs/(?:{telling})\.out", rf"events/(?:{telling})\.jsonl", rf"devices/(?:{own})\.json"]
     if not program:
         files.append(f"summaries/(?:{own})/{_PATH}")
     if lead in names:

@@ -41,7 +41,7 @@ reloaded:
 """
 
 PATTERNS = ("psfleet-*@*.service", "psfleet.target")
-TASK = re.compile(r"psfleet-(?P<job>ps|worker|chief|server)@(?P<index>[0-9]+)\.service")
+TASK = re.compile(r"psfleet-(?P<job>ps|worker|chief|server|evaluator)@(?P<index>[0-9]+)\.service")
 
 
 def loaded_units(text: str) -> list[str]:

@@ -12,6 +12,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from plugins.filter.exit_codes import exit_codes
+from plugins.filter.run_files import run_environment_path
 from plugins.filter.task_files import environment_text, gpu_drop_ins, task_environments
 from plugins.modules.trainer_units import departed, loaded_units
 from trainer.exit_codes import NO_RESTART
@@ -45,7 +46,7 @@ def render(folder: Path) -> Path:
         trim_blocks=True,
         autoescape=False,
     )
-    jinja.filters["exit_codes"] = exit_codes
+    jinja.filters |= {"exit_codes": exit_codes, "run_environment_path": run_environment_path}
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text(encoding="utf-8"))
     python = folder / "opt" / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -66,8 +67,9 @@ def render(folder: Path) -> Path:
     for job in RUN_JOBS:
         text = jinja.get_template("task.service.j2").render(values, job=job)
         (units / f"psfleet-{job}@.service").write_text(text + "\n", encoding="utf-8")
-    text = jinja.get_template("journal.service.j2").render(values)
-    (units / "psfleet-journal@.service").write_text(text + "\n", encoding="utf-8")
+    for name in ("journal", "evaluator"):
+        text = jinja.get_template(f"{name}.service.j2").render(values)
+        (units / f"psfleet-{name}@.service").write_text(text + "\n", encoding="utf-8")
     shutil.copy(ROLE / "files" / "psfleet.target", units)
     return units
 
@@ -80,7 +82,7 @@ def verify(units: Path, name: str) -> str:
 
 @with_systemd
 @pytest.mark.parametrize(
-    "name", [*(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal")), "psfleet.target"]
+    "name", [*(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator")), "psfleet.target"]
 )
 def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> None:
     units = render(tmp_path)
@@ -90,11 +92,12 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
 
 
 @with_systemd
-def test_a_task_is_exposed_no_more_than_promised(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("job", "threshold"), [("worker", 20), ("evaluator", 10)])
+def test_a_task_is_exposed_no_more_than_promised(tmp_path: Path, job: str, threshold: int) -> None:
     units = render(tmp_path)
-    unit = units / "psfleet-worker@.service"
+    unit = units / f"psfleet-{job}@.service"
     unit.write_text(unit.read_text().replace("User=root", "User=daemon"))
-    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", str(unit)]
+    command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={threshold}", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout.splitlines()[-1:]
 
@@ -179,10 +182,12 @@ def test_units_of_tasks_that_left_the_plan_are_found() -> None:
         "psfleet-worker@11.service loaded failed failed psfleet: worker 11\n"
         "psfleet-server@1.service loaded active running psfleet: server 1\n"
         "psfleet-chief@0.service loaded active running psfleet: chief 0\n"
+        "psfleet-evaluator@0.service loaded failed failed psfleet: evaluator 0\n"
         "psfleet-journal@worker11.service loaded active running copy\n"
     )
     assert departed(loaded_units(printed), [("ps", 0), ("worker", 1)]) == [
         "psfleet-worker@11.service",
         "psfleet-server@1.service",
         "psfleet-chief@0.service",
+        "psfleet-evaluator@0.service",
     ]

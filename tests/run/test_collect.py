@@ -17,6 +17,9 @@ NAMES = {
     "logs/ps0.out": True,
     "events/worker0.jsonl": True,
     "devices/worker0.json": True,
+    "logs/evaluator0.out": True,
+    "events/evaluator0.jsonl": True,
+    "summaries/evaluator0/events.out.tfevents.1.node1": False,
     "summaries/worker0/events.out.tfevents.1.node1": True,
     "checkpoints/model.ckpt-5.data-00000-of-00001": True,
     "checkpoints/deep/er": False,
@@ -83,11 +86,17 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "r1" / "logs").exists()
 
 
-def test_only_the_lead_brings_checkpoints() -> None:
+def test_only_the_lead_brings_checkpoints_and_their_evaluation() -> None:
     for program in (True, False):
         other = allowed_files([{"name": "worker1"}], "worker0", program=program)
         assert not other.own.fullmatch("checkpoints/x")
+        assert not other.own.fullmatch("events/evaluator0.jsonl")
         assert other.shared is None or not other.shared.fullmatch("checkpoints/x")
+
+
+def test_nobody_evaluates_what_a_program_left() -> None:
+    lead = allowed_files(OF_NODE1, "worker0", program=True)
+    assert not lead.own.fullmatch("events/evaluator0.jsonl")
 
 
 def test_a_host_without_tasks_brings_nothing() -> None:

@@ -163,7 +163,8 @@ def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
 def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
     names = ["psfleet-server@11.service", "chief-0.env", "evaluator-0.env"]
     assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), ("evaluator", 0)]
-    assert [task_units.task_of(name) for name in ("psfleet-journal@ps0.service", "program.json")] == [None] * 2
+    others = ["psfleet-journal@ps0.service", "program.json"]
+    assert [task_units.task_of(name) for name in others] == [None, None]
 
 
 SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 ALIVE = {"active", "activating", "reloading", "deactivating"}
-_TASK = re.compile(r"(?:psfleet-)?(?P<job>ps|worker|chief|server)[@-](?P<index>[0-9]+)\.(?:service|env)")
+_TASK = re.compile(
+    r"(?:psfleet-)?(?P<job>ps|worker|chief|server|evaluator)[@-](?P<index>[0-9]+)\.(?:service|env)"
+)
 
 
 def unit_name(job: str, index: int) -> str:
