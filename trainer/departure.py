@@ -5,15 +5,13 @@ The chief tells every ps; each client tells the other tasks that serve it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from trainer.barrier import Barrier
 from trainer.calls import CallTookTooLong
 from trainer.chief import Chief
 from trainer.console import say
-from trainer.end_barrier import EndBarrier
+from trainer.end_barrier import EndBarrier, quietly
 from trainer.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.failure import RunEnding, TaskFailure
 from trainer.ledger import GLOBAL_STEP, RUN_OVER, SIGNED_OFF, Ledger
@@ -46,7 +44,7 @@ class Departure:
         """Leave because of SIGTERM; when the chief leaves, the run stops, saved at its very last step."""
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
-            _quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
+            quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
         self._leave_stopped(ledger)
         return STOPPED
 
@@ -76,7 +74,7 @@ class Departure:
         ledger = self._barrier.ledger or self._barrier.reach_ledger(_SECONDS_TO_REACH_PS)
         reason = f"{self._task.cluster.task}: {failure.reason}"
         if ledger is not None:
-            _quietly(lambda: ledger.request_stop(failure.code, reason))
+            quietly(lambda: ledger.request_stop(failure.code, reason))
         self._sign_off(ledger)
         self._end_serving(ledger, failure.code, reason)
         return failure.code
@@ -85,9 +83,9 @@ class Departure:
         self._sign_off(ledger)
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
-            _quietly(steps.look)
+            quietly(steps.look)
             session = steps.session
-            _quietly(lambda: chief.save(session, steps.counters[GLOBAL_STEP]))
+            quietly(lambda: chief.save(session, steps.counters[GLOBAL_STEP]))
         self._record_finished("stopped")
         self._end_serving(ledger, STOPPED)
         self._print_summary("stopped")
@@ -96,13 +94,13 @@ class Departure:
     def _sign_off(self, ledger: Ledger | None) -> None:
         if ledger is None:
             return
-        _quietly(lambda: ledger.mark(SIGNED_OFF))
+        quietly(lambda: ledger.mark(SIGNED_OFF))
         if self.chief is not None:
-            _quietly(EndBarrier(self._task, ledger, self._progress).wait_for_sign_offs)
+            quietly(EndBarrier(self._task, ledger, self._progress).wait_for_sign_offs)
 
     def _end_serving(self, ledger: Ledger | None, code: int, reason: str = "") -> None:
         if ledger is not None and self._task.cluster.is_chief:
-            _quietly(lambda: ledger.end(code))
+            quietly(lambda: ledger.end(code))
         # After the ps: this client's own server is what its sessions go through.
         self._barrier.end_served(code, reason)
 
@@ -147,11 +145,3 @@ def _stop_reason(ledger: Ledger | None) -> str:
         return ledger.status(0).stop_reason if ledger else ""
     except (tf.errors.OpError, CallTookTooLong):
         return ""
-
-
-def _quietly(function: Callable[[], object]) -> None:
-    """Do it as far as the ps are still there: a task that leaves waits for nobody."""
-    try:
-        function()
-    except (tf.errors.OpError, CallTookTooLong) as error:
-        say(f"While leaving: {type(error).__name__}")

@@ -19,7 +19,7 @@ from trainer.task import Task
 
 _SIGN_OFF_SECONDS = 5.0
 # A worker that is slower than this one may be in the middle of a step, or have more to do to read the model.
-_SLOWER = 5
+_SLOWER = 10
 _POLL_SECONDS = 0.1
 # By all clients together: ps 0 has to answer them.
 _POLLS_A_SECOND = 300
@@ -28,7 +28,7 @@ _POLLS_A_SECOND = 300
 class EndBarrier:
     """A client's way out, through the marks on ps 0.
 
-    Every wait may raise tf.errors.OpError and CallTookTooLong.
+    The first two waits may raise tf.errors.OpError and CallTookTooLong.
     """
 
     def __init__(self, task: Task, ledger: Ledger, progress: Progress) -> None:
@@ -39,19 +39,16 @@ class EndBarrier:
     def wait_for_last_steps(self, seconds_per_step: float) -> bool:
         """Sign off, and wait until all who were there have: at most 5 s, or a few steps of this task's pace.
 
-        False where this task is told to stop, or the ps to end, meanwhile: then nobody waits for a reader.
-        Raises RunEnding where the run was stopped or has failed.
+        False where the ps were told to end meanwhile: they wait for no reader.
+        Raises RunEnding where the run was stopped or has failed, and StopRequested.
         """
         self._ledger.mark(SIGNED_OFF)
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
         return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, self._is_told_to_end)
 
     def need_the_ps_no_more(self) -> None:
-        """Say that this client has read all it wants; where the ps are gone nobody waits for it."""
-        try:
-            self._ledger.mark(LEAVING)
-        except (tf.errors.OpError, CallTookTooLong) as error:
-            say(f"While leaving: {type(error).__name__}")
+        """Say that this client has read all it wants, as far as the ps are still there."""
+        quietly(lambda: self._ledger.mark(LEAVING))
 
     def wait_for_sign_offs(self) -> None:
         """Wait until all who were there have signed off from a run that was stopped or has failed."""
@@ -60,7 +57,8 @@ class EndBarrier:
     def wait_for_readers(self, seconds_to_read: float) -> None:
         """Wait until the others that have signed off need the ps no more; at most 5 s, or a few readings."""
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_to_read)
-        self._wait(lambda marks: marks.at(SIGNED_OFF), seconds, lambda: False)
+        # The model is saved: a ps that is lost now costs nothing.
+        quietly(lambda: self._wait(lambda marks: marks.at(SIGNED_OFF), seconds, lambda: False))
 
     def _wait(
         self, awaited: Callable[[Marks], list[int]], seconds: float, is_told_to_end: Callable[[], bool]
@@ -81,8 +79,17 @@ class EndBarrier:
             time.sleep(self._poll_seconds)
 
     def _is_told_to_end(self) -> bool:
+        self._task.raise_if_stopping()
         status = self._ledger.status(0)
         code = status.stop or status.end
         if code not in {0, RUN_OVER}:
             raise RunEnding(code, status.stop_reason)
-        return code == RUN_OVER or self._task.stop.is_set()
+        return code == RUN_OVER
+
+
+def quietly(function: Callable[[], object]) -> None:
+    """Do it as far as the ps are still there: a task that leaves waits for nobody."""
+    try:
+        function()
+    except (tf.errors.OpError, CallTookTooLong) as error:
+        say(f"While leaving: {type(error).__name__}")
