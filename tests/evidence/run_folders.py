@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.trainer.processes import Cluster
+from tests.trainer.forked import ForkedProcess
+from tests.trainer.processes import PROGRAM, Cluster
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import Verdict, judge
+from trainer.exit_codes import FINISHED
 from trainer.plan import JOBS, ClusterPlan, Job, Task
 from trainer.settings import TrainingSettings
 
@@ -37,8 +39,16 @@ def train(
     flags: Sequence[str],
     during: Callable[[Cluster], None] | None = None,
     ps: int = 1,
+    *,
+    programs: Mapping[str, Sequence[str]] | None = None,
+    exit_code: int = FINISHED,
 ) -> Path:
-    """Train on loopback until all tasks of the run have ended by themselves; return the run's folder."""
+    """Train on loopback until all tasks have ended by themselves, evaluate, and return the run's folder.
+
+    `programs` has the tasks that run another program than `-m trainer` at first, as `Cluster.start` takes it.
+    A run that is to end with another `exit_code` of all tasks is not evaluated. What each task had on its
+    host, its run directory, stays in `folder`/hosts.
+    """
     settings = settings_of(flags)
     alone = settings.replication == "local"
     clients = 0 if not settings.existing_servers else 1 if settings.replication == "in_graph" else workers
@@ -50,20 +60,32 @@ def train(
         before = dict(os.environ)
         os.environ.update(PSFLEET_PLAN_HASH=plan.hash, PSFLEET_RELEASE=RELEASE)
         try:
-            cluster.start(*(["worker0"] if alone else []))
+            for task in ["worker0"] if alone else cluster.tasks:
+                cluster.start(task, program=(programs or {}).get(task, PROGRAM))
             if during:
                 during(cluster)
         finally:
             os.environ.clear()
             os.environ.update(before)
         codes = cluster.wait(300)
-        assert set(codes.values()) == {0}, cluster.outputs()
+        assert set(codes.values()) == {exit_code}, cluster.outputs()
         run = folder / RUN_ID
         (run / "events").mkdir(parents=True)
         write_plan(run, plan, settings.as_dict())
         for task in codes:
             shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
+        if exit_code == FINISHED:
+            evaluate(cluster.directory("worker0"), run)
     return run
+
+
+def evaluate(chief: Path, run: Path) -> None:
+    """Evaluate the final model in the chief's run directory, by a process of its own, for a run's folder."""
+    output = chief / "evaluator0.out"
+    process = ForkedProcess(["-m", "trainer.evaluator", str(chief)], chief, os.environ, output)
+    process.wait()
+    assert process.poll() == FINISHED, output.read_text()
+    shutil.copy(chief / "events" / "evaluator0.jsonl", run / "events")
 
 
 def settings_of(flags: Sequence[str]) -> TrainingSettings:
