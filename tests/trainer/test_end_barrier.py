@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -71,12 +72,21 @@ def workers(
         session.close()
 
 
+@contextmanager
+def _soon(function: Callable[[], object]) -> Iterator[None]:
+    """Call it in a while; leaving waits until that is done."""
+    timer = Timer(SOON, function)
+    timer.start()
+    yield
+    timer.join()
+
+
 def test_it_ends_once_the_other_has_signed_off_and_does_not_wait_for_who_was_never_there(
     workers: _Workers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Timer(SOON, lambda: workers.ledgers[1].mark(SIGNED_OFF)).start()
     began = time.monotonic()
-    assert workers.barrier.wait_for_last_steps(60.0)
+    with _soon(lambda: workers.ledgers[1].mark(SIGNED_OFF)):
+        assert workers.barrier.wait_for_last_steps(60.0)
     assert time.monotonic() - began >= SOON
     assert capsys.readouterr().out == ""
 
@@ -98,8 +108,7 @@ def test_who_waits_hears_that_the_run_has_failed(workers: _Workers) -> None:
         workers.ledgers[1].request_stop(DIVERGED, "worker1: loss is nan")
         workers.ledgers[1].mark(SIGNED_OFF)
 
-    Timer(SOON, fail).start()
-    with pytest.raises(RunEnding) as ending:
+    with _soon(fail), pytest.raises(RunEnding) as ending:
         workers.barrier.wait_for_last_steps(60.0)
     assert (ending.value.code, ending.value.reason) == (DIVERGED, "worker1: loss is nan")
 
@@ -117,8 +126,7 @@ def test_who_waits_does_not_read_from_ps_that_are_told_to_end(workers: _Workers)
 
 
 def test_who_waits_ends_when_told_to(workers: _Workers) -> None:
-    Timer(SOON, workers.task.stop.set).start()
-    with pytest.raises(StopRequested):
+    with _soon(workers.task.stop.set), pytest.raises(StopRequested):
         workers.barrier.wait_for_last_steps(60.0)
 
 
@@ -127,8 +135,8 @@ def test_only_readers_are_waited_for(workers: _Workers, capsys: pytest.CaptureFi
     workers.barrier.wait_for_readers(60.0)
     workers.ledgers[1].mark(SIGNED_OFF)
     began = time.monotonic()
-    Timer(SOON, lambda: workers.ledgers[1].mark(LEAVING)).start()
-    workers.barrier.wait_for_readers(60.0)
+    with _soon(lambda: workers.ledgers[1].mark(LEAVING)):
+        workers.barrier.wait_for_readers(60.0)
     assert time.monotonic() - began >= SOON
     assert capsys.readouterr().out == ""
 
