@@ -34,23 +34,24 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
     width = max(len(IN_WORDS[run.replication]) for run in runs)
     for run in runs:
         figures = run.verdict.get("figures", {})
-        state = "proven" if run.proven else "NOT PROVEN"
+        state = "PROVEN" if run.proven else "NOT PROVEN"
         of_run = f"{figures.get('global_steps', 0)} global steps in {figures.get('seconds', 0.0):.1f} s"
-        line = f"{IN_WORDS[run.replication]:<{width}}  {state:<10}  {of_run}  {run.folder}"
+        line = f"{state:<10}  {IN_WORDS[run.replication]:<{width}}  {of_run}  {run.folder}"
         yield line, "proven" if run.proven else "not proven"
         if not run.proven:
             for why in _reasons(run):
                 yield f"  - {why}", "detail"
-    how = " and ".join(IN_WORDS[run.replication] for run in done)
-    told = (
-        f"Each of the {workers} workers was told one part in {workers} of the model, and nothing else of it."
+    yield (
+        f"Each of the {workers} workers knew one part in {workers} of the model, nothing of the others'.",
+        "detail",
     )
-    held = "the ps" if ps == 1 else f"the {ps} ps"
     if done:
-        yield f"{told} Trained {how}, the model on {held} holds all {workers} parts.", "proven"
+        how = " and ".join(IN_WORDS[run.replication] for run in done)
+        held = "the ps" if ps == 1 else f"the {ps} ps"
+        yield f"Trained {how}, the model on {held} holds all {workers}: the workers share.", "proven"
     if len(done) < len(runs):
-        failed = " and ".join(IN_WORDS[run.replication] for run in runs if not run.proven)
-        yield f"{told} That they share what they learn is not proven when trained {failed}.", "not proven"
+        how = " and ".join(IN_WORDS[run.replication] for run in runs if not run.proven)
+        yield f"Trained {how}, it is not proven that the workers share what they learn.", "not proven"
 
 
 def _reasons(run: ProofRun) -> Iterator[str]:
@@ -71,5 +72,5 @@ def _reasons(run: ProofRun) -> Iterator[str]:
     found, parts = metrics.get("parts_found"), metrics.get("parts")
     if found is not None and parts is not None and found < parts:
         worst = metrics.get("worst_worker")
-        worst_named = "" if worst is None else f"; the furthest from being found is that of worker{worst:.0f}"
+        worst_named = "" if worst is None else f"; the worst is that of worker{worst:.0f}"
         yield f"the parts of {parts - found:.0f} of {parts:.0f} workers were not found{worst_named}"

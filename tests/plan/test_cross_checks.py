@@ -124,3 +124,11 @@ def test_a_wrong_value_is_refused_with_what_is_expected(name: str, value: object
 def test_everything_of_the_program_is_the_whole_cluster_s(host: str) -> None:
     (problem,) = problems(["a"], ["b"], {host: {"trainer_program": "x.py"}})
     assert "expected one value for the whole cluster" in problem
+
+
+def test_model_partition_needs_workers_to_share_its_parts_with() -> None:
+    (problem,) = problems(["a"], ["b", "c"], trainer_model="partition", trainer_replication="local")
+    assert problem.startswith("trainer_model is 'partition' with trainer_replication 'local'")
+    (problem,) = problems(["a"], ["b", "c"], trainer_model="partition", trainer_shard_data=True)
+    assert problem.startswith("trainer_shard_data is true with trainer_model 'partition'")
+    assert read(["a"], ["b", "c"], trainer_model="partition", trainer_existing_servers=True)

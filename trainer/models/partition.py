@@ -25,7 +25,7 @@ FOUND_WITHIN = 0.05
 NOISE = 0.01
 # Beyond so many workers the metrics name the worst part alone: they are written with every summary.
 MOST_ERRORS_SHOWN = 8
-ERROR_OF_WORKER = "error_of_worker"
+ERROR_OF_WORKER, WORST_WORKER = "error_of_worker", "worst_worker"
 _EXAMPLES_OF_A_WORKER, _TEST_EXAMPLES = 64, 200
 # Every task must see the same weights and examples, whatever the run's seed.
 _WEIGHTS_SEED, _TRAIN_SEED, _TEST_SEED = 20_212, 20_213, 20_214
@@ -80,17 +80,20 @@ def metrics(
 ) -> Mapping[str, tf.Tensor]:
     """How far the weights are from the known ones, of how many workers they were found, and the loss.
 
-    `worst_worker` is the index of the worker whose weights are furthest; of up to MOST_ERRORS_SHOWN workers
-    each has a largest error of its own.
+    Up to MOST_ERRORS_SHOWN workers each have a largest error of their own; of more, `worst_worker` is the
+    index of the one whose weights are furthest.
     """
     errors = _errors_of_workers(variables)
-    shown = range(errors.shape[0]) if errors.shape[0] <= MOST_ERRORS_SHOWN else ()
+    workers = errors.shape[0]
+    if workers <= MOST_ERRORS_SHOWN:
+        shown = {f"{ERROR_OF_WORKER}{worker}": errors[worker] for worker in range(workers)}
+    else:
+        shown = {WORST_WORKER: tf.cast(tf.argmax(errors), tf.float32)}
     return {
         "largest_error": tf.reduce_max(errors),
         "parts_found": tf.reduce_sum(tf.cast(errors <= FOUND_WITHIN, tf.float32)),
-        "parts": tf.constant(float(errors.shape[0])),
-        "worst_worker": tf.cast(tf.argmax(errors), tf.float32),
-        **{f"{ERROR_OF_WORKER}{worker}": errors[worker] for worker in shown},
+        "parts": tf.constant(float(workers)),
+        **shown,
         "loss": loss(context, variables, features, labels),
     }
 
@@ -120,7 +123,7 @@ def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
     return [
         f"Each worker knew {WEIGHTS_OF_A_WORKER} of {WEIGHTS_OF_A_WORKER * parts:.0f} weights; found are"
         f" those of {metrics_['parts_found']:.0f} of {parts:.0f} workers",
-        f"Largest error: {metrics_['largest_error']:.4f}, of worker {metrics_['worst_worker']:.0f}",
+        f"Largest error: {metrics_['largest_error']:.4f}",
         f"Test-Loss: {metrics_['loss']:.5f}",
     ]
 
