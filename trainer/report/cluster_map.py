@@ -1,0 +1,130 @@
+"""The cluster as a picture: hosts with their tasks; of many hosts those that are alike as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainer.evidence.check import counted
+from trainer.evidence.endings import Ending
+from trainer.evidence.run import Run, TaskRecords
+from trainer.plan import Task
+from trainer.report.texts import shortened, size, span
+from trainer.run_tasks import RunTask
+
+# So many hosts have a box of their own; more are put together where they are alike.
+MOST_HOSTS = 24
+MOST_BOXES = 60
+
+
+@dataclass(frozen=True)
+class TaskBox:
+    """A task as drawn. `kind` is `good`, `bad` or `open`, and `state` says it in words."""
+
+    name: str
+    job: str
+    port: str
+    gpus: tuple[int, ...]
+    kind: str
+    state: str
+    traffic: str = ""
+
+
+@dataclass(frozen=True)
+class HostBox:
+    """A host, or several that are alike: then `name` and `address` are those of the first to the last."""
+
+    name: str
+    address: str
+    tasks: tuple[TaskBox, ...]
+    hosts: tuple[str, ...]
+
+
+def host_boxes(run: Run) -> tuple[HostBox, ...]:
+    """Return the hosts of the plan in its order; none where there is no plan."""
+    if run.plan is None:
+        return ()
+    placed = {task.name: task for task in run.plan.tasks}
+    of_host: dict[str, list[TaskBox]] = {task.host: [] for task in run.plan.tasks}
+    for task in run.expected:
+        of_host.setdefault(task.host, []).append(_task_box(run, task, placed.get(task.name)))
+    idle = {task.name for task in run.plan.tasks} - {task.name for task in run.expected}
+    for planned in run.plan.tasks:
+        if planned.name in idle:
+            of_host[planned.host].append(
+                TaskBox(planned.name, planned.job, str(planned.port), planned.gpus, "open", "not in this run")
+            )
+    addresses = {task.host: task.address for task in run.plan.tasks}
+    hosts = [
+        HostBox(
+            shortened(host, 60), shortened(addresses.get(host, ""), 60), tuple(tasks), (shortened(host, 60),)
+        )
+        for host, tasks in of_host.items()
+    ]
+    return tuple(hosts if len(hosts) <= MOST_HOSTS else _alike(hosts))
+
+
+def _task_box(run: Run, task: RunTask, planned: Task | None) -> TaskBox:
+    kind, state = _state(run, task.name)
+    ending = run.endings.of.get(task.name)
+    exchanged = ending.exchanged if ending is not None else None
+    traffic = f"received {size(exchanged[0])}, sent {size(exchanged[1])}" if exchanged else ""
+    port, gpus = (str(planned.port), planned.gpus) if planned else ("", ())
+    return TaskBox(task.name, task.job, port, gpus, kind, state, traffic)
+
+
+def _state(run: Run, name: str) -> tuple[str, str]:
+    ending, records = run.endings.of.get(name), run.tasks.get(name, TaskRecords(name))
+    kind, words = _by_records(records)
+    if ending is not None and kind != "bad":
+        seen, told = _by_systemd(ending)
+        if seen != "good" or kind != "good":
+            kind, words = seen, told
+    restarts = max(ending.restarts if ending else 0, records.restarts)
+    return kind, words + (f", started again {counted(restarts, 'time')}" if restarts else "")
+
+
+def _by_systemd(ending: Ending) -> tuple[str, str]:
+    if ending.failed:
+        return "bad", f"failed, exit code {ending.exit_code}"
+    if ending.alive:
+        return "open", "still running"
+    return "good", "ended by itself" if ending.by_itself else "ended by train.yml"
+
+
+def _by_records(records: TaskRecords) -> tuple[str, str]:
+    if records.ending is None:
+        return "open", "no word of its end" if records.records else "left no records"
+    if records.ending.event == "failed":
+        return "bad", shortened(f"failed: {records.ending.text('class')}", 60)
+    return "good", shortened(records.ending.text("reason"), 60)
+
+
+def _alike(hosts: Sequence[HostBox]) -> list[HostBox]:
+    groups: dict[object, list[HostBox]] = {}
+    for host in hosts:
+        alike = tuple((task.job, task.port, task.gpus, task.kind, task.state) for task in host.tasks)
+        groups.setdefault(alike, []).append(host)
+    merged = [_one_box(group) for group in groups.values()]
+    if len(merged) <= MOST_BOXES:
+        return merged
+    rest = [host for box in merged[MOST_BOXES:] for host in box.hosts]
+    return [*merged[:MOST_BOXES], HostBox(f"{len(rest)} hosts more", "", (), tuple(rest))]
+
+
+def _one_box(group: Sequence[HostBox]) -> HostBox:
+    if len(group) == 1:
+        return group[0]
+    tasks = tuple(
+        TaskBox(
+            span([host.tasks[place].name for host in group]),
+            task.job,
+            task.port,
+            task.gpus,
+            task.kind,
+            task.state,
+        )
+        for place, task in enumerate(group[0].tasks)
+    )
+    names = [host.name for host in group]
+    return HostBox(span(names), span([host.address for host in group], most=2), tasks, tuple(names))

@@ -1,0 +1,181 @@
+"""What the report's tables say: each worker's figures, settings, versions, the ends of logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainer.evidence.figures import figure_lines
+from trainer.evidence.run import Run
+from trainer.evidence.verdict import Verdict
+from trainer.report.texts import number, seconds, shortened, span
+from trainer.report.timeline import told_tasks
+
+_LOG_LINES = 15
+_LOG_BYTES = 64 * 1024
+_MOST_LOGS = 6
+MOST_WORKERS = 400
+MOST_IN_ORDER = 24
+WORKER_COLUMNS = (
+    ("steps", "steps"),
+    ("share", "share"),
+    ("steps_per_second", "steps/s"),
+    ("examples_per_second", "examples/s"),
+    ("waiting_seconds", "waited"),
+    ("staleness_mean", "staleness"),
+    ("slowdown", "times slower than the median"),
+    ("restarts", "restarts"),
+)
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """The last lines of a task's log; `missing` says why there are none."""
+
+    task: str
+    lines: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def key_figures(verdict: Verdict) -> Pairs:
+    """Return the figures that the terminal shows, too; none of a run without steps."""
+    if not verdict.figures.get("global_steps"):
+        return ()
+    return tuple(figure_lines(verdict.figures))
+
+
+def worker_table(
+    figures: Mapping[str, Any], named: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the head and the rows of the workers' table, of columns that any worker has a value for.
+
+    Of many workers the `named` ones come first.
+    """
+    workers: Mapping[str, Mapping[str, Any]] = figures.get("workers") or {}
+    columns = [
+        (name, head)
+        for name, head in WORKER_COLUMNS
+        if any(_known(worker, name) for worker in workers.values())
+    ]
+    first = [name for name in named if name in workers] if len(workers) > MOST_IN_ORDER else []
+    rows = [
+        (name, *(_cell(column, workers[name].get(column)) for column, _ in columns))
+        for name in dict.fromkeys([*first, *workers])
+    ]
+    return ("worker", *(head for _, head in columns)), tuple(rows[:MOST_WORKERS])
+
+
+def versions(run: Run) -> Pairs:
+    """Return who ran what: plan, releases, versions of TensorFlow and Python, when by the chief's clock."""
+    pairs = [("run", run.run_id)]
+    if run.plan is not None:
+        pairs += [("cluster", run.plan.cluster_name), ("plan", run.plan.hash)]
+    told = told_tasks(run)
+    started = {task.name: task.of("started") for task in told}
+    of_task = {name: records[-1] for name, records in started.items() if records}
+    pairs.append(
+        ("release of the trainer", _shared((name, record.release) for name, record in of_task.items()))
+    )
+    for field, title in (("tensorflow", "TensorFlow"), ("python", "Python")):
+        pairs.append((title, _shared((name, record.text(field)) for name, record in of_task.items())))
+    if run.program is not None:
+        pairs.append(("program", str(run.program.get("file") or "-")))
+        pairs.append(("release of the program", str(run.program.get("release") or "-")))
+    first = started.get(run.chief.name)
+    if first:
+        pairs.append((f"started, by the clock of {run.chief.name}'s host", _date(first[0].wall)))
+    return tuple((name, shortened(value)) for name, value in pairs)
+
+
+def training_settings(run: Run) -> Pairs:
+    """Return the settings that the run was asked for; of a program its arguments."""
+    if run.program is not None:
+        wanted = {name: value for name, value in run.program.items() if name not in {"file", "release"}}
+        return _as_pairs(wanted)
+    return _as_pairs(run.training)
+
+
+def thresholds(verdict: Verdict) -> Pairs:
+    """Return the settings of the verdict."""
+    return _as_pairs(verdict.settings.as_dict())
+
+
+def log_ends(run: Run) -> tuple[LogEnd, ...]:
+    """Return the ends of the logs that people would open first: of tasks that failed, and of the lead."""
+    failed = [
+        task.name
+        for task in run.expected
+        if ((ending := run.endings.of.get(task.name)) is not None and ending.failed)
+        or (
+            (own := run.tasks.get(task.name)) is not None
+            and own.ending is not None
+            and own.ending.event == "failed"
+        )
+    ]
+    lead = [run.chief.name] if run.expected else []
+    names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
+    return tuple(_log_end(run.folder, name) for name in names)
+
+
+def _log_end(folder: Path, task: str) -> LogEnd:
+    path = folder / "logs" / f"{task}.out"
+    if path.is_symlink() or not path.is_file():
+        return LogEnd(task, missing=f"logs/{task}.out is not in the folder")
+    try:
+        with path.open("rb") as log:
+            log.seek(max(path.stat().st_size - _LOG_BYTES, 0))
+            text = log.read(_LOG_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        return LogEnd(task, missing=f"logs/{task}.out cannot be read: {error.strerror}")
+    lines = [line for line in text.splitlines() if line.strip()][-_LOG_LINES:]
+    return LogEnd(
+        task, tuple(shortened(line) for line in lines), "" if lines else f"logs/{task}.out is empty"
+    )
+
+
+def _shared(values: Iterable[tuple[str, str]]) -> str:
+    """Return the one value of all tasks, or each value with the tasks that have it."""
+    tasks_of: dict[str, list[str]] = {}
+    for task, value in values:
+        tasks_of.setdefault(value or "not told", []).append(task)
+    if len(tasks_of) < 2:
+        return next(iter(tasks_of), "not told: there are no records")
+    return "; ".join(f"{value} ({span(tasks)})" for value, tasks in tasks_of.items())
+
+
+def _as_pairs(values: Mapping[str, object]) -> Pairs:
+    return tuple(
+        (
+            shortened(str(name), 80),
+            shortened(value if isinstance(value, str) else json.dumps(value, default=str)),
+        )
+        for name, value in values.items()
+    )
+
+
+def _known(worker: Mapping[str, Any], column: str) -> bool:
+    value = worker.get(column)
+    return value is not None and (column != "restarts" or value != 0)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if column == "share" and isinstance(value, int | float):
+        return f"{value:.2%}"
+    if column == "waiting_seconds" and isinstance(value, int | float):
+        return seconds(value)
+    return number(value)
+
+
+def _date(wall: float) -> str:
+    try:
+        return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "its clock told no date"

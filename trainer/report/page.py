@@ -1,0 +1,98 @@
+"""The page: what it says put into the template, and written into the run's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from trainer.evidence.run import Run
+from trainer.evidence.verdict import Verdict
+from trainer.progress import printable
+from trainer.report import REPORT, facts, timeline
+from trainer.report.advice import next_steps
+from trainer.report.cluster_map import host_boxes
+from trainer.report.pictures import pictures, timeline_picture, write_loss_picture
+from trainer.report.series import notable_workers
+from trainer.report.texts import counted_rows, number
+
+_MARKS = {True: ("✓", "holds", "good"), False: ("✗", "failed", "bad"), None: ("?", "unknown", "open")}
+_KINDS = {
+    "proven": ("✓", "good"),
+    "completed": ("✓", "fair"),
+    "not proven": ("✗", "bad"),
+    "cannot tell": ("?", "open"),
+}
+_FAILED_FIRST: dict[bool | None, int] = {False: 0, None: 1, True: 2}
+
+
+def write_report(run: Run, verdict: Verdict) -> Path:
+    """Write report.html, and loss.png where there are losses, into the run's folder; return the page's path.
+
+    The same run and verdict give the same bytes. Raises OSError where they cannot be written.
+    """
+    page = render(run, verdict)
+    write_loss_picture(run, verdict)
+    target = run.folder / REPORT
+    new = target.with_name(f".{REPORT}.new")
+    new.write_text(page, encoding="utf-8")
+    new.replace(target)
+    return target
+
+
+def render(run: Run, verdict: Verdict) -> str:
+    """Return the page."""
+    symbol, kind = _KINDS[verdict.verdict]
+    columns, workers = facts.worker_table(verdict.figures, notable_workers(run, verdict.figures))
+    rows, left_out = counted_rows(timeline.rows(run), timeline.MOST_ROWS)
+    page: str = _template().render(
+        run=run,
+        verdict=verdict,
+        symbol=symbol,
+        kind=kind,
+        checks=[
+            (check, *_MARKS[check.ok])
+            for check in sorted(verdict.checks, key=lambda check: _FAILED_FIRST[check.ok])
+        ],
+        next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
+        figures=facts.key_figures(verdict),
+        pictures=pictures(run, verdict),
+        timeline_picture=timeline_picture(run, verdict),
+        timeline=rows,
+        timeline_left_out=left_out,
+        hosts=host_boxes(run),
+        worker_columns=columns,
+        workers=workers,
+        versions=facts.versions(run),
+        settings=facts.training_settings(run),
+        thresholds=facts.thresholds(verdict),
+        logs=facts.log_ends(run),
+        manifest=_files_in_manifest(run.folder),
+        number=number,
+    )
+    return page
+
+
+def _files_in_manifest(folder: Path) -> int | None:
+    """Return how many files the run's manifest names; None where there is no usable one."""
+    try:
+        content = json.loads((folder / "manifest.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    files = content.get("files") if isinstance(content, dict) else None
+    return len(files) if isinstance(files, dict) else None
+
+
+def _template() -> Any:  # noqa: ANN401 - jinja2's own type says nothing of what render returns
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # What hosts wrote must neither steer the reader's eye nor hold what no file can hold.
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    return environment.get_template("page.html.j2")

@@ -1,0 +1,254 @@
+"""What happened when: the events of all tasks in one order, and each task's course for the picture."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from trainer.evidence.run import Run, TaskRecords
+from trainer.records import Record
+from trainer.report.clocks import own_seconds
+from trainer.report.texts import number, shortened, span
+
+MOST_ROWS = 120
+MOST_LANES = 12
+# Of one moment, in the order in which a task does them.
+_ORDER = (
+    "started",
+    "initialised",
+    "restored",
+    "peers_ready",
+    "checkpoint_failed",
+    "recovering",
+    "checkpointed",
+    "evaluated",
+    "failed",
+    "finished",
+)
+GRAVE = {"failed", "recovering", "checkpoint_failed"}
+# Many of these in a row say no more than one.
+_COUNTED = {"checkpointed", "evaluated", "checkpoint_failed"}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of a task. `step` is the global step then, `seconds` the task's own time (clocks.py).
+
+    `exact`: whether the record itself tells the step; otherwise it is what the task had reached, or for a ps,
+    which has no steps, about what the chief had reached after as many seconds.
+    """
+
+    task: str
+    event: str
+    step: int | None
+    exact: bool
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the timeline's table: one happening, or many of one kind in a row."""
+
+    tasks: str
+    steps: str
+    seconds: tuple[float, float]
+    event: str
+    text: str
+
+    @property
+    def grave(self) -> bool:
+        """Whether something went wrong here."""
+        return self.event in GRAVE
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A task's course: when each of its processes was first and last heard of, and its marks, in own seconds.
+
+    `lost` are the times between the last word of a process that did not tell its end and the next process.
+    """
+
+    name: str
+    lives: tuple[tuple[float, float], ...]
+    lost: tuple[tuple[float, float], ...]
+    marks: tuple[tuple[str, float], ...]
+
+
+def told_tasks(run: Run) -> tuple[TaskRecords, ...]:
+    """Return the run's tasks that left records, and after them others that the folder has records of."""
+    expected = {task.name for task in run.all_tasks}
+    others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
+    return tuple(task for task in (*run.all_tasks, *others) if task.records)
+
+
+def happenings(run: Run) -> tuple[Happening, ...]:
+    """Return what happened in all tasks in one order: by global step, within a task as its file tells.
+
+    After a restored checkpoint the global step is lower than before; what follows stays after it.
+    """
+    elapsed, reached = _chief_course(run)
+    queues: list[list[tuple[int, Happening]]] = []
+    for task in told_tasks(run):
+        queue: list[tuple[int, Happening]] = []
+        highest = -1
+        for happening in _of_task(task, elapsed, reached):
+            highest = max(highest, -1 if happening.step is None else happening.step)
+            queue.append((highest, happening))
+        queues.append(queue)
+    return tuple(_merged(queues))
+
+
+def rows(run: Run) -> tuple[Row, ...]:
+    """Return the timeline, rows of one kind put together: alike events of many tasks, many checkpoints."""
+    return tuple(_row(group) for group in _groups(happenings(run)))
+
+
+def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
+    """Return the lanes to draw and how many tasks have none: of many, those that had a part of their own."""
+    told = told_tasks(run)
+    kept = [task.name for task in told]
+    if len(told) > MOST_LANES:
+        others = [task.name for task in told if not task.windows]
+        kept = list(dict.fromkeys([run.chief.name, *named, *others]))[:MOST_LANES]
+    return tuple(_lane(task) for task in told if task.name in kept), len(told) - len(kept)
+
+
+def _lane(task: TaskRecords) -> Lane:
+    at = {id(record): seconds for record, seconds in own_seconds(task)}
+    lives = tuple((at[id(life.records[0])], at[id(life.records[-1])]) for life in task.processes)
+    lost = tuple(
+        (life[1], following[0])
+        for process, life, following in zip(task.processes, lives, lives[1:], strict=False)
+        if process.ending is None
+    )
+    marks = tuple((record.event, at[id(record)]) for record in task.records if record.event != "step")
+    return Lane(task.name, lives, lost, marks)
+
+
+def _chief_course(run: Run) -> tuple[list[float], list[int]]:
+    """Return the chief's seconds since its start, and the global step that it had seen then."""
+    elapsed: list[float] = []
+    reached: list[int] = []
+    timed = own_seconds(run.chief)
+    for record, seconds in timed:
+        if record.event == "step":
+            elapsed.append(seconds - timed[0][1])
+            reached.append(record.integer("global_step_after"))
+    return elapsed, reached
+
+
+def _of_task(task: TaskRecords, elapsed: Sequence[float], reached: Sequence[int]) -> Iterator[Happening]:
+    seen: int | None = None
+    has_steps = bool(task.windows)
+    timed = own_seconds(task)
+    lives = 0
+    for record, seconds in timed:
+        if record.event == "step":
+            seen = record.integer("global_step_after")
+            continue
+        lives += record.event == "started"
+        told = record.fields.get("global_step")
+        exact = isinstance(told, int)
+        if isinstance(told, int):
+            seen = told
+        elif not has_steps and lives > 1 and reached:
+            place = bisect_right(elapsed, seconds - timed[0][1])
+            seen = reached[min(place, len(reached) - 1)]
+        elif not has_steps and record.event == "finished" and reached:
+            seen = max(reached)
+        yield Happening(task.name, record.event, seen, exact, seconds, _in_words(record, lives))
+
+
+def _in_words(record: Record, lives: int) -> str:
+    if record.event == "started":
+        return "started" if lives < 2 else "started again"
+    describe = _WORDS.get(record.event)
+    return describe(record) if describe else record.event
+
+
+def _metrics(record: Record) -> str:
+    metrics = record.fields.get("metrics")
+    values = metrics.items() if isinstance(metrics, dict) else ()
+    return ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in values)
+
+
+def _reason(record: Record) -> str:
+    return shortened(record.text("reason"))
+
+
+def _file_name(path: str) -> str:
+    return shortened(path.rstrip("/").rpartition("/")[2], 80)
+
+
+_WORDS: Mapping[str, Callable[[Record], str]] = {
+    "peers_ready": lambda record: (
+        f"passed the barrier after waiting {number(record.number('waited_seconds'))} s for the others"
+    ),
+    "initialised": lambda _: "initialised the model",
+    "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
+    "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
+    "checkpoint_failed": lambda record: f"could not write a checkpoint: {_reason(record)}",
+    "evaluated": lambda record: f"evaluated: {_metrics(record)}",
+    "recovering": lambda record: f"lost the cluster, and waits to go on: {_reason(record)}",
+    "finished": lambda record: f"ended: {_reason(record)}",
+    "failed": lambda record: f"failed ({record.text('class')}): {_reason(record)}",
+}
+
+
+def _merged(queues: list[list[tuple[int, Happening]]]) -> Iterator[Happening]:
+    heads = [0] * len(queues)
+    while True:
+        open_queues = [place for place, queue in enumerate(queues) if heads[place] < len(queue)]
+        if not open_queues:
+            return
+        chosen = min(open_queues, key=lambda place: (*_urgency(*queues[place][heads[place]]), place))
+        yield queues[chosen][heads[chosen]][1]
+        heads[chosen] += 1
+
+
+def _urgency(highest: int, happening: Happening) -> tuple[int, int, bool]:
+    """Where steps and events are alike, who knows the step comes first: a ps ends after the workers."""
+    event = happening.event
+    return highest, _ORDER.index(event) if event in _ORDER else len(_ORDER), not happening.exact
+
+
+def _groups(every: Sequence[Happening]) -> Iterator[list[Happening]]:
+    def kind(happening: Happening) -> tuple[str, str]:
+        if happening.event in _COUNTED:
+            return happening.event, happening.task
+        return happening.event, happening.text if happening.event != "peers_ready" else ""
+
+    for _, group in groupby(every, kind):
+        yield list(group)
+
+
+def _row(group: Sequence[Happening]) -> Row:
+    first, last = group[0], group[-1]
+    times = [happening.seconds for happening in group if math.isfinite(happening.seconds)] or [0.0]
+    text = first.text
+    if len(group) > 1 and first.event in _COUNTED:
+        what = {"checkpointed": "wrote {} checkpoints, the last", "evaluated": "evaluated {} times, at last"}
+        words = what.get(first.event, "{} times").format(len(group))
+        text = f"{words}: {last.text.removeprefix('wrote the checkpoint ').removeprefix('evaluated: ')}"
+    elif len(group) > 1 and first.event == "peers_ready":
+        text = "passed the barrier"
+    return Row(
+        span(list(dict.fromkeys(happening.task for happening in group))),
+        _steps(group),
+        (min(times), max(times)),
+        first.event,
+        text,
+    )
+
+
+def _steps(group: Sequence[Happening]) -> str:
+    steps = [happening.step for happening in group if happening.step is not None]
+    if not steps:
+        return "-"
+    low, high = min(steps), max(steps)
+    about = "" if all(happening.exact for happening in group) else "about "
+    return f"{about}{number(low)}" + (f" to {number(high)}" if high != low else "")
