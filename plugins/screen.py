@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType, TracebackType
@@ -30,6 +31,8 @@ VERBOSITY_OF_COMMANDS = 3
 COLORS = {"warning": "yellow", "good": "green"}
 LINUX_CONSOLE, DUMB = "linux", "dumb"
 
+FEWEST_COLUMNS = 20
+HANGING_INDENT = 10 * " "
 CLEAR_BELOW = "\r\x1b[J"
 CLEAR_REST = "\x1b[K"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -105,12 +108,15 @@ class Screen:
         self.say(f"{INDENT}{mark} {clock(seconds)}  {note.text}", color)
 
     def say(self, text: str, color: str | None = None) -> None:
-        """Show a line that stays."""
-        if self._terminal is not None:
-            self._draw("")
-        display.display(printable(text), color=color)
-        if self._terminal is not None:
-            self._draw(drawing(self._drawn))
+        """Show a line that stays; on a terminal in as many rows as it needs."""
+        if self._terminal is None:
+            display.display(printable(text), color=color)
+            return
+        width = max(_size(self._terminal).columns - 1, FEWEST_COLUMNS)
+        rows = textwrap.wrap(printable(text), width, subsequent_indent=HANGING_INDENT, break_on_hyphens=False)
+        self._draw("")
+        display.display("\n".join(rows), color=color)
+        self._draw(drawing(self._drawn))
 
     def _tell(self, view: View) -> None:
         """Show lines that stand for themselves; beside a terminal only Ansible's own log has them."""
@@ -130,9 +136,10 @@ class Screen:
         # The parent does not listen any more: what it is asked to display now may be lost.
         rows = [_text(row) for row in self._drawn]
         parting = [f"{INDENT}{words}" for words in self._parting]
-        if self._terminal is not None:
-            text = "".join(f"{words}\n" for words in ["", *rows, *parting])
-            os.write(self._terminal, f"{CLEAR_BELOW}{text}".encode())
+        text = "".join(f"{words}\n" for words in ["", *rows, *parting])
+        terminal, self._terminal, self._view = self._terminal, None, None
+        if terminal is not None:
+            os.write(terminal, f"{CLEAR_BELOW}{text}".encode())
         handler = self._handlers.get(number)
         if callable(handler):
             handler(number, frame)

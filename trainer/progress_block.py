@@ -70,9 +70,9 @@ def block(view: View, columns: int, rows: int, glyphs: Glyphs, *, verbose: bool 
     """Return at most `rows` rows, none wider than `columns`; with `verbose` each task has its own."""
     head = [_bar(view, columns, glyphs), *flow(_figures(view, glyphs), columns)]
     troubles = [row for piece in _words(view) for row in flow([piece], columns)]
-    tasks = flow(worker_pieces(view.workers), columns) + flow(serving_pieces(view.serving), columns)
+    tasks = flow(_workers(view), columns) + flow(_rest(view), columns)
     if verbose and view.workers:
-        each = [flow([task], columns)[0] for task in full_tasks(view)]
+        each = [flow([task], columns)[0] for task in full_tasks(view)] + flow(_rest(view), columns)
         room = max(rows - len(head) - len(troubles), 1)
         # Those that do not fit are in the sum.
         tasks = each if len(each) <= room else (tasks + each)[:room]
@@ -87,8 +87,8 @@ def line(view: View) -> str:
         Piece(clock(view.elapsed)),
         *(Piece(text) for text in bar),
         *_figures(view, ASCII, with_clock=False),
-        *worker_pieces(view.workers),
-        *serving_pieces(view.serving),
+        *_workers(view),
+        *_rest(view),
         *_words(view),
     ]
     return printable("  ".join(piece.text for piece in pieces if piece.text))
@@ -172,8 +172,19 @@ def _figures(view: View, glyphs: Glyphs, *, with_clock: bool = True) -> list[Pie
         pieces.append(Piece(f"{clock(pace.seconds_left)} left"))
     if with_clock:
         pieces.append(Piece(f"{clock(view.elapsed)} elapsed"))
+    return pieces
+
+
+def _workers(view: View) -> list[Piece]:
+    # Before the first step there is nothing to say of them but who is waited for.
+    return worker_pieces(view.workers) if any(worker.contributed for worker in view.workers) else []
+
+
+def _rest(view: View) -> list[Piece]:
+    """Describe the tasks that only serve, and what is saved."""
+    pieces = serving_pieces(view.serving)
     if view.saved_step is not None:
-        pieces.append(Piece(f"saved at {view.saved_step}"))
+        pieces.append(Piece(f"saved at step {view.saved_step}"))
     return pieces
 
 

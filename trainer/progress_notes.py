@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -18,7 +19,10 @@ STILL_SECONDS = 30.0
 STILL_STEPS = 10
 # Before the first step nobody knows how long one takes.
 STILL_SECONDS_AT_FIRST = 120.0
-REASON_CHARACTERS = 200
+REASON_CHARACTERS = 120
+
+_TASK_IN_A_REASON = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_PREFACE = re.compile(r"^\w+Error:$|From /job:\S+:$")
 
 # The lead's records that people hear of; it writes others far more often.
 TOLD_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
@@ -56,7 +60,7 @@ class Stragglers:
                 yield self._turned(worker, rate, others)
 
     def _turned(self, worker: int, rate: float, others: float) -> Note:
-        comparison = f"{rate_of(rate, self.unit)}, the median of the others is {rate_of(others, self.unit)}"
+        comparison = f"{rate_of(rate, self.unit)} (median of the others: {rate_of(others)})"
         if worker in self.slow:
             self.slow.discard(worker)
             return Note(f"worker{worker} keeps up again: {comparison}", good=True)
@@ -144,17 +148,26 @@ class LeadRecords:
         self._step = global_step or self._step
 
     def _told(self, record: Mapping[str, object], step: int) -> Iterator[Note]:
-        reason = " ".join(printable(str(record.get("reason") or "")).split())[:REASON_CHARACTERS]
+        reason = str(record.get("reason") or "")
         event, lost = record.get("event"), max(self._step - step, 0)
         if event == "recovering":
-            yield Note(f"{self.lead} lost a task that holds a part of the model, and looks for it: {reason}")
+            others = sorted({job + index for job, index in _TASK_IN_A_REASON.findall(reason)} - {self.lead})
+            lost_task = f"its connection to {', '.join(others)}" if others else "its session"
+            yield Note(f"{self.lead} lost {lost_task} and connects again: {in_short(reason)}")
         elif event == "checkpoint_failed":
-            yield Note(f"the checkpoint at step {step} could not be saved: {reason}")
+            yield Note(f"the checkpoint at step {step} could not be saved: {in_short(reason)}")
         elif event == "restored":
             again = f"; about {lost} steps are taken again" if lost else ""
             yield Note(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
         elif event == "initialised" and lost:
             yield Note(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")
+
+
+def in_short(reason: str) -> str:
+    """Return the line of a reason that says most: TensorFlow's errors begin with their class and who saw it."""
+    lines = [" ".join(printable(line).split()) for line in reason.splitlines()]
+    said = next((line for line in lines if line and not _PREFACE.search(line)), " ".join(lines))
+    return said if len(said) <= REASON_CHARACTERS else f"{said[:REASON_CHARACTERS]}..."
 
 
 def names(missing: Sequence[str], shown: int = 4) -> str:

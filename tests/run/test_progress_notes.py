@@ -2,6 +2,12 @@ from tests.run.watched_runs import MISSING, WatchedRun, decided_run, progress
 from trainer.progress_notes import STRAGGLER_LOOKS
 from trainer.run_watch import Reading
 
+LOST_PS = """UnavailableError:
+UNAVAILABLE: From /job:worker/replica:0/task:0:
+Socket\x1b[2J closed
+Additional GRPC error information from remote target /job:ps/replica:0/task:1 while calling RecvTensor:
+[[{{node A}}]]"""
+
 
 def record(event: str, number: int, **fields: object) -> dict[str, object]:
     return {"event": event, "pid": 1, "monotonic": float(number), **fields}
@@ -11,9 +17,9 @@ def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
     run = WatchedRun(decided_run(3))
     assert run.goes_on(20, [50, 50, 50]) == []
     (slow,) = run.goes_on(60, [50, 50, 5])
-    assert slow == "worker2 is slow: 5.0 steps/s, the median of the others is 50 steps/s"
+    assert slow == "worker2 is slow: 5.0 steps/s (median of the others: 50/s)"
     (quick,) = run.goes_on(60, [50, 50, 45])
-    assert quick == "worker2 keeps up again: 45 steps/s, the median of the others is 50 steps/s"
+    assert quick == "worker2 keeps up again: 45 steps/s (median of the others: 50/s)"
     assert [note.good for note in run.notes] == [False, True]
 
 
@@ -50,7 +56,7 @@ def test_a_synchronous_run_counts_gradients() -> None:
     run = WatchedRun(decided_run(3, replication="sync", replicas_to_aggregate=2))
     run.goes_on(20, [50, 50, 50])
     (note,) = run.goes_on(30, [50, 50, 1])
-    assert note == "worker2 is slow: 1.0 gradients/s, the median of the others is 50 gradients/s"
+    assert note == "worker2 is slow: 1.0 gradients/s (median of the others: 50/s)"
 
 
 def test_each_restart_is_told_of_with_how_many_there_were() -> None:
@@ -112,16 +118,24 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
     new = [
         *old,
         record("checkpoint_failed", 3, global_step=400, reason="No space left on device"),
-        record("recovering", 4, reason="UnavailableError:\nSocket\x1b[2J closed"),
+        record("recovering", 4, reason=LOST_PS),
         record("restored", 5, global_step=40, checkpoint="model.ckpt-40"),
     ]
     assert run.goes_on(5, [0, 0], records=new) == [
         "the checkpoint at step 400 could not be saved: No space left on device",
-        "worker0 lost a task that holds a part of the model, and looks for it: "
-        "UnavailableError: Socket [2J closed",
+        "worker0 lost its connection to ps1 and connects again: Socket [2J closed",
         "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
     ]
     assert [note.good for note in run.notes] == [False, False, True]
+
+
+def test_a_reason_of_one_line_is_told_as_it_is() -> None:
+    run = WatchedRun(decided_run(2))
+    run.goes_on(5, [50, 50], records=[])
+    lost = record("recovering", 1, reason="the host went away " + 200 * "x")
+    (note,) = run.goes_on(1, [50, 50], records=[lost])
+    assert note.startswith("worker0 lost its session and connects again: the host went away xxx")
+    assert note.endswith("x...")
 
 
 def test_a_run_that_begins_anew_says_what_is_lost() -> None:

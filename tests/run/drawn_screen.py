@@ -1,0 +1,47 @@
+"""Draws a run on the terminal of this process's parent, as the action of train.yml does.
+
+Arguments: what to do, one after the other: `view=STEP`, `note=TEXT`, `other=TEXT` (which somebody else
+writes), `wait`, which is over when a line comes in.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from plugins.screen import Screen
+from tests.run.watched_runs import WatchedRun, decided_run
+from trainer.progress_notes import Note
+
+
+def main() -> None:
+    """Do what the arguments say, in a child whose parent has the terminal."""
+    if os.fork():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.wait()
+        return
+    run = WatchedRun(decided_run(2, ps=1), last_step=1000)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Screen(0.0, ("Run night goes on.", "again: ansible-playbook train.yml -e run_id=night")) as screen,
+    ):
+        for argument in sys.argv[1:]:
+            what, _, text = argument.partition("=")
+            if what == "view":
+                run.goes_on(1, [1, 1], global_step=int(text), loss=0.25)
+                screen.show(run.view.now)
+            elif what == "note":
+                screen.note(Note(text), 65.0)
+            elif what == "other":
+                os.write(1, f"{text}\n".encode())
+            elif what == "wait":
+                os.write(1, b"\x1b[0m")
+                sys.stdin.readline()
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
