@@ -12,11 +12,13 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.hints import with_inventory
-from trainer.evidence.reading import keep_settings
-from trainer.evidence.report import as_lines
+from trainer.evidence.reading import keep_settings, read_run
+from trainer.evidence.report import as_lines, shown
+from trainer.evidence.run import Run
 from trainer.evidence.runs import NoSuchRun, find_run
 from trainer.evidence.settings import EvidenceSettings
-from trainer.evidence.verdict import FILE_NAME, Verdict, judge
+from trainer.evidence.verdict import FILE_NAME, Verdict, judge_run
+from trainer.report import NEEDS, REPORT
 
 display = Display()
 
@@ -50,12 +52,14 @@ class ActionModule(ActionBase):
         except ValueError as problems:
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
             return result | {"failed": True, "msg": f"{problems}; {where}"}
-        verdict = judge(folder, settings, folder.name)
+        run = read_run(folder, folder.name)
+        verdict = judge_run(run, settings)
         for line, kind in as_lines(verdict, folder):
             color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
             display.display(line, color=color)
         if not self._task.check_mode:
             self._keep(verdict, folder)
+            self._draw(run, verdict)
         result |= {
             "changed": False,
             "verdict": verdict.verdict,
@@ -72,6 +76,22 @@ class ActionModule(ActionBase):
             verdict.write(folder)
         except OSError as error:
             display.warning(f"{folder / FILE_NAME} was not written: {error}")
+
+    def _draw(self, run: Run, verdict: Verdict) -> None:
+        """Write the report. What keeps it from being drawn is no fault of the run: a warning."""
+        page = run.folder / REPORT
+        try:
+            page.unlink(missing_ok=True)  # that of an earlier verdict
+            from trainer.report.page import write_report
+
+            write_report(run, verdict)
+        except ImportError as error:
+            display.warning(f"{page} was not drawn: {error}: {NEEDS}")
+        except Exception as error:
+            again = f"python -m trainer.report {shown(run.folder)} tells more"
+            display.warning(f"{page} was not drawn: {type(error).__name__}: {error}; {again}")
+        else:
+            display.display(f"\n  the report, for a browser: {shown(page)}")
 
 
 def failure_message(verdict: Verdict, folder: Path) -> str:

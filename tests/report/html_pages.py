@@ -5,6 +5,11 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
+from trainer.evidence.reading import read_run
+from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.verdict import judge_run
+from trainer.report.page import write_report
+
 _VOID = {"meta", "br", "img", "link", "hr", "input"}
 _REFERRING = {"href", "src", "action", "srcset", "data", "poster", "xlink:href", "background", "formaction"}
 
@@ -66,6 +71,13 @@ class Page(HTMLParser):
     def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+
+def report(folder: Path) -> Page:
+    """Judge a run's folder, draw its report, and read it."""
+    run = read_run(folder)
+    write_report(run, judge_run(run, EvidenceSettings()))
+    return page_of(folder)
 
 
 def page_of(folder: Path) -> Page:

@@ -10,22 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.html_pages import Page, page_of, png_size
+from tests.report.html_pages import page_of, png_size, report
 from tests.report.made_runs import make_plan, make_run, started, worker_records, write
 from tests.trainer.processes import ROOT
 from trainer.evidence.reading import read_run
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import judge_run
-from trainer.report.page import write_report
 
 SECTIONS = {"figures", "checks", "pictures", "workers", "cluster", "events", "logs", "settings", "not-shown"}
 PICTURES = {"loss", "rates", "shares", "staleness", "balance", "timeline"}
-
-
-def report(folder: Path) -> Page:
-    run = read_run(folder)
-    write_report(run, judge_run(run, EvidenceSettings()))
-    return page_of(folder)
 
 
 @pytest.fixture(scope="module")
