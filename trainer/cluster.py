@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from trainer.run_tasks import has_one_client
+
 # What a task of ours may be. A server serves at the address of the worker with its index.
 JOBS = ("ps", "worker", "server")
 # As --job_name: one process that is the whole run.
@@ -69,8 +71,7 @@ class Cluster:
     @property
     def clients(self) -> tuple[int, ...]:
         """The workers that build a graph and take steps with it."""
-        one = self.is_local or self.replication == "in_graph"
-        return (0,) if one else tuple(range(self.workers))
+        return (0,) if has_one_client(self.replication) else tuple(range(self.workers))
 
     @property
     def listeners(self) -> dict[str, str]:
@@ -102,7 +103,7 @@ class Cluster:
         """The tasks beside the ps that serve this client -> device, its own server last."""
         tasks = {}
         if self.replication == "in_graph":
-            tasks = {f"worker{index}": _worker(index) for index in range(1, self.workers)}
+            tasks = {f"worker{index}": worker_device(index) for index in range(1, self.workers)}
         if self.existing_servers:
             tasks[f"server{self.index}"] = self.device
         return tasks
@@ -112,7 +113,7 @@ class Cluster:
         """The device of this task, as TensorFlow writes it; a server's is its worker's."""
         if self.is_local:
             return _LOCAL_DEVICE
-        return _ps(self.index) if self.job == "ps" else _worker(self.index)
+        return _ps(self.index) if self.job == "ps" else worker_device(self.index)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
@@ -201,7 +202,8 @@ def _ps(index: int) -> str:
     return f"/job:ps/task:{index}"
 
 
-def _worker(index: int) -> str:
+def worker_device(index: int) -> str:
+    """The device of a worker, as TensorFlow writes it."""
     return f"/job:worker/task:{index}"
 
 

@@ -7,15 +7,15 @@ client's a variable of that worker (trainer/ledger_parts.py) counts its towers, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import tensorflow as tf
 
-from trainer.ledger import GLOBAL_STEP, STOP_CODE, Note
+from trainer.cluster import worker_device
+from trainer.ledger import GLOBAL_STEP, Note
 from trainer.ledger_parts import TOWERS, TowerPart
-from trainer.training import StepResult, TrainingGraph, TrainingSession
+from trainer.training import SingleCallSession, TrainingGraph
 
 v1 = tf.compat.v1
 
@@ -40,19 +40,14 @@ class InGraphGraph(TrainingGraph):
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
         total = tf.add_n([tower.examples for tower in towers])
         applied = self._apply_mean(towers, total)
-        one_step = np.ones(self.counters.shape, np.int64)
-        one_step[STOP_CODE] = 0
-        with tf.device(self.counters.device):
-            before = self.counters.read_value()[GLOBAL_STEP]
-            with tf.control_dependencies([applied, before]):
-                after = self.counters.assign_add(one_step, read_value=True)
+        before, after = self.count_step(applied, range(len(towers)))
         counted = [self._count(worker, towers[worker], after) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
         self.step = [loss, before, after, *counted]
 
-    def session(self, target: str) -> InGraphSession:
-        """A session to the ps and all workers, which must answer all."""
-        return InGraphSession(self, target)
+    def session(self, target: str) -> SingleCallSession:
+        """A session to the ps and all workers, which must answer all. Nobody knows how long a tower waits."""
+        return SingleCallSession(self, target, self.step, waiting_seconds=None)
 
     def hear(self, served: Mapping[str, Note]) -> None:
         """Take the batch size of each worker from its note."""
@@ -68,7 +63,7 @@ class InGraphGraph(TrainingGraph):
         ]
 
     def _tower(self, worker: int) -> _Tower:
-        device = f"/job:worker/task:{worker}"
+        device = worker_device(worker)
         with tf.name_scope(f"tower_{worker}"), self.placed_on(device):
             self._batch_sizes[worker] = v1.placeholder(tf.int64, [])
             features, labels = self.next_batch_of(worker, self._batch_sizes[worker])
@@ -91,21 +86,7 @@ class InGraphGraph(TrainingGraph):
 
     def _count(self, worker: int, tower: _Tower, counters: tf.Tensor) -> tf.Operation:
         """Count a tower on its worker, once the step is made."""
-        part = TowerPart(f"worker{worker}", f"/job:worker/task:{worker}")
+        part = TowerPart(f"worker{worker}", worker_device(worker))
         with tf.device(part.counts.device), tf.control_dependencies([counters]):
             counts = tf.stack([part.counts.read_value()[TOWERS] + 1, counters[GLOBAL_STEP]])
             return tf.group(part.counts.assign(counts).op, part.loss.assign(tower.loss).op)
-
-
-class InGraphSession(TrainingSession):
-    """Takes steps that all workers make together."""
-
-    def __init__(self, graph: InGraphGraph, target: str) -> None:
-        """Connect to every worker, and start the batches of each."""
-        super().__init__(graph, target)
-        self._step = self.callable_for(graph.step)
-
-    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
-        """Let every worker compute its tower, and apply the mean of their gradients."""
-        loss, before, counters, *_ = self._step()
-        return StepResult(float(loss), int(before), tuple(int(count) for count in counters))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from trainer.plan import ClusterPlan
-from trainer.run_tasks import SERVER, RunTask, run_tasks
+from trainer.run_tasks import SERVER, RunTask, has_one_client, run_tasks
 from trainer.settings import TrainingSettings
 
 # Clients compute with what servers and ps hold: they start last and end first.
@@ -47,7 +47,7 @@ def role_of(task: RunTask, plan: ClusterPlan, settings: TrainingSettings, *, pro
         return "ps"
     if task.job == SERVER:
         return "server"
-    coordinated = bool(plan.tasks_of("chief")) if program else settings.replication == "in_graph"
+    coordinated = bool(plan.tasks_of("chief")) if program else has_one_client(settings.replication)
     if not coordinated:
         return "client"
     # One task computes on all the others.

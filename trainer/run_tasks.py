@@ -27,6 +27,11 @@ class RunTask:
         return f"{self.job}{self.index}"
 
 
+def has_one_client(replication: object) -> bool:
+    """Whether worker 0 alone takes steps; workers beside it, if any, serve it. Else each is a client."""
+    return replication in {"in_graph", "local"}
+
+
 def run_tasks(
     plan: ClusterPlan, training: Mapping[str, object] | TrainingSettings, program: bool
 ) -> tuple[RunTask, ...]:
@@ -45,7 +50,7 @@ def run_tasks(
     served: tuple[RunTask, ...] = ()
     if training["existing_servers"]:
         # The workers of a graph that one client builds serve already, all but the client.
-        clients = workers[:1] if training["replication"] == "in_graph" else workers
+        clients = workers[:1] if has_one_client(training["replication"]) else workers
         served = tuple(RunTask(SERVER, task.index, task.host) for task in clients)
     return (
         *(RunTask(task.job, task.index, task.host) for task in (*plan.tasks_of("ps"), *workers)),

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from trainer.calls import close_in_background, open_session
@@ -20,7 +21,7 @@ from trainer.cluster import Cluster
 from trainer.data import Data, Examples, batches, seed_and_shard
 from trainer.evaluation import Evaluation
 from trainer.fingerprint import FingerprintOperations
-from trainer.ledger import GLOBAL_STEP, Note, create_counters
+from trainer.ledger import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
 from trainer.models.model import Devices, Model, ModelContext
 from trainer.settings import TrainingSettings
 
@@ -120,6 +121,15 @@ class TrainingGraph(ABC):
         features, labels = iterator.get_next()
         return features, labels
 
+    def count_step(self, applied: tf.Operation, workers: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
+        """The global step before, and the counters after: `applied` ran, and is counted for these workers."""
+        one_step = np.zeros(self.counters.shape, np.int64)
+        one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
+        with tf.device(self.counters.device):
+            before = self.counters.read_value()[GLOBAL_STEP]
+            with tf.control_dependencies([applied, before]):
+                return before, self.counters.assign_add(one_step, read_value=True)
+
     def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
         """The gradient of the loss for each of the model's variables."""
         gradients = self.optimizer.compute_gradients(loss, var_list=list(self.model_variables))
@@ -217,3 +227,24 @@ class TrainingSession(ABC):
     def evaluate(self, examples: Examples) -> dict[str, float]:
         """The model's metrics over these examples."""
         return self._graph.evaluation.run(self.session, examples)
+
+
+class SingleCallSession(TrainingSession):
+    """Takes steps that are one call into TensorFlow, which does whatever waiting there is."""
+
+    def __init__(
+        self, graph: TrainingGraph, target: str, step: Sequence[object], waiting_seconds: float | None
+    ) -> None:
+        """Connect. `step` gives the loss and what `count_step` does; what follows is run, too.
+
+        `waiting_seconds` is that of every step, as in StepResult.
+        """
+        super().__init__(graph, target)
+        self._step = self.callable_for(step)
+        self._waiting_seconds = waiting_seconds
+
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
+        """Run the operations of a step."""
+        loss, before, counters, *_ = self._step()
+        counts = tuple(int(count) for count in counters)
+        return StepResult(float(loss), int(before), counts, self._waiting_seconds)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
 
-from trainer.settings import to_boolean, to_integer
-
-Replication = Literal["async", "sync", "in_graph", "local"]
+from trainer.run_tasks import has_one_client
+from trainer.settings import REPLICATIONS, to_boolean, to_integer
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Profile:
 
     """
 
-    replication: Replication = "async"
+    replication: str = "async"
     workers: int = 1
     gradients_per_step: int = 1
     existing_servers: bool = False
@@ -58,7 +56,7 @@ class Profile:
     @property
     def one_client(self) -> bool:
         """Whether worker 0 alone has sessions, to the ps and to the other workers."""
-        return self.replication in {"in_graph", "local"}
+        return has_one_client(self.replication)
 
     @property
     def shared(self) -> bool:
@@ -91,10 +89,8 @@ def profile_of(settings: Mapping[str, object], workers: int) -> Profile:
     a value that cannot be used.
     """
     replication = settings.get("replication", "async")
-    if replication not in get_args(Replication):
-        raise ValueError(
-            f"replication is {replication!r}; expected one of {', '.join(get_args(Replication))}"
-        )
+    if replication not in REPLICATIONS:
+        raise ValueError(f"replication is {replication!r}; expected one of {', '.join(REPLICATIONS)}")
     try:
         existing_servers = to_boolean(settings.get("existing_servers", False))
     except ValueError as error:
@@ -104,7 +100,7 @@ def profile_of(settings: Mapping[str, object], workers: int) -> Profile:
     if replication == "local":
         workers = 1
     per_step = {"sync": _replicas(settings, workers), "in_graph": workers}.get(str(replication), 1)
-    return Profile(cast(Replication, replication), workers, per_step, existing_servers)
+    return Profile(str(replication), workers, per_step, existing_servers)
 
 
 def _replicas(settings: Mapping[str, object], workers: int) -> int:
