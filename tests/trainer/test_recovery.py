@@ -32,7 +32,8 @@ def test_a_stopped_run_resumes_at_that_very_step(tmp_path: Path) -> None:
         restored = cluster.only("worker0", "restored")
         assert restored.integer("global_step") == saved
         assert restored.text("checkpoint").endswith(f"model.ckpt-{saved}")
-        assert cluster.records("worker0", "peers_ready")[1].integer("global_step") == saved
+        # The other worker may have taken a step before the chief looked.
+        assert cluster.records("worker0", "peers_ready")[1].integer("global_step") >= saved
         last = cluster.records("worker0", "finished")[1]
         assert sum(last.integers("contributions").values()) == last.integer("global_step") >= saved + 200
         steps_after = [
