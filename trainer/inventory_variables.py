@@ -126,6 +126,10 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_state_directory": _DIRECTORY_RULE,
     "trainer_log_directory": _DIRECTORY_RULE,
     "trainer_watchdog_seconds": integer(10),
+    "trainer_metrics_directory": _matching(
+        re.compile(rf"(?:{_DIRECTORY.pattern})?"), f"{_DIRECTORY_RULE.expected}, or empty for none"
+    ),
+    "trainer_metrics_interval_seconds": integer(1),
     "trainer_evaluation_deadline_seconds": integer(1),
     **{PREFIX + name: rule for name, rule in RULES.items()},
 }

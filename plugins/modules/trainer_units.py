@@ -1,16 +1,18 @@
-"""Keep systemd on one host in step with the plan: no task that left it, no unit that changed unread."""
+"""Keep systemd on one host in step with the plan: no task that left it, no unit unread, metrics as asked."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
 
 DOCUMENTATION = r"""
 module: trainer_units
-short_description: Stop the tasks that left the plan, and let systemd read units that changed
+short_description: Stop the tasks that left the plan, have changed units read and metrics written
 description:
   - Looks at what systemd has loaded, not at what a deployment changed, and so finishes an interrupted one.
   - Never starts or restarts a task.
@@ -20,6 +22,16 @@ options:
     type: list
     elements: dict
     required: true
+  metrics_directory:
+    description:
+      - Where the metrics of the tasks are written for node_exporter, by units that are there already.
+      - Empty for none, and none of an earlier directory.
+    type: str
+    default: ""
+  metrics_record:
+    description: File that says where metrics are written.
+    type: path
+    default: /etc/psfleet/metrics_directory
 author: psfleet
 """
 
@@ -40,7 +52,7 @@ reloaded:
   type: bool
 """
 
-PATTERNS = ("psfleet-*@*.service", "psfleet.target")
+PATTERNS = ("psfleet-*@*.service", "psfleet.target", TIMER, SERVICE)
 TASK = re.compile(r"psfleet-(?P<job>ps|worker|chief|server|evaluator)@(?P<index>[0-9]+)\.service")
 
 
@@ -73,7 +85,11 @@ def forget_failures(units: Sequence[str]) -> None:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"tasks": {"type": "list", "elements": "dict", "required": True}},
+        argument_spec={
+            "tasks": {"type": "list", "elements": "dict", "required": True},
+            "metrics_directory": {"type": "str", "default": ""},
+            "metrics_record": {"type": "path", "default": "/etc/psfleet/metrics_directory"},
+        },
         supports_check_mode=True,
     )
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
@@ -83,15 +99,23 @@ def main() -> None:
         unread = bool(loaded) and "yes" in systemctl(
             "show", "--property=NeedDaemonReload", "--value", *loaded
         )
+        metrics = MetricsTimer(
+            module.params["metrics_directory"], Path(module.params["metrics_record"]), systemctl
+        )
+        untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
+        if problem := metrics.problem():
+            module.fail_json(msg=problem)
         if not module.check_mode:
             if gone:
                 systemctl("stop", *gone)
                 forget_failures(gone)
             if unread:
                 systemctl("daemon-reload")
-    except ValueError as error:
+            if untimed:
+                metrics.apply()
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(gone or unread), stopped=gone, reloaded=unread)
+    module.exit_json(changed=bool(gone or unread or untimed), stopped=gone, reloaded=unread)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import importlib
 import sys
 
 for folder, names in {
-    "plugins.module_utils": ["content_directory", "disk_space", "carried_record"],
     "trainer.host": ["safe_directory"],
+    "plugins.module_utils": ["content_directory", "disk_space", "carried_record", "metrics_timer"],
 }.items():
     for name in names:
         sys.modules[f"ansible.module_utils.{name}"] = importlib.import_module(f"{folder}.{name}")

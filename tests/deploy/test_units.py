@@ -70,6 +70,10 @@ def render(folder: Path) -> Path:
     for name in ("journal", "evaluator"):
         text = jinja.get_template(f"{name}.service.j2").render(values)
         (units / f"psfleet-{name}@.service").write_text(text + "\n", encoding="utf-8")
+    metrics = {**values, "trainer_user": "daemon", "trainer_metrics_directory": "/var/lib/textfiles"}
+    for kind in ("service", "timer"):
+        text = jinja.get_template(f"metrics.{kind}.j2").render(metrics)
+        (units / f"psfleet-metrics.{kind}").write_text(text + "\n", encoding="utf-8")
     shutil.copy(ROLE / "files" / "psfleet.target", units)
     return units
 
@@ -82,7 +86,13 @@ def verify(units: Path, name: str) -> str:
 
 @with_systemd
 @pytest.mark.parametrize(
-    "name", [*(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator")), "psfleet.target"]
+    "name",
+    [
+        *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator")),
+        "psfleet.target",
+        "psfleet-metrics.service",
+        "psfleet-metrics.timer",
+    ],
 )
 def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> None:
     units = render(tmp_path)
@@ -92,10 +102,12 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
 
 
 @with_systemd
-@pytest.mark.parametrize(("job", "threshold"), [("worker", 20), ("evaluator", 10)])
-def test_a_task_is_exposed_no_more_than_promised(tmp_path: Path, job: str, threshold: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "threshold"), [("psfleet-worker@", 20), ("psfleet-evaluator@", 10), ("psfleet-metrics", 10)]
+)
+def test_a_unit_is_exposed_no_more_than_promised(tmp_path: Path, name: str, threshold: int) -> None:
     units = render(tmp_path)
-    unit = units / f"psfleet-{job}@.service"
+    unit = units / f"{name}.service"
     unit.write_text(unit.read_text().replace("User=root", "User=daemon"))
     command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={threshold}", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

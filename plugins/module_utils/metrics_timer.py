@@ -1,0 +1,89 @@
+"""The timer that has the metrics of a host's tasks written: on for a directory, or off and nothing left."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ansible.module_utils.safe_directory import opened
+
+TIMER, SERVICE = "psfleet-metrics.timer", "psfleet-metrics.service"
+FILES = ("psfleet.prom", "psfleet.prom.new")
+WANTED = Path("/etc/systemd/system/timers.target.wants") / TIMER
+VARIABLE = "trainer_metrics_directory"
+
+# Runs systemctl with these arguments; raises ValueError with what it said where it fails.
+Systemctl = Callable[..., str]
+
+
+class MetricsTimer:
+    """What is wanted of the timer. `record` says where the metrics are, for when they are to leave it."""
+
+    def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
+        """Take the textfile collector's directory, "" for no metrics."""
+        self.directory, self.record = directory, record
+        self._systemctl, self._wanted = systemctl, wanted
+        self.written_to = record.read_text(encoding="utf-8").strip() if record.is_file() else ""
+
+    def problem(self) -> str:
+        """Say what keeps metrics from being written into the directory; empty where nothing does."""
+        if not self.directory:
+            return ""
+        try:
+            owner = Path(self.directory).stat().st_uid if Path(self.directory).is_dir() else None
+        except OSError as error:
+            return f"{VARIABLE} is {self.directory!r}: {error.strerror}"
+        expected = "expected a directory of root that node_exporter reads (--collector.textfile.directory)"
+        if owner is None:
+            return (
+                f"{VARIABLE} is {self.directory!r}, and this host has no such directory; {expected}: make "
+                "it, or install prometheus-node-exporter, or set the variable in group_vars/tf_cluster.yml"
+            )
+        if owner:
+            return f"{VARIABLE} is {self.directory!r}, which belongs to {_name(owner)}; {expected}"
+        return ""
+
+    def is_fulfilled(self) -> bool:
+        """Tell whether the host has this already."""
+        if not self.directory:
+            return not self.written_to and not self._wanted.is_symlink()
+        shown = self._systemctl("show", "--property=ActiveState", "--value", TIMER).strip()
+        return self.written_to == self.directory and shown == "active" and self._wanted.is_symlink()
+
+    def apply(self) -> None:
+        """Change the host. Raises ValueError where systemd refuses, or where no metrics can be written."""
+        if self.written_to and self.written_to != self.directory:
+            self._stop()
+            self._remove_files()
+        if self.directory:
+            # Known before it is used: a deployment that is interrupted here can be undone.
+            self.record.write_text(f"{self.directory}\n", encoding="utf-8")
+            self._systemctl("enable", "--quiet", TIMER)
+            self._systemctl("restart", TIMER)
+            self._systemctl("start", SERVICE)
+        else:
+            self._stop()
+            self._wanted.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
+            self._systemctl("daemon-reload")
+
+    def _stop(self) -> None:
+        for unit in (TIMER, SERVICE):
+            if self._systemctl("show", "--property=ActiveState", "--value", unit).strip() != "inactive":
+                self._systemctl("stop", unit)
+
+    def _remove_files(self) -> None:
+        with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:
+            for name in FILES:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"

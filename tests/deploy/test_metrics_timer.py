@@ -1,0 +1,109 @@
+"""The timer of the metrics, with a systemd that remembers what it was told."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils.metrics_timer import FILES, SERVICE, TIMER, MetricsTimer
+
+
+class Systemd:
+    """Knows which units are active, and makes and needs the link of an enabled one as systemd does."""
+
+    def __init__(self, wanted: Path) -> None:
+        """Begin with nothing active. `wanted` is where the link goes."""
+        self.wanted, self.active, self.told = wanted, set[str](), list[str]()
+
+    def __call__(self, *arguments: str) -> str:
+        """Act as systemctl."""
+        verb, unit = arguments[0], arguments[-1]
+        if verb == "show":
+            return "active\n" if unit in self.active else "inactive\n"
+        self.told.append(f"{verb} {unit}")
+        if verb == "enable" and not self.wanted.is_symlink():
+            self.wanted.symlink_to("/nowhere")
+        elif verb in {"start", "restart"}:
+            self.active.add(unit)
+        elif verb == "stop":
+            self.active.remove(unit)
+        return ""
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Systemd:
+    return Systemd(tmp_path / "wants")
+
+
+def directory(folder: Path, name: str) -> Path:
+    """Make a textfile directory that holds our metrics, and another exporter's."""
+    path = folder / name
+    path.mkdir()
+    for file in (*FILES, "apt.prom"):
+        (path / file).write_text("x 1\n")
+    return path
+
+
+def timer(folder: Path, systemd: Systemd, wanted: str) -> MetricsTimer:
+    return MetricsTimer(wanted, folder / "record", systemd, systemd.wanted)
+
+
+def bring(folder: Path, systemd: Systemd, wanted: str) -> bool:
+    """Bring the host into the state, and return whether that changed anything."""
+    changed = not timer(folder, systemd, wanted).is_fulfilled()
+    if changed:
+        timer(folder, systemd, wanted).apply()
+    assert timer(folder, systemd, wanted).is_fulfilled()
+    return changed
+
+
+def test_on_twice_and_off_twice(tmp_path: Path, systemd: Systemd) -> None:
+    place = directory(tmp_path, "textfiles")
+    assert bring(tmp_path, systemd, str(place))
+    assert systemd.active == {TIMER, SERVICE}
+    assert not bring(tmp_path, systemd, str(place))
+    assert bring(tmp_path, systemd, "")
+    assert not systemd.active
+    assert [file.name for file in place.iterdir()] == ["apt.prom"]
+    assert not bring(tmp_path, systemd, "")
+    assert [file.name for file in tmp_path.iterdir()] == ["textfiles"]
+
+
+def test_another_directory_leaves_nothing_in_the_first(tmp_path: Path, systemd: Systemd) -> None:
+    first, second = directory(tmp_path, "first"), directory(tmp_path, "second")
+    bring(tmp_path, systemd, str(first))
+    assert bring(tmp_path, systemd, str(second))
+    assert [file.name for file in first.iterdir()] == ["apt.prom"]
+    assert (second / FILES[0]).exists()
+    assert TIMER in systemd.active
+
+
+def test_a_timer_that_somebody_stopped_is_started(tmp_path: Path, systemd: Systemd) -> None:
+    place = directory(tmp_path, "textfiles")
+    bring(tmp_path, systemd, str(place))
+    systemd.active.clear()
+    assert bring(tmp_path, systemd, str(place))
+
+
+def test_off_where_the_directory_has_gone_or_the_record_was_lost(tmp_path: Path, systemd: Systemd) -> None:
+    bring(tmp_path, systemd, str(tmp_path / "gone"))
+    assert bring(tmp_path, systemd, "")
+    bring(tmp_path, systemd, str(tmp_path / "gone"))
+    (tmp_path / "record").unlink()
+    assert bring(tmp_path, systemd, "")
+    assert not systemd.active
+
+
+def test_only_a_directory_of_root_is_taken(tmp_path: Path, systemd: Systemd) -> None:
+    assert timer(tmp_path, systemd, "").problem() == ""
+    missing = timer(tmp_path, systemd, "/no/such").problem()
+    assert missing.startswith("trainer_metrics_directory is '/no/such', and this host has no such directory")
+    assert "group_vars/tf_cluster.yml" in missing
+    assert timer(tmp_path, systemd, "/usr").problem() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, systemd: Systemd) -> None:
+    os.chown(tmp_path, 1, 1)
+    problem = timer(tmp_path, systemd, str(tmp_path)).problem()
+    assert f"is '{tmp_path}', which belongs to daemon; expected a directory of root" in problem
