@@ -18,6 +18,7 @@ from trainer.evidence.run import Run
 from trainer.evidence.runs import NoSuchRun, find_run
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import FILE_NAME, Verdict, judge_run
+from trainer.progress import printable
 from trainer.report import NEEDS, REPORT
 
 display = Display()
@@ -89,7 +90,8 @@ class ActionModule(ActionBase):
             display.warning(f"{page} was not drawn: {error}: {NEEDS}")
         except Exception as error:
             again = f"python -m trainer.report {shown(run.folder)} tells more"
-            display.warning(f"{page} was not drawn: {type(error).__name__}: {error}; {again}")
+            what = printable(f"{type(error).__name__}: {error}")
+            display.warning(f"{page} was not drawn: {what}; {again}")
         else:
             display.display(f"\n  the report, for a browser: {shown(page)}")
 

@@ -16,6 +16,7 @@ from tests.trainer.processes import ROOT
 from trainer.evidence.reading import read_run
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import judge_run
+from trainer.report.advice import next_steps
 
 SECTIONS = {"figures", "checks", "pictures", "workers", "cluster", "events", "logs", "settings", "not-shown"}
 PICTURES = {"loss", "rates", "shares", "staleness", "balance", "timeline"}
@@ -58,6 +59,16 @@ def test_failed_checks_come_before_the_others_and_each_says_what_to_do(run: Path
     assert "failed" in order
     assert "What to do next" in page.text
     assert "Lower trainer_learning_rate" in page.text
+
+
+def test_there_is_advice_of_its_own_for_every_check(run: Path) -> None:
+    checks = list(judge_run(read_run(run), EvidenceSettings()).checks)
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": {"file": "train.py"}}))
+    checks += judge_run(read_run(run), EvidenceSettings()).checks
+    for check in checks:
+        ((names, advice),) = next_steps([check], problem="")
+        assert names == check.check.replace("_", " ")
+        assert "docs/verdict.md" not in advice, f"{check.check}: trainer/report/advice.py has nothing for it"
 
 
 def test_the_page_needs_no_network_and_no_script(drawn: Path) -> None:

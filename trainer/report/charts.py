@@ -76,11 +76,11 @@ def is_logarithmic(curves: Curves) -> bool:
     return bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
 
 
-def rate_chart(curves: Curves, order: Sequence[str]) -> Figure:
-    """Draw each worker's steps per second over its own time since the barrier."""
+def rate_chart(curves: Curves, order: Sequence[str], beginning: str) -> Figure:
+    """Draw each worker's steps per second over its own time since the `beginning`, such as "the barrier"."""
     figure, axes = new_figure(_LINE_CHART_HEIGHT + _legend_height(curves, more=False))
     _draw_curves(axes, curves, order)
-    axes.set_xlabel("seconds since the barrier")
+    axes.set_xlabel(f"seconds since {beginning}")
     axes.set_ylabel("local steps per second")
     axes.set_ylim(bottom=0)
     _plain(axes, "both")
@@ -155,7 +155,7 @@ def balance_chart(balance: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def timeline_chart(lanes: Sequence[Lane]) -> Figure:
+def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
     """Draw the processes of each task as bars and its events as marks, over the task's own time."""
     figure, axes = new_figure(1.3 + 0.26 * len(lanes))
     for place, lane in enumerate(lanes):
@@ -173,7 +173,7 @@ def timeline_chart(lanes: Sequence[Lane]) -> Figure:
     axes.set_yticks(range(len(lanes)), [label(lane.name) for lane in lanes])
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("seconds since the barrier (ps: since its start)")
+    axes.set_xlabel(f"seconds since {beginning}")
     _plain(axes, "x")
     _legend(figure, axes)
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainer.evidence.run import TaskRecords
 from trainer.records import Record
@@ -22,6 +22,16 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
     marks = [at for record, at in steady if record.event == "peers_ready"]
     zero = marks[0] if marks else steady[0][1] if steady else 0.0
     return tuple((record, at - zero) for record, at in steady)
+
+
+def beginning(tasks: Iterable[TaskRecords]) -> str:
+    """Return from when the seconds of these tasks count, in words."""
+    barriers = {
+        any(record.event == "peers_ready" for record in task.records) for task in tasks if task.records
+    }
+    if len(barriers) > 1:
+        return "the barrier, or its start"
+    return "its start" if barriers == {False} else "the barrier"
 
 
 def _steady(task: TaskRecords) -> Iterator[tuple[Record, float]]:

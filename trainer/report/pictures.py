@@ -13,6 +13,7 @@ from trainer.evidence.run import Run
 from trainer.evidence.verdict import Verdict
 from trainer.progress import printable
 from trainer.report import LOSS_PICTURE, charts, series, timeline
+from trainer.report.clocks import beginning
 from trainer.report.drawing import as_svg, save_png, style
 from trainer.report.texts import number, shortened
 
@@ -48,13 +49,16 @@ def timeline_picture(run: Run, verdict: Verdict) -> Picture:
     lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
     caption = (
         "A bar is a process, from its first record to its last; a thin line is a time in which a process was"
-        " lost and nothing heard of the task. Time is each host's own, since the task passed the barrier (a"
-        f" ps: since its start). {_CLOCKS}"
+        " lost and nothing heard of the task. Time is each host's own, since the task passed the barrier; of"
+        f" one that tells of none, as a ps, since its start. {_CLOCKS}"
     )
     if others:
         caption += f" {number(others)} more tasks are not drawn."
     missing = "" if lanes else "No task left records of what happened."
-    return _picture("timeline", "Course of the tasks", caption, missing, lambda: charts.timeline_chart(lanes))
+    since = beginning(timeline.told_tasks(run))
+    return _picture(
+        "timeline", "Course of the tasks", caption, missing, lambda: charts.timeline_chart(lanes, since)
+    )
 
 
 def write_loss_picture(run: Run, verdict: Verdict) -> None:
@@ -101,11 +105,12 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
 
 def _rates(run: Run, named: tuple[str, ...]) -> Picture:
     curves = series.rate_curves(run, named)
-    own = f"Each worker's time is its host's own since it passed the barrier. {_CLOCKS}"
+    since = beginning(run.workers)
+    own = f"Each worker's time is its host's own since {since}. {_CLOCKS}"
     missing = "" if curves.lines or curves.band else "No worker recorded how long its steps took."
     order = [worker.name for worker in run.workers]
     caption = " ".join([own, *_band_note(curves)])
-    return _picture("rates", "Speed", caption, missing, lambda: charts.rate_chart(curves, order))
+    return _picture("rates", "Speed", caption, missing, lambda: charts.rate_chart(curves, order, since))
 
 
 def _shares(run: Run, verdict: Verdict) -> Picture:

@@ -95,7 +95,7 @@ def happenings(run: Run) -> tuple[Happening, ...]:
     for task in told_tasks(run):
         queue: list[tuple[int, Happening]] = []
         highest = -1
-        for happening in _of_task(task, elapsed, reached):
+        for happening in _of_task(task, elapsed, reached, run.global_steps):
             highest = max(highest, -1 if happening.step is None else happening.step)
             queue.append((highest, happening))
         queues.append(queue)
@@ -141,7 +141,9 @@ def _chief_course(run: Run) -> tuple[list[float], list[int]]:
     return elapsed, reached
 
 
-def _of_task(task: TaskRecords, elapsed: Sequence[float], reached: Sequence[int]) -> Iterator[Happening]:
+def _of_task(
+    task: TaskRecords, elapsed: Sequence[float], reached: Sequence[int], last: int
+) -> Iterator[Happening]:
     seen: int | None = None
     has_steps = bool(task.windows)
     timed = own_seconds(task)
@@ -159,7 +161,7 @@ def _of_task(task: TaskRecords, elapsed: Sequence[float], reached: Sequence[int]
             place = bisect_right(elapsed, seconds - timed[0][1])
             seen = reached[min(place, len(reached) - 1)]
         elif not has_steps and record.event == "finished" and reached:
-            seen = max(reached)
+            seen = last
         yield Happening(task.name, record.event, seen, exact, seconds, _in_words(record, lives))
 
 
