@@ -145,12 +145,12 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
         raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief tells of none")
     # By its name: the folder may be a copy of the one that the chief wrote to.
     path = paths[-1] if saved is None else folder / Path(saved.text("path")).name
-    checkpoint, problem = read_checkpoint(path)
+    checkpoint, problem = read_checkpoint(path) if path in paths else (None, "it is not there")
     if checkpoint is None:
         others = ", ".join(other.name for other in paths if other != path) or "none"
         raise TaskFailure(
             INPUT,
-            f"the last checkpoint, {path}, does not read whole: {problem}; others here: {others}",
+            f"the last checkpoint, {path}, cannot be read: {problem}; others here: {others}",
         )
     return checkpoint
 

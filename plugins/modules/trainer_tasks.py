@@ -116,8 +116,20 @@ PROPERTIES = (
     *DETAIL_PROPERTIES,
 )
 WAITING_TO_RESTART = "auto-restart"
+# Where systemd knows more than the process could tell, in words.
+RESULTS = {
+    "oom-kill": "the kernel has ended it, for the memory of its host was used up",
+    "timeout": "systemd has ended it, for it took longer than its unit allows",
+    "watchdog": "systemd has ended it, for it gave no sign of life",
+}
 # Of a cluster of thousands of tasks; it is root's file.
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
+
+
+def why_ended(result: str, lines: str) -> str:
+    """Return what is known of a process that told no reason: systemd's `result`, and its last `lines`."""
+    told = RESULTS.get(result) or ("" if lines else result)
+    return "\n".join(part for part in (told, lines) if part)
 
 
 class Tasks:
@@ -184,7 +196,7 @@ class Tasks:
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
         elif failed:
-            reason = last_failure(events) or last_lines(log) or values.get("Result", "")
+            reason = last_failure(events) or why_ended(values.get("Result", ""), last_lines(log))
         return {
             "name": name,
             "job": job,

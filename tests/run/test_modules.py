@@ -101,6 +101,30 @@ def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
     assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("", 4096, 1.5)
 
 
+def test_what_an_earlier_process_of_a_task_failed_of_is_not_why_its_last_one_did(tmp_path: Path) -> None:
+    events = tmp_path / "evaluator0.jsonl"
+    failed = {"event": "failed", "class": "input", "reason": "there is no checkpoint"}
+    lines = [json.dumps(record) for record in ({"event": "started"}, failed, {"event": "started"})]
+    events.write_text("\n".join(lines) + "\n")
+    assert task_traces.last_failure(events) == ""
+
+
+LONGER = "systemd has ended it, for it took longer than its unit allows"
+
+
+@pytest.mark.parametrize(
+    ("result", "lines", "reason"),
+    [
+        ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
+        ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
+        ("exit-code", "Traceback", "Traceback"),
+        ("exit-code", "", "exit-code"),
+    ],
+)
+def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
+    assert trainer_tasks.why_ended(result, lines) == reason
+
+
 def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
     file = task_traces.run_file(tmp_path, "ps", 0)
     file.parent.mkdir()

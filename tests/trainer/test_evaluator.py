@@ -129,8 +129,8 @@ def tell(run: Path, **settings: object) -> None:
 @pytest.mark.parametrize(
     ("damage", "code", "words"),
     [
-        (remove_the_last_checkpoint, INPUT, ["model.ckpt-40", "others here: model.ckpt-20"]),
-        (cut_the_last_checkpoint, INPUT, ["model.ckpt-40", "does not read whole"]),
+        (remove_the_last_checkpoint, INPUT, ["it is not there", "others here: model.ckpt-20"]),
+        (cut_the_last_checkpoint, INPUT, ["model.ckpt-40", "cannot be read"]),
         (remove_all_checkpoints, INPUT, ["there is no checkpoint", "checkpoints"]),
         (forget_the_chief, INPUT, ["worker0.jsonl", "`started`"]),
         (train_another_model, CONFIGURATION, ["hidden/weights", "linear", "weight"]),

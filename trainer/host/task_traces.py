@@ -20,10 +20,12 @@ NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def last_failure(events: Path) -> str:
-    """Return class and reason of the last `failed` record, or an empty string where there is none."""
+    """Return class and reason of the `failed` record of a task's last process, "" where there is none."""
     for record in _last_records(events):
         if record.get("event") == "failed":
             return f"{record.get('class')}: {record.get('reason')}"
+        if record.get("event") == "started":
+            break
     return ""
 
 
