@@ -125,6 +125,12 @@ def edit(run: Path, task: str, event: str, **fields: object) -> None:
     )
 
 
+def find_in_the_model(run: Path, **fields: object) -> None:
+    """Let the chief, and the process that took no part, have found something else in the final model."""
+    for task in ("worker0", "evaluator0"):
+        edit(run, task, "evaluated", **fields)
+
+
 def drop(run: Path, task: str, event: str) -> None:
     rewrite(run, task, [record for record in records(run, task) if record["event"] != event])
 

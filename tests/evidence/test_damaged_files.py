@@ -22,9 +22,12 @@ EVERY_CHECK = {
     "fair_shares",
     "workers_overlap",
     "steps_interleave",
+    "steps_accounted",
+    "fingerprints_agree",
     "loss_finite",
     "loss_fell",
     "loss_settled",
+    "evaluated_apart",
     "model_converged",
 }
 
@@ -104,17 +107,34 @@ def forge_the_plan(run: Path) -> None:
 
 
 CASES = [
-    Expected(cut_the_last_line, 2, {"records_complete", "ended_well"}, "the line does not end: cut short"),
+    Expected(
+        cut_the_last_line,
+        2,
+        {"records_complete", "ended_well", "steps_accounted", "fingerprints_agree"},
+        "the line does not end: cut short",
+    ),
     Expected(
         cut_in_the_middle,
         2,
-        {"records_complete", "ended_well", "contributions_add_up", "workers_overlap"},
+        {
+            "records_complete",
+            "ended_well",
+            "contributions_add_up",
+            "workers_overlap",
+            "steps_accounted",
+            "fingerprints_agree",
+        },
         "events/worker1.jsonl, line",
     ),
-    Expected(put_garbage_between, 2, {"records_complete"}, "events/worker1.jsonl, line 6: not JSON"),
+    Expected(
+        put_garbage_between,
+        2,
+        {"records_complete", "steps_accounted"},
+        "events/worker1.jsonl, line 6: not JSON",
+    ),
     Expected(double_every_line, 2, {"records_complete"}, "twice in its file"),
-    Expected(lose_a_window, 2, {"records_complete"}, "are missing"),
-    Expected(lose_the_last_window, 2, {"records_complete"}, "are missing"),
+    Expected(lose_a_window, 2, {"records_complete", "steps_accounted"}, "are missing"),
+    Expected(lose_the_last_window, 2, {"records_complete", "steps_accounted"}, "are missing"),
     Expected(add_a_task_that_was_not_planned, 1, {"records_complete"}, "worker2 left records, but"),
     Expected(lose_the_ps, 2, {"records_complete", "same_plan_and_release"}, "ps0.jsonl: No such file"),
     Expected(lose_everything, 2, EVERY_CHECK, "plan.json: No such file"),
@@ -164,14 +184,14 @@ def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(
     shutil.copytree(split_brain, run, dirs_exist_ok=True)
     content = events(run, "worker0").read_bytes()
     events(run, "worker0").write_bytes(content[: len(content) // 2])
-    assert checks(verdict_of(run), False) == {"steps_interleave"}
+    assert checks(verdict_of(run), False) == {"steps_interleave", "fingerprints_agree"}
 
 
-@pytest.mark.parametrize("task", ["ps0", "worker0", "worker1"])
+@pytest.mark.parametrize("task", ["ps0", "worker0", "worker1", "evaluator0"])
 def test_no_single_line_can_be_lost_without_notice(run: Path, task: str) -> None:
     """The run must stay proven only where the line says nothing that a check needs."""
     every = records(run, task)
-    spare = {"checkpointed", "finished"} if task == "ps0" else {"checkpointed"}
+    spare = {"ps0": {"finished"}, "evaluator0": {"restored", "finished"}}.get(task, set())
     for number, lost in enumerate(every):
         if number > 6 and lost["event"] == "step" and number % 10:
             continue  # one window is as good as the next

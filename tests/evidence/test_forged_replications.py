@@ -139,7 +139,11 @@ FORGERIES: list[tuple[str, Expected]] = [
     (
         SYNC,
         Expected(
-            asked_for_all_replicas, 1, {"same_settings", "contributions_add_up"}, "300 global steps of 3"
+            # Whether late gradients make up for those that lack in each step is chance.
+            asked_for_all_replicas,
+            1,
+            None,
+            "300 global steps of 3",
         ),
     ),
     (
@@ -183,7 +187,7 @@ FORGERIES: list[tuple[str, Expected]] = [
         Expected(
             a_tower_was_never_computed,
             1,
-            {"contributions_add_up", "workers_overlap", "steps_interleave"},
+            {"contributions_add_up", "workers_overlap", "steps_interleave", "steps_accounted"},
             "worker2: the chief counted 300 of its steps, its records tell 0",
         ),
     ),

@@ -14,6 +14,8 @@ SHARING = {
     "contributions_add_up",
     "fair_shares",
     "steps_interleave",
+    "steps_accounted",
+    "fingerprints_agree",
 }
 
 

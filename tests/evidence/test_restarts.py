@@ -10,6 +10,8 @@ from tests.evidence.replications import IN_GRAPH
 from tests.evidence.run_folders import Record, checks, detail, events, records, rewrite, train, verdict_of
 from tests.trainer.processes import Cluster
 
+END = {"evaluated", "checkpointed", "finished"}
+
 
 def number_again(steps: list[Record]) -> list[Record]:
     """The same windows with local steps counted from 0, as by a new process."""
@@ -60,7 +62,7 @@ def test_a_restart_explains_no_other_difference(run: Path) -> None:
     rewrite(run, "worker1", [*every[:position], *shorter, finished])
 
     verdict = verdict_of(run)
-    assert checks(verdict, False) == {"contributions_add_up"}
+    assert checks(verdict, False) == {"contributions_add_up", "steps_accounted"}
     assert "worker1: the chief counted" in detail(verdict, "contributions_add_up")
 
 
@@ -75,13 +77,11 @@ def restore_at(run: Path, again: int) -> None:
         every[0] | {"event": "restored", "global_step": step, "checkpoint": "model.ckpt", "monotonic": 2.0},
         *(record | {"monotonic": 3.0} for record in every if record["event"] == "peers_ready"),
     ]
-    first = [
-        record for record in every if record["event"] not in {"step", "checkpointed", "evaluated", "finished"}
-    ]
+    first = [record for record in every if record["event"] not in {"step", *END}]
     later = [record | {"monotonic": record["monotonic"] + 1000} for record in steps[again:]]
     told = number_again([*steps[: again + 20], *later])
     told = [record | {"pid": every[0]["pid"]} for record in told]
-    ending = [record for record in every if record["event"] in {"evaluated", "finished"}]
+    ending = [record for record in every if record["event"] in END]
     for record in ending:
         if record["event"] == "finished":
             record["local_step"] = told[-1]["local_step"]
@@ -99,7 +99,7 @@ def test_without_the_checkpoint_lost_steps_are_not_accepted(run: Path) -> None:
     restore_at(run, again=30)
     rewrite(run, "worker0", [record for record in records(run, "worker0") if record["event"] != "restored"])
     verdict = verdict_of(run)
-    assert checks(verdict, False) == {"contributions_add_up", "no_restart_from_zero"}
+    assert checks(verdict, False) == {"contributions_add_up", "no_restart_from_zero", "steps_accounted"}
 
 
 def test_a_checkpoint_that_cannot_be_read_leaves_the_question_open(run: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_session_of_the_client_that_broke_may_have_left_a_tower_uncounted(
     every[last] |= {name: every[last][name] - 1 for name in ("steps", "local_step")}
     every[-1] |= {"local_step": every[-1]["local_step"] - 1}
     rewrite(run, "worker1", every)
-    assert checks(verdict_of(run), False) == {"contributions_add_up"}
+    assert checks(verdict_of(run), False) == {"contributions_add_up", "steps_accounted"}
 
     of_client = records(run, "worker0")
     broken = of_client[0] | {"event": "recovering", "reason": "worker1 was lost"}

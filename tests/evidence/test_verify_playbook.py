@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.program_folders import BYTES, ending
-from tests.evidence.run_folders import edit
+from tests.evidence.run_folders import edit, find_in_the_model
 from tests.plan.conftest import REPOSITORY, Run, run_playbook
 from trainer.evidence.runs import NoSuchRun, find_run
 
@@ -18,9 +18,9 @@ def runs(run: Path) -> Path:
     """A runs directory with a good run, and an older one that has not converged."""
     directory = run.parent
     bad = Path(shutil.copytree(run, directory / "bad"))
-    for task in ("ps0", "worker0", "worker1"):
+    for task in ("ps0", "worker0", "worker1", "evaluator0"):
         edit(bad, task, "", run_id="bad")
-    edit(bad, "worker0", "evaluated", metrics={"weight": 0.5, "bias": 3.0})
+    find_in_the_model(bad, metrics={"weight": 0.5, "bias": 3.0})
     os.utime(bad / "plan.json", (1, 1))
     return directory
 

@@ -39,7 +39,7 @@ def same_plan_and_release(run: Run) -> Check:
     findings = Findings()
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
-    for task in run.all_tasks:
+    for task in (*run.all_tasks, *([run.evaluator] if run.evaluator.records else [])):
         if not task.records:
             if run.program is None:
                 findings.lacking.append(f"{task.name} left no records")

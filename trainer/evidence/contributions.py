@@ -7,6 +7,8 @@ from itertools import zip_longest
 from trainer.evidence.check import Check, Findings, counted
 from trainer.evidence.run import Process, Run, TaskRecords
 
+_COUNTS_SHOWN = 8
+
 
 def contributions_add_up(run: Run) -> Check:
     """What was counted for each worker makes up the global step, and is what that worker's records tell.
@@ -36,8 +38,7 @@ def contributions_add_up(run: Run) -> Check:
             _compare_steps(run, worker, findings)
     return findings.conclude(
         "contributions_add_up",
-        " + ".join(str(contributions.get(worker.name, 0)) for worker in run.workers)
-        + f" = {asked}"
+        f"{_sum_in_words(run)} = {asked}"
         + (
             f", {counted(run.profile.gradients_per_step, 'gradient')} to a step"
             if asked != run.global_steps
@@ -45,6 +46,13 @@ def contributions_add_up(run: Run) -> Check:
         ),
         {"counted": dict(contributions), "recorded": recorded, "global_step": run.global_steps},
     )
+
+
+def _sum_in_words(run: Run) -> str:
+    counts = [run.contributions.get(worker.name, 0) for worker in run.workers]
+    if len(counts) <= _COUNTS_SHOWN:
+        return " + ".join(map(str, counts))
+    return f"{len(counts)} counts from {min(counts)} to {max(counts)}: {sum(counts)}"
 
 
 def _expected(run: Run) -> str:
@@ -70,14 +78,33 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
         findings.wrong.append(said)
 
 
+def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, int | None]]:
+    """Return the ranges of global steps in which this worker may have taken steps without a record.
+
+    Each is from the last window of a process that ended without a word to the first of the next one; None
+    where there is none.
+    """
+    return [
+        (_last_global_step(process), _first_global_step(following) if following else None)
+        for process, following in zip_longest(worker.processes, worker.processes[1:])
+        if _cut_off(process) or (following and _served_on(run, worker, process))
+    ]
+
+
+def sessions_broken(run: Run, worker: TaskRecords) -> int:
+    """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
+    broken = len(worker.of("recovering"))
+    if run.profile.one_client and worker.name != run.chief.name:
+        # The client's sessions drive this worker; one breaks also when the client is killed.
+        broken += len(run.chief.of("recovering")) + run.chief.restarts
+    return broken
+
+
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     """Count the steps that this worker may have applied without a record, by what its records tell."""
-    unrecorded = _sessions_broken(run, worker)
-    for process, following in zip_longest(worker.processes, worker.processes[1:]):
-        if _cut_off(process) or (following and _served_on(run, worker, process)):
-            until = _first_global_step(following) if following else run.global_steps
-            unrecorded += max(until - _last_global_step(process), 0)
-    return unrecorded
+    spans = unrecorded_spans(run, worker)
+    steps = sum(max((run.global_steps if end is None else end) - start, 0) for start, end in spans)
+    return steps + sessions_broken(run, worker)
 
 
 def _cut_off(process: Process) -> bool:
@@ -88,15 +115,6 @@ def _served_on(run: Run, worker: TaskRecords, process: Process) -> bool:
     """Whether this worker was stopped while its server may have computed towers after its last look."""
     stopped = process.ending is not None and process.ending.text("reason") == "stopped"
     return stopped and run.profile.one_client and worker.name != run.chief.name
-
-
-def _sessions_broken(run: Run, worker: TaskRecords) -> int:
-    """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
-    broken = len(worker.of("recovering"))
-    if run.profile.one_client and worker.name != run.chief.name:
-        # The client's sessions drive this worker; one breaks also when the client is killed.
-        broken += len(run.chief.of("recovering")) + run.chief.restarts
-    return broken
 
 
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:

@@ -64,7 +64,11 @@ def loss_fell(run: Run, settings: EvidenceSettings) -> Check:
 
 
 def model_converged(run: Run, settings: EvidenceSettings) -> Check:
-    """The final model, as the chief evaluated it on the test data, reaches the goals of its kind."""
+    """The final model, evaluated on the test data, reaches the goals of its kind.
+
+    What was found by the process that took no part counts; `evaluated_apart` asks that there is one, and that
+    it agrees with the chief.
+    """
     findings = Findings()
     evaluated, known = last_evaluation(run), goals_of(run.model, settings)
     goals = known.goals if known else ()
@@ -74,7 +78,7 @@ def model_converged(run: Run, settings: EvidenceSettings) -> Check:
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"
         )
     elif evaluated is None:
-        findings.lacking.append("the chief did not evaluate the final model")
+        findings.lacking.append("nobody evaluated the final model")
     else:
         step = evaluated.integer("global_step")
         final = run.last_step is not None and step >= run.last_step
@@ -129,19 +133,22 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
 
 
 def final_metrics(run: Run) -> dict[str, float | None]:
-    """Return what the chief evaluated last; None for what was no finite number, empty where nothing was."""
+    """Return what was found in the final model; None for no finite number, empty where nobody looked."""
     evaluated = last_evaluation(run)
     return {name: _or_none(value) for name, value in metrics_of(evaluated).items()} if evaluated else {}
 
 
 def last_evaluation(run: Run) -> Record | None:
-    """Return the chief's last evaluation; of a program of one's own that of the highest global step.
+    """Return the evaluation of the final model: by who took no part, else by the chief.
+
+    Of a program of one's own it is that of the highest global step.
 
     A program started again may have begun anew: of each task its last process counts. Metrics that were
     found at one global step, perhaps by several tasks, are taken together; of one metric the later counts.
     """
     if run.program is None:
-        return run.chief.of("evaluated")[-1] if run.chief.of("evaluated") else None
+        of_chief = run.chief.of("evaluated")
+        return run.evaluator.last_evaluated or (of_chief[-1] if of_chief else None)
     last_lives = [task.processes[-1] for task in run.all_tasks if task.processes]
     found = [record for life in last_lives for record in life.records if record.event == "evaluated"]
     newest = max(map(_global_step, found), default=0)

@@ -52,21 +52,27 @@ def judge_program(run: Run, settings: EvidenceSettings) -> Answers:
 def headline_of(run: Run, answers: Answers, verdict: str) -> str:
     """Say the verdict `proven`, `completed` or `not proven` in a sentence."""
     wrong = {check.check for check in answers.checks if check.ok is False}
-    tasks = counted(len(run.expected), "task")
     if verdict == "proven":
         workers = counted(len(run.workers), "worker")
         together = f"{workers} moved one global step together" if run.profile.shared else f"{workers} trained"
         return f"PROVEN: by the records of the program {together}, and it learned"
     if verdict == "completed":
+        tasks = counted(len(run.expected), "task")
         what = next((what for what, _ in answers.open), "")
         return f"COMPLETED: the program ended well on {tasks}; not shown is that {what}"
+    return f"NOT PROVEN: {_what_is_wrong(wrong)}"
+
+
+def _what_is_wrong(wrong: set[str]) -> str:
+    if "files_unchanged" in wrong:
+        return "files of the run were changed after they were collected"
     if "tasks_ended_well" in wrong:
-        return "NOT PROVEN: the program did not end well on every task"
+        return "the program did not end well on every task"
     if wrong & _SHARING:
-        return f"NOT PROVEN: nothing shows that {TOGETHER}"
+        return f"nothing shows that {TOGETHER}"
     if wrong == {"log_patterns"}:
-        return "NOT PROVEN: the program's logs do not say what was asked for"
-    return "NOT PROVEN: the program's records speak against it"
+        return "the program's logs do not say what was asked for"
+    return "the program's records speak against it"
 
 
 def tasks_ended_well(run: Run) -> Check:

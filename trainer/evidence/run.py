@@ -150,6 +150,12 @@ class TaskRecords:
         )
         return self.ending is not None and told and not self.unreadable
 
+    @cached_property
+    def last_evaluated(self) -> Record | None:
+        """What its last process evaluated last; None where that evaluated nothing."""
+        records = self.processes[-1].records if self.processes else ()
+        return next((record for record in reversed(records) if record.event == "evaluated"), None)
+
     @property
     def settings(self) -> tuple[Mapping[str, object], ...]:
         """What each of its processes was told to do, by their `started`."""

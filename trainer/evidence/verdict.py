@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.evidence import checks, contributions, convergence, settling, sharing
+from trainer.evidence import accounting, apart, checks, contributions, convergence, settling, sharing
 from trainer.evidence.check import Check, counted
 from trainer.evidence.figures import figures_of
 from trainer.evidence.log_patterns import log_patterns_found
+from trainer.evidence.manifest import FILE_NAME as MANIFEST
+from trainer.evidence.manifest import files_unchanged
 from trainer.evidence.program import headline_of, judge_program
 from trainer.evidence.reading import read_run
 from trainer.evidence.run import Run
@@ -29,6 +31,8 @@ _SHARING = {
     "fair_shares",
     "workers_overlap",
     "steps_interleave",
+    "steps_accounted",
+    "fingerprints_agree",
 }
 _CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
 
@@ -92,8 +96,10 @@ def judge(folder: Path, settings: EvidenceSettings, run_id: str | None = None) -
 
 def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Judge a run that was read."""
+    unchanged = [files_unchanged(run.folder)] if (run.folder / MANIFEST).exists() else []
     if run.program is not None and not run.problem:
         answers = judge_program(run, settings)
+        answers.checks += unchanged
         best = PROVEN if answers.together and answers.learned else COMPLETED
         verdict = _verdict(answers.checks, best)
         headline = (
@@ -106,6 +112,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     found = _checks(run, settings)
     if run.problem:
         found = tuple(Check(check.check, None, run.problem) for check in found)
+    found = (*found, *unchanged)
     verdict = _verdict(found)
     return Verdict(run.run_id, verdict, _headline(run, found, verdict), found, figures_of(run), settings)
 
@@ -125,9 +132,12 @@ def _checks(run: Run, settings: EvidenceSettings) -> tuple[Check, ...]:
         sharing.fair_shares(run, settings),
         sharing.workers_overlap(run, settings),
         sharing.steps_interleave(run),
+        accounting.steps_accounted(run),
+        apart.fingerprints_agree(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),
         settling.loss_settled(run, settings),
+        apart.evaluated_apart(run),
         convergence.model_converged(run, settings),
         *([log_patterns_found(run, settings.log_patterns)] if settings.log_patterns else []),
     )
@@ -155,10 +165,14 @@ def _headline(run: Run, answers: Sequence[Check], verdict: str) -> str:
 def _what_is_wrong(answers: Sequence[Check], together: str) -> str:
     """Name the gravest of what fails: not shared, diverged, ended badly, not converged."""
     wrong = {check.check for check in answers if check.ok is False}
+    if "files_unchanged" in wrong:
+        return "files of the run were changed after they were collected"
     if wrong & _SHARING:
         return f"nothing shows that {together}"
     if "loss_finite" in wrong:
         return "training diverged"
+    if "evaluated_apart" in wrong:
+        return "who took no part does not find the model that the chief evaluated"
     if not wrong <= _CONVERGENCE:
         return "the run did not end well, or these are not its records alone"
     shared = all(check.ok for check in answers if check.check in _SHARING)

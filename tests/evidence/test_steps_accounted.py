@@ -1,0 +1,145 @@
+"""Who moved the global step: never a contradiction in true records, always one where somebody is missing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.replications import IN_GRAPH, LOCAL, SYNC
+from tests.evidence.run_folders import edit, records, rewrite
+from tests.evidence.simulated_runs import Simulation, synchronous_run
+from trainer.evidence.accounting import steps_accounted
+from trainer.evidence.check import Check
+from trainer.evidence.reading import read_run
+from trainer.evidence.run import Run
+
+SEEDS = range(25)
+
+
+def judged(folder: Path) -> Check:
+    return steps_accounted(read_run(folder))
+
+
+@pytest.mark.parametrize("faults", [False, True], ids=["undisturbed", "faults"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_no_order_of_steps_and_no_fault_contradicts_true_records(workers: int, *, faults: bool) -> None:
+    for seed in SEEDS:
+        check = steps_accounted(Simulation(seed, workers, faults=faults).run(1000))
+        assert check.ok, (seed, check.detail)
+
+
+@pytest.mark.parametrize(("workers", "replicas"), [(2, 2), (3, 2), (5, 2)])
+def test_late_gradients_contradict_nothing(workers: int, replicas: int) -> None:
+    for seed in SEEDS[:8]:
+        check = steps_accounted(synchronous_run(seed, workers, replicas))
+        assert check.ok, (seed, check.detail)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_stranger_who_moves_the_global_step_is_found(workers: int) -> None:
+    """One that takes a twentieth of all steps in each of some runs of two thousand steps."""
+    for seed in SEEDS[:8]:
+        check = steps_accounted(Simulation(seed, workers, faults=False, stranger=0.02).run(6000))
+        assert check.ok is False, seed
+        assert "steps of others, who recorded" in check.detail
+
+
+def test_synchronous_steps_that_too_few_offered_gradients_for_are_found() -> None:
+    run = synchronous_run(1, 3, 3)
+    lost = run.tasks["worker2"]
+    kept = tuple(record for record in lost.records if record.fields.get("global_step_after", 0) != 150)
+    fewer = tuple(
+        record for record in kept if record.event != "step" or record.integer("global_step_after") > 200
+    )
+    tasks = {**run.tasks, "worker2": replace(lost, records=fewer)}
+    check = steps_accounted(replace(run, tasks=tasks))
+    assert check.ok is None  # it is not whole: its local steps have a gap
+    assert "worker0 saw 600 steps of others" in check.detail
+
+
+def forge_the_steps_of_others(run: Path, factor: int) -> None:
+    """Each worker trains alone, and lets its global step move as if others took most of the steps."""
+    for worker in ("worker0", "worker1"):
+        told = records(run, worker)
+        done = 0
+        for record in told:
+            if record["event"] == "step":
+                record["global_step_before"] = factor * done
+                done += record["steps"]
+                record["global_step_after"] = factor * done
+        rewrite(run, worker, told)
+
+
+def test_counters_forged_to_look_shared_are_found_where_nobody_took_the_steps(run: Path) -> None:
+    forge_the_steps_of_others(run, 3)
+    check = judged(run)
+    assert check.ok is False
+    assert "worker0 saw " in check.detail
+    assert " at most" in check.detail
+
+
+def test_workers_that_each_move_a_global_step_of_their_own_are_found(run: Path) -> None:
+    forge_the_steps_of_others(run, 1)
+    check = judged(run)
+    assert check.ok is False
+    assert "saw 0 steps of others, who recorded" in check.detail
+    assert " at least" in check.detail
+
+
+def test_a_stranger_in_the_middle_of_a_real_run_is_found(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        told = records(run, worker)
+        for record in told:
+            if record["event"] == "step":
+                for name in ("global_step_before", "global_step_after"):
+                    record[name] += 50 if record[name] > 200 else 0
+        rewrite(run, worker, told)
+    check = judged(run)
+    assert check.ok is False, check.detail
+    assert check.detail.count("saw") == 2  # both workers
+
+
+@pytest.mark.parametrize("kind", [SYNC, IN_GRAPH, LOCAL])
+def test_every_replication_is_accounted_for(trained: Callable[[str], Path], kind: str) -> None:
+    check = judged(trained(kind))
+    assert check.ok, check.detail
+    assert ("nobody else moved" in check.detail) == (kind == LOCAL)
+
+
+def test_a_tower_that_was_not_computed_is_found(copy_of: Callable[[str], Path]) -> None:
+    run = copy_of(IN_GRAPH)
+    told = records(run, "worker2")
+    steps = [record for record in told if record["event"] == "step"]
+    lost = steps[len(steps) // 2]
+    done = 0
+    for record in steps:
+        record["steps"] = 0 if record is lost else record["steps"]
+        done += record["steps"]
+        record["local_step"] = done
+    told[-1]["local_step"] = done
+    rewrite(run, "worker2", [record for record in told if record is not lost])
+    check = judged(run)
+    assert check.ok is False
+    assert "steps of worker2, who recorded" in check.detail
+
+
+def test_what_a_lost_file_does_not_tell_leaves_the_question_open(run: Path) -> None:
+    (run / "events" / "worker1.jsonl").unlink()
+    check = judged(run)
+    assert check.ok is None
+    assert "worker1 recorded no step" in check.detail
+
+
+def test_a_worker_that_recorded_no_step_at_all_is_found(run: Path) -> None:
+    rewrite(run, "worker1", [record for record in records(run, "worker1") if record["event"] != "step"])
+    edit(run, "worker1", "finished", local_step=0)
+    assert judged(run).ok is False
+
+
+def test_many_workers_are_said_in_a_line() -> None:
+    run: Run = Simulation(1, 40, faults=False).run(4000)
+    check = steps_accounted(run)
+    assert check.ok
+    assert len(check.detail) < 300
+    assert "and 36 more" in check.detail
