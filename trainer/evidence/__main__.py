@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainer.evidence.manifest import FILE_NAME as MANIFEST
+from trainer.evidence.packing import pack
 from trainer.evidence.reading import read_settings
 from trainer.evidence.report import as_lines
 from trainer.evidence.settings import EvidenceSettings
@@ -23,6 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell.",
     )
     parser.add_argument("folder", type=Path, help="a run's folder, with plan.json, settings.json and events/")
+    parser.add_argument(
+        "--pack",
+        type=Path,
+        metavar="FILE",
+        help="also pack what the verdict rests on into FILE, a new .tar.gz that anybody can verify",
+    )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of the report")
     options = parser.parse_args(arguments)
     folder: Path = options.folder
@@ -41,7 +49,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdict.write(folder)
         except OSError as error:
             sys.stderr.write(f"verdict.json was not written: {error}\n")
+    if options.pack is not None:
+        return max(verdict.exit_code, _pack(folder, options.pack))
     return verdict.exit_code
+
+
+def _pack(folder: Path, target: Path) -> int:
+    """Pack the folder and say so; return 0, or the exit code where that cannot be done."""
+    if not (folder / MANIFEST).exists():
+        sys.stderr.write(
+            f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"
+            " without it nobody could tell whether the files are those that were collected\n"
+        )
+        return EXIT_CODES[CANNOT_TELL]
+    try:
+        names = pack(folder, target)
+    except FileExistsError:
+        sys.stderr.write(f"{target} is there already: remove it, or name another file\n")
+        return EXIT_CODES[CANNOT_TELL]
+    except OSError as error:
+        sys.stderr.write(f"{target} was not written: {error.strerror or error}\n")
+        return EXIT_CODES[CANNOT_TELL]
+    sys.stderr.write(f"packed {len(names)} files into {target}\n")
+    return 0
 
 
 if __name__ == "__main__":

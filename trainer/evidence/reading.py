@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.evidence.endings import Endings
+from trainer.evidence.manifest import Manifest
 from trainer.evidence.profile import Profile, profile_of
 from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
@@ -96,16 +97,29 @@ def read_settings(folder: Path) -> EvidenceSettings:
 def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
     """Note in settings.json what the run was first judged by, for whoever judges it again without Ansible.
 
-    What settings.json says already stays, and so does one that cannot be read. Raises OSError.
+    What settings.json says already stays, and so does one that cannot be read. The manifest follows where it
+    vouched for the file before. Raises OSError.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
     if problem or not isinstance(content, dict) or "evidence" in content:
         return
+    manifest = _manifest_of(path)
     new = path.with_name(f".{path.name}.new")
     whole = {**content, "evidence": settings.as_dict()}
     new.write_text(json.dumps(whole, indent=4) + "\n", encoding="utf-8")
     new.replace(path)
+    if manifest is not None:
+        manifest.with_file(folder, path.name).write(folder)
+
+
+def _manifest_of(file: Path) -> Manifest | None:
+    """Return the manifest of the file's folder where the file is what it says; else None."""
+    try:
+        manifest = Manifest.read(file.parent)
+        return manifest if manifest.holds(file.parent, file.name) else None
+    except (OSError, ValueError):
+        return None
 
 
 def _settings(path: Path) -> _Settings:
