@@ -164,7 +164,7 @@ class LeadRecords:
 
 
 def in_short(reason: str) -> str:
-    """Return the line of a reason that says most: TensorFlow's errors begin with their class and who saw it."""
+    """Return the line of a reason that says most: TensorFlow's begin with a class and with who saw it."""
     lines = [" ".join(printable(line).split()) for line in reason.splitlines()]
     said = next((line for line in lines if line and not _PREFACE.search(line)), " ".join(lines))
     return said if len(said) <= REASON_CHARACTERS else f"{said[:REASON_CHARACTERS]}..."

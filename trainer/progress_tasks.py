@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from trainer.progress_notes import SLOW_SHARE, rate_of, times
+from trainer.progress_notes import SLOW_SHARE, rate_of
 
 WORKERS_BY_NAME = 8
 DIFFERING_SHOWN = 6
@@ -47,7 +47,7 @@ class TaskState:
         """Its name, rate, share and trouble."""
         rate = "" if self.rate is None else rate_of(self.rate)
         share = "" if self.share is None else _percent(self.share)
-        restarts = f"restarted {times(self.restarts)}" if self.restarts else ""
+        restarts = _restarts(self.restarts)
         trouble = ", ".join(word for word in (self.trouble, restarts) if word)
         words = (self.name, rate, share, f"({trouble})" if trouble else "")
         return Piece(" ".join(word for word in words if word), "warning" if self.trouble else "plain")
@@ -61,7 +61,7 @@ class TaskState:
             "" if self.rate is None else rate_of(self.rate, unit),
             "" if self.share is None else _percent(self.share),
             "" if self.contributed is None else f"{self.contributed} {unit}",
-            f"restarted {times(self.restarts)}" if self.restarts else "",
+            _restarts(self.restarts),
             self.trouble if self.answers is not False else "",
             answers,
             self.address,
@@ -103,6 +103,10 @@ def serving_pieces(serving: Sequence[TaskState]) -> list[Piece]:
         named = ", ".join(answering) if len(answering) <= PS_BY_NAME else _kinds(answering)
         pieces.append(Piece(f"{named} {'answers' if len(answering) == 1 else 'answer'}"))
     return pieces
+
+
+def _restarts(count: int) -> str:
+    return f"{count} restart{'' if count == 1 else 's'}" if count else ""
 
 
 def _percent(share: float) -> str:

@@ -106,16 +106,18 @@ class RunView:
                 share=count / total if total and count is not None else None,
                 contributed=count,
                 restarts=self._restarts.counts.get(name, 0),
-                trouble=self._trouble(name, index, waited_for),
+                trouble=self._trouble(name, index, waited_for, pace),
                 answers=self.listeners.answers(name),
             )
 
-    def _trouble(self, name: str, index: int, waited_for: set[str]) -> str:
+    def _trouble(self, name: str, index: int, waited_for: set[str], pace: Pace) -> str:
         if self.listeners.answers(name) is False:
             return "no answer"
         if name in waited_for:
             return "waited for"
-        return "slow" if index in self._stragglers.slow else ""
+        if index not in self._stragglers.slow:
+            return ""
+        return "slow" if pace.rates[index : index + 1] != (0,) else "stands still"
 
     def _serving(self) -> Iterator[TaskState]:
         for task in self._tasks:

@@ -59,7 +59,8 @@ class ActionModule(ActionBase):
         sources = (task_vars or {})["ansible_inventory_sources"]
         again = with_inventory(f"ansible-playbook train.yml -e run_id={run['id']}", sources)
         end = with_inventory("ansible-playbook stop.yml", sources)
-        parting = (f"Run {run['id']} goes on. Watch it again: {again}", f"or end it: {end}")
+        # A line for each command: a terminal that is narrow leaves it in one piece to copy.
+        parting = (f"Run {run['id']} goes on. Watch it again, or end it:", f"  {again}", f"  {end}")
         with Screen(float(arguments["plain_seconds"]), parting) as screen:
             screen.say(f"Run {run['id']}: Ctrl-C ends the watching, not the run.")
             if not screen.on_terminal:

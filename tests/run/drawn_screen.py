@@ -26,7 +26,7 @@ def main() -> None:
     run = WatchedRun(decided_run(2, ps=1), last_step=1000)
     with (
         contextlib.suppress(KeyboardInterrupt),
-        Screen(0.0, ("Run night goes on.", "again: ansible-playbook train.yml -e run_id=night")) as screen,
+        Screen(0.0, ("Run night goes on. Watch it again:", "  ansible-playbook train.yml")) as screen,
     ):
         for argument in sys.argv[1:]:
             what, _, text = argument.partition("=")

@@ -129,11 +129,20 @@ def test_a_terminal_that_changes_its_width_keeps_one_block(columns: int) -> None
     assert not [row for row in rows if "15%" in row]
 
 
+def test_a_row_that_is_too_wide_after_all_is_cut() -> None:
+    # As where the terminal became narrower while its size was read.
+    drawn = Drawn("view=100", "view=200", columns=80)
+    drawn.terminal = Terminal(60, 24)
+    rows = drawn.to_end()
+    assert len(rows) == 4
+    assert not [row for row in rows if "10%" in row]
+
+
 def test_ctrl_c_leaves_the_terminal_in_order_and_says_how_to_go_on() -> None:
     drawn = Drawn("view=100", "view=200", "wait", "view=300")
     rows = drawn.until_pause().type("\x03").to_end()
     assert len(bars(rows)) == 1
-    assert rows[-2:] == ["  Run night goes on.", "  again: ansible-playbook train.yml -e run_id=night"]
+    assert rows[-2:] == ["  Run night goes on. Watch it again:", "    ansible-playbook train.yml"]
     drawn.terminal.feed("$ ")
     assert drawn.terminal.text[-1] == "$"
 
