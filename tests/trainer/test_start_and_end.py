@@ -76,6 +76,15 @@ def test_contributions_add_up_to_the_global_step_and_are_each_workers_own_count(
         assert len(windows) <= 201
 
 
+def test_windows_tell_how_stale_their_steps_were_and_that_they_waited_for_nobody(late: Cluster) -> None:
+    for window in (*late.records("worker0", "step"), *late.records("worker1", "step")):
+        histogram = window.fields["staleness_histogram"]
+        assert isinstance(histogram, list)
+        assert sum(histogram) == window.integer("steps")
+        assert window.integer("staleness_max").bit_length() == len(histogram) - 1
+        assert window.number("waiting_seconds") == 0
+
+
 def test_all_see_the_same_nonces(late: Cluster) -> None:
     seen = [late.only(worker, "peers_ready") for worker in ("worker0", "worker1")]
     drawn = {worker: late.only(worker, "started").integer("nonce") for worker in ("worker0", "worker1")}

@@ -182,6 +182,9 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         saved = cluster.records("worker0", "checkpointed")[-1].integer("global_step")
         assert finished.integer("global_step") == saved
         _assert_exact(finished, replicas=2)
+        windows = cluster.records("worker0", "step")
+        assert sum(window.number("waiting_seconds") for window in windows) > 3
+        assert all(window.number("waiting_seconds") <= window.number("seconds") for window in windows)
 
         cluster.start(flags=[f"--steps={saved + 100}"])
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
@@ -225,6 +228,7 @@ def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -
         cluster.start("worker1")
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
         assert cluster.output("worker0").count(again) == 1
+        assert cluster.progress()["restarts"] == [0, 1]
         finished = cluster.only("worker0", "finished")
         assert finished.integer("global_step") == 100
         assert finished.integers("contributions") == {"worker0": 100, "worker1": 100}
