@@ -164,6 +164,12 @@ def test_hostile_texts_are_shown_and_do_nothing(run: Path, where: Callable[[Path
     assert not re.search("[\u202e\x1b\x00\ud800]", (run / "report.html").read_text())
 
 
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "$\\frac{1$ <b>", windows=2)
+    assert "Run $\\frac{1$ <b>" in report(run).text
+    assert png_size(run / "loss.png")
+
+
 def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
     plan = make_plan()
     records = worker_records(plan, 1, 20)

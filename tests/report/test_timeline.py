@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.report.made_runs import make_plan, make_run, ps_records, started, worker_records, write
+from tests.report.made_runs import make_plan, make_run, nonces, ps_records, started, worker_records, write
 from trainer.evidence.reading import read_run
 from trainer.report.timeline import MOST_LANES, Row, happenings, lanes, rows
 
@@ -55,6 +55,21 @@ def test_what_follows_a_restored_checkpoint_stays_after_it(tmp_path: Path) -> No
     assert row(folder, "recovering").grave
     assert row(folder, "recovering").steps == "about 40"
     assert row(folder, "restored").text == "restored the checkpoint model-20"
+
+
+def test_all_lose_the_cluster_before_one_restores_it_at_a_lower_step(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "made", PLAN, windows=4)
+    lost = {"event": "recovering", "reason": "ps0 went away"}
+    restored = {"event": "restored", "checkpoint": "/x/model-20", "global_step": 20}
+    ready = {"event": "peers_ready", "global_step": 20, **nonces(PLAN)}
+    chief, other = worker_records(PLAN, 0, 4), worker_records(PLAN, 1, 4)
+    write(folder, PLAN, CHIEF, [*chief[:5], lost, restored, ready, *chief[5:]])
+    write(folder, PLAN, OTHER, [*other[:4], lost, ready, *other[4:]])
+    assert [(one.event, one.tasks) for one in rows(read_run(folder))][3:6] == [
+        ("recovering", "worker0, worker1"),
+        ("restored", "worker0"),
+        ("peers_ready", "worker0, worker1"),
+    ]
 
 
 def test_a_ps_that_was_started_again_is_placed_by_how_long_it_had_run(tmp_path: Path) -> None:

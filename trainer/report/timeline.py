@@ -15,14 +15,14 @@ from trainer.report.texts import number, shortened, span
 
 MOST_ROWS = 120
 MOST_LANES = 12
-# Of one moment, in the order in which a task does them.
+# Of one moment, in the order in which tasks do them: all lose the cluster before one restores it.
 _ORDER = (
     "started",
     "initialised",
+    "recovering",
     "restored",
     "peers_ready",
     "checkpoint_failed",
-    "recovering",
     "checkpointed",
     "evaluated",
     "failed",
