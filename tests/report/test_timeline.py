@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.report.made_runs import make_plan, make_run, nonces, ps_records, started, worker_records, write
 from trainer.evidence.reading import read_run
+from trainer.report.cluster_map import host_boxes
 from trainer.report.timeline import MOST_LANES, Row, happenings, lanes, rows
 
 PLAN = make_plan()
@@ -113,11 +114,22 @@ def test_of_many_tasks_those_with_a_part_of_their_own_have_lanes(tmp_path: Path)
     assert (len(every), others) == (MOST_LANES, 0)
 
 
-def test_who_evaluated_and_took_no_part_is_told_too(tmp_path: Path) -> None:
+def test_who_evaluated_and_took_no_part_comes_last(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=2)
-    assert "worker9" not in {one.task for one in happenings(read_run(folder))}
+    whose = {"job": "evaluator", "index": 0}
+    metrics = {"metrics": {"weight": 2.0}, "fingerprint": "0" * 16, "examples": 7}
+    events = [
+        started(99),
+        {"event": "restored", "checkpoint": "/x/model-40", "global_step": 40},
+        {"event": "evaluated", "global_step": 40, **metrics},
+        {"event": "finished", "reason": "evaluated"},
+    ]
+    write(folder, PLAN, OTHER, [{**one, **whose} for one in events])
+    (folder / "events/worker1.jsonl").rename(folder / "events/evaluator0.jsonl")
     write(folder, PLAN, OTHER, worker_records(PLAN, 1, 2))
-    (folder / "events/worker1.jsonl").rename(folder / "events/worker9.jsonl")
-    text = (folder / "events/worker9.jsonl").read_text().replace('"index": 1', '"index": 9')
-    (folder / "events/worker9.jsonl").write_text(text)
-    assert "worker9" in {one.task for one in happenings(read_run(folder))}
+    assert [(one.event, one.tasks) for one in rows(read_run(folder))][-5:] == [
+        ("finished", "ps0"),
+        *((event, "evaluator0") for event in ("started", "restored", "evaluated", "finished")),
+    ]
+    (box,) = [box for host in host_boxes(read_run(folder)) for box in host.tasks if box.job == "evaluator"]
+    assert (box.name, box.kind, box.state) == ("evaluator0", "good", "after the run: evaluated")

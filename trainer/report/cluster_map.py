@@ -9,6 +9,7 @@ from trainer.evidence.check import counted
 from trainer.evidence.endings import Ending
 from trainer.evidence.run import Run, TaskRecords
 from trainer.plan import Task
+from trainer.records import EVALUATOR
 from trainer.report.texts import shortened, size, span
 from trainer.run_tasks import RunTask
 
@@ -48,6 +49,8 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
     of_host: dict[str, list[TaskBox]] = {task.host: [] for task in run.plan.tasks}
     for task in run.expected:
         of_host.setdefault(task.host, []).append(_task_box(run, task, placed.get(task.name)))
+        if task.name == run.chief.name and run.evaluator.records:
+            of_host[task.host].append(_evaluator_box(run))
     idle = {task.name for task in run.plan.tasks} - {task.name for task in run.expected}
     for planned in run.plan.tasks:
         if planned.name in idle:
@@ -62,6 +65,12 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
         for host, tasks in of_host.items()
     ]
     return tuple(hosts if len(hosts) <= MOST_HOSTS else _alike(hosts))
+
+
+def _evaluator_box(run: Run) -> TaskBox:
+    """The process that evaluated the final model on the chief's host, when the run was over."""
+    kind, state = _by_records(run.evaluator)
+    return TaskBox(run.evaluator.name, EVALUATOR, "", (), kind, f"after the run: {state}")
 
 
 def _task_box(run: Run, task: RunTask, planned: Task | None) -> TaskBox:

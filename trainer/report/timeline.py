@@ -10,7 +10,7 @@ from itertools import groupby
 
 from trainer.evidence.run import Run, TaskRecords
 from trainer.records import Record
-from trainer.report.clocks import own_seconds
+from trainer.report.clocks import LARGEST, own_seconds
 from trainer.report.texts import number, shortened, span
 
 MOST_ROWS = 120
@@ -79,10 +79,10 @@ class Lane:
 
 
 def told_tasks(run: Run) -> tuple[TaskRecords, ...]:
-    """Return the run's tasks that left records, and after them others that the folder has records of."""
+    """Return the run's tasks that left records, then others of the folder, then who evaluated afterwards."""
     expected = {task.name for task in run.all_tasks}
     others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
-    return tuple(task for task in (*run.all_tasks, *others) if task.records)
+    return tuple(task for task in (*run.all_tasks, *others, run.evaluator) if task.records)
 
 
 def happenings(run: Run) -> tuple[Happening, ...]:
@@ -91,10 +91,11 @@ def happenings(run: Run) -> tuple[Happening, ...]:
     After a restored checkpoint the global step is lower than before; what follows stays after it.
     """
     elapsed, reached = _chief_course(run)
-    queues: list[list[tuple[int, Happening]]] = []
+    queues: list[list[tuple[float, Happening]]] = []
     for task in told_tasks(run):
-        queue: list[tuple[int, Happening]] = []
-        highest = -1
+        queue: list[tuple[float, Happening]] = []
+        # Who evaluates the final model begins when all others have ended.
+        highest = LARGEST if task is run.evaluator else -1
         for happening in _of_task(task, elapsed, reached, run.global_steps):
             highest = max(highest, -1 if happening.step is None else happening.step)
             queue.append((highest, happening))
@@ -201,7 +202,7 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
 }
 
 
-def _merged(queues: list[list[tuple[int, Happening]]]) -> Iterator[Happening]:
+def _merged(queues: list[list[tuple[float, Happening]]]) -> Iterator[Happening]:
     heads = [0] * len(queues)
     while True:
         open_queues = [place for place, queue in enumerate(queues) if heads[place] < len(queue)]
@@ -212,7 +213,7 @@ def _merged(queues: list[list[tuple[int, Happening]]]) -> Iterator[Happening]:
         heads[chosen] += 1
 
 
-def _urgency(highest: int, happening: Happening) -> tuple[int, int, bool]:
+def _urgency(highest: float, happening: Happening) -> tuple[float, int, bool]:
     """Where steps and events are alike, who knows the step comes first: a ps ends after the workers."""
     event = happening.event
     return highest, _ORDER.index(event) if event in _ORDER else len(_ORDER), not happening.exact
