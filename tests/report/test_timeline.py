@@ -64,10 +64,10 @@ def test_all_lose_the_cluster_before_one_restores_it_at_a_lower_step(tmp_path: P
     restored = {"event": "restored", "checkpoint": "/x/model-20", "global_step": 20}
     ready = {"event": "peers_ready", "global_step": 20, **nonces(PLAN)}
     chief, other = worker_records(PLAN, 0, 4), worker_records(PLAN, 1, 4)
-    write(folder, PLAN, CHIEF, [*chief[:5], lost, restored, ready, *chief[5:]])
-    write(folder, PLAN, OTHER, [*other[:4], lost, ready, *other[4:]])
+    write(folder, PLAN, CHIEF, [*chief[:6], lost, restored, ready, *chief[6:]])
+    write(folder, PLAN, OTHER, [*other[:4], lost, ready, *other[5:]])
     assert [(one.event, one.tasks) for one in rows(read_run(folder))][3:6] == [
-        ("recovering", "worker0, worker1"),
+        ("recovering", "worker1, worker0"),
         ("restored", "worker0"),
         ("peers_ready", "worker0, worker1"),
     ]
@@ -132,4 +132,5 @@ def test_who_evaluated_and_took_no_part_comes_last(tmp_path: Path) -> None:
         *((event, "evaluator0") for event in ("started", "restored", "evaluated", "finished")),
     ]
     (box,) = [box for host in host_boxes(read_run(folder)) for box in host.tasks if box.job == "evaluator"]
+    assert {lane.name for lane in lanes(read_run(folder), ())[0]} == {"ps0", "worker0", "worker1"}
     assert (box.name, box.kind, box.state) == ("evaluator0", "good", "after the run: evaluated")

@@ -90,17 +90,34 @@ def happenings(run: Run) -> tuple[Happening, ...]:
 
     After a restored checkpoint the global step is lower than before; what follows stays after it.
     """
-    elapsed, reached = _chief_course(run)
-    queues: list[list[tuple[float, Happening]]] = []
-    for task in told_tasks(run):
-        queue: list[tuple[float, Happening]] = []
-        # Who evaluates the final model begins when all others have ended.
-        highest = LARGEST if task is run.evaluator else -1
-        for happening in _of_task(task, elapsed, reached, run.global_steps):
-            highest = max(highest, -1 if happening.step is None else happening.step)
-            queue.append((highest, happening))
-        queues.append(queue)
-    return tuple(_merged(queues))
+    course = _chief_course(run)
+    told = {task.name: list(_of_task(task, *course, run.global_steps)) for task in told_tasks(run)}
+    restores = [
+        (happening.step or 0, place)
+        for place, happening in _placed(told.get(run.chief.name, []), [], -1)
+        if happening.event == "restored"
+    ]
+    # Who evaluates the final model begins when all others have ended.
+    first = {run.evaluator.name: LARGEST}
+    return tuple(_merged([_placed(own, restores, first.get(name, -1)) for name, own in told.items()]))
+
+
+def _placed(
+    own: Sequence[Happening], restores: Sequence[tuple[int, float]], highest: float
+) -> list[tuple[float, Happening]]:
+    """Return a task's events with the global step by which they are ordered: the highest until then.
+
+    A task that passes the barrier at a lower step than it had seen goes on from a checkpoint that the chief
+    restored: that event comes after this one of `restores`, which are (global step, place) of the chief's.
+    """
+    placed: list[tuple[float, Happening]] = []
+    for happening in own:
+        step = -1 if happening.step is None else happening.step
+        if happening.event == "peers_ready" and step < highest:
+            highest = next((at for restored, at in restores if restored <= step and at >= highest), highest)
+        highest = max(highest, step)
+        placed.append((highest, happening))
+    return placed
 
 
 def rows(run: Run) -> tuple[Row, ...]:
@@ -109,8 +126,11 @@ def rows(run: Run) -> tuple[Row, ...]:
 
 
 def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
-    """Return the lanes to draw and how many tasks have none: of many, those that had a part of their own."""
-    told = told_tasks(run)
+    """Return the lanes to draw and how many tasks have none: of many, those that had a part of their own.
+
+    Who evaluated afterwards has none: its time has nothing to do with that of the run.
+    """
+    told = [task for task in told_tasks(run) if task is not run.evaluator]
     kept = [task.name for task in told]
     if len(told) > MOST_LANES:
         others = [task.name for task in told if not task.windows]
