@@ -87,6 +87,14 @@ def test_rounding_errors_of_a_model_that_fits_are_no_rise() -> None:
     assert not trend_of([(step, 0.0) for step in range(300)], None).rises
 
 
+def test_a_small_rise_is_no_matter_however_sure_it_is() -> None:
+    def trend(rise: float) -> bool:
+        return trend_of([(step, 1 + rise * step / 300) for step in range(300)], None).rises
+
+    assert not trend(0.2)  # less than a tenth in the last third
+    assert trend(0.6)
+
+
 def test_noise_alone_is_seldom_taken_for_a_rise() -> None:
     """Of a thousand runs that stand still, not more than one in a hundred."""
     random_number = random.Random(1)

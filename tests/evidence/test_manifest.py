@@ -148,6 +148,13 @@ def write_no_hash(run: Path) -> str:
     return "it tells no hash of '../secret'"
 
 
+def write_a_hash_that_is_none(run: Path) -> str:
+    content = json.loads((run / "manifest.json").read_text())
+    content["files"]["plan.json"]["sha256"] = "A" * 64
+    (run / "manifest.json").write_text(json.dumps(content))
+    return "it tells no hash of 'plan.json'"
+
+
 def name_a_file_outside(run: Path) -> str:
     content = json.loads((run / "manifest.json").read_text())
     content["files"]["../secret"] = content["files"]["plan.json"]
@@ -163,6 +170,7 @@ def name_a_file_outside(run: Path) -> str:
         write_no_json,
         write_another_version,
         write_no_hash,
+        write_a_hash_that_is_none,
         name_a_file_outside,
     ],
 )
@@ -221,6 +229,7 @@ def test_the_same_files_are_packed_alike_whenever_and_by_whomever(collected: Pat
     names = pack(collected, tmp_path / "a.tar.gz")
     assert pack(again, tmp_path / "b.tar.gz") == names
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    assert (tmp_path / "a.tar.gz").read_bytes()[4:8] == bytes(4)  # no time in gzip's header
     assert {"manifest.json", "report.html"} <= set(names)
     assert not {"state.json", "summaries/worker0/events.out"} & set(names)
     with tarfile.open(tmp_path / "a.tar.gz") as packed:

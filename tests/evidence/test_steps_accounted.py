@@ -29,6 +29,18 @@ def test_no_order_of_steps_and_no_fault_contradicts_true_records(workers: int, *
         assert check.ok, (seed, check.detail)
 
 
+@pytest.mark.parametrize(
+    ("seed", "workers", "turns"),
+    [(257, 3, 1000), (841, 2, 1000), (4743, 3, 1000), (321, 2, 1000), (997, 2, 1000), (88, 2, 1500)],
+)
+def test_what_is_hidden_where_the_model_was_set_back_contradicts_nothing(
+    seed: int, workers: int, turns: int
+) -> None:
+    """Seldom cases: the global step went back within a window, or behind a process that had been killed."""
+    check = steps_accounted(Simulation(seed, workers, faults=True).run(turns))
+    assert check.ok, check.detail
+
+
 @pytest.mark.parametrize(("workers", "replicas"), [(2, 2), (3, 2), (5, 2)])
 def test_late_gradients_contradict_nothing(workers: int, replicas: int) -> None:
     for seed in SEEDS[:8]:
