@@ -170,6 +170,23 @@ def test_a_name_is_no_formula(tmp_path: Path) -> None:
     assert png_size(run / "loss.png")
 
 
+def test_a_task_that_says_far_too_much_makes_no_page_that_is_too_large(run: Path) -> None:
+    plan = make_plan()
+    records = worker_records(plan, 0, 20)
+    records[-2]["metrics"] = {f"metric{number}": 1.0 for number in range(5000)}
+    lost = {"event": "recovering", "monotonic": 12.0}
+    saved = {"event": "checkpoint_failed", "global_step": 200, "monotonic": 12.0}
+    for number in range(3000):
+        records.append({**lost, "reason": f"{number}" * 1000})
+        records.append({**saved, "reason": "full", "pid": number})
+    write(
+        run, plan, plan.tasks[1], [*records, {"event": "failed", "class": "x" * 10**6, "reason": "y" * 10**6}]
+    )
+    page = report(run)
+    assert (run / "report.html").stat().st_size < 400_000
+    assert "rows more" in page.text
+
+
 def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
     plan = make_plan()
     records = worker_records(plan, 1, 20)

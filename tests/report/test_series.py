@@ -88,6 +88,14 @@ def test_many_workers_are_a_band_of_their_means_and_the_named_ones_lines() -> No
     assert len(series._curves(steady[:12], []).lines) == 12
 
 
+def test_a_program_that_records_every_step_has_a_line_of_bounded_length() -> None:
+    course = tuple((float(x), float(x % 2)) for x in range(6000))
+    (line,) = series._curves([Line("worker0", (*course, (math.nan, math.nan), (6001.0, 5.0)))], ()).lines
+    assert 500 < len(line.points) < 700
+    assert line.points[0] == (5.0, 5 / 11), "the mean of the first eleven"
+    assert sum(math.isnan(x) for x, _ in line.points) == 1
+
+
 def test_a_band_has_the_mean_of_each_worker_within_a_part_of_the_course() -> None:
     noisy = Line("worker0", ((0.0, 0.0), (0.1, 20.0), (100.0, 10.0)))
     others = [Line(f"worker{index}", ((0.0, 10.0), (100.0, 10.0))) for index in range(1, 13)]

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from trainer.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure
 from trainer.report.series import Band, Curves
-from trainer.report.texts import number, size
+from trainer.report.texts import number, size, thinned
 from trainer.report.timeline import Lane
 
 _LINE_CHART_HEIGHT = 3.4
@@ -20,6 +20,7 @@ _LINE_CHART_HEIGHT = 3.4
 _LOG_FROM = 20.0
 MOST_BARS = 24
 MOST_RESTORED = 12
+MOST_NOT_FINITE = 200
 _BAND = "#56b4e9"
 _MARKS = {  # event: marker, colour, words
     "peers_ready": ("|", INK, "passed the barrier"),
@@ -54,6 +55,7 @@ def loss_chart(
         words = "checkpoint restored" if place == 0 else None
         axes.axvline(step, color="#007a59", linestyle=(0, (6, 1.5)), linewidth=1.3, label=words)
     if not_finite:
+        not_finite = thinned(not_finite, MOST_NOT_FINITE)
         bottom = [0.02] * len(not_finite)
         axes.plot(
             not_finite,

@@ -18,6 +18,7 @@ from trainer.report.timeline import told_tasks
 _LOG_LINES = 15
 _LOG_BYTES = 64 * 1024
 _MOST_LOGS = 6
+_MOST_FIGURES = 60
 MOST_WORKERS = 400
 MOST_IN_ORDER = 24
 WORKER_COLUMNS = (
@@ -47,7 +48,8 @@ def key_figures(verdict: Verdict) -> Pairs:
     """Return the figures that the terminal shows, too; none of a run without steps."""
     if not verdict.figures.get("global_steps"):
         return ()
-    return tuple(figure_lines(verdict.figures))
+    lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
+    return tuple((shortened(name, 80), shortened(value)) for name, value in lines)
 
 
 def worker_table(

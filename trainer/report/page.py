@@ -16,7 +16,7 @@ from trainer.report.advice import next_steps
 from trainer.report.cluster_map import host_boxes
 from trainer.report.pictures import pictures, timeline_picture, write_loss_picture
 from trainer.report.series import notable_workers
-from trainer.report.texts import counted_rows, number
+from trainer.report.texts import counted_rows, number, shortened
 
 _MARKS = {True: ("✓", "holds", "good"), False: ("✗", "failed", "bad"), None: ("?", "unknown", "open")}
 _KINDS = {
@@ -95,4 +95,5 @@ def _template() -> Any:  # noqa: ANN401 - jinja2's own type says nothing of what
         # What hosts wrote must neither steer the reader's eye nor hold what no file can hold.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
+    environment.filters["shortened"] = shortened
     return environment.get_template("page.html.j2")

@@ -16,6 +16,8 @@ from trainer.report.clocks import LARGEST, own_seconds
 MOST_LINES = 12
 MOST_NAMED = 5
 _BINS = 120
+# A program may record every step: then so many points of a line are means of several.
+_MOST_POINTS = 600
 _BREAK = (math.nan, math.nan)
 
 Point = tuple[float, float]
@@ -156,9 +158,25 @@ def _rate_points(worker: TaskRecords) -> tuple[Point, ...]:
 def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
     drawn = [line for line in lines if any(math.isfinite(y) for _, y in line.points)]
     if len(drawn) <= MOST_LINES:
-        return Curves(tuple(drawn), workers=len(drawn))
-    few = tuple(line for line in drawn if line.name in named)
+        return Curves(tuple(_smoothed(line) for line in drawn), workers=len(drawn))
+    few = tuple(_smoothed(line) for line in drawn if line.name in named)
     return Curves(few, _band(drawn), len(drawn))
+
+
+def _smoothed(line: Line) -> Line:
+    """Return a line of at most about _MOST_POINTS points: means of as many in a row as that needs."""
+    group = math.ceil(len(line.points) / _MOST_POINTS)
+    if group == 1:
+        return line
+    points: list[Point] = []
+    for start in range(0, len(line.points), group):
+        together = line.points[start : start + group]
+        finite = [point for point in together if math.isfinite(point[0])]
+        if finite:
+            points.append((fmean(x for x, _ in finite), fmean(y for _, y in finite)))
+        if len(finite) < len(together):
+            points.append(_BREAK)
+    return Line(line.name, tuple(points))
 
 
 def _band(lines: Iterable[Line]) -> Band:

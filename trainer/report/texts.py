@@ -60,6 +60,11 @@ def span(names: Sequence[str], most: int = 3) -> str:
     return f"{names[0]} … {names[-1]} ({len(names)})"
 
 
+def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return at most so many of the rows, evenly taken."""
+    return rows[:: math.ceil(len(rows) / most)] if len(rows) > most else rows
+
+
 def counted_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
     """Return at most so many rows, of the beginning and the end, and how many are left out between."""
     if len(rows) <= most:

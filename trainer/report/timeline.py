@@ -11,10 +11,11 @@ from itertools import groupby
 from trainer.evidence.run import Run, TaskRecords
 from trainer.records import Record
 from trainer.report.clocks import LARGEST, own_seconds
-from trainer.report.texts import number, shortened, span
+from trainer.report.texts import number, shortened, span, thinned
 
 MOST_ROWS = 120
 MOST_LANES = 12
+_MOST_MARKS = 100  # of a kind, in a lane
 # Of one moment, in the order in which tasks do them: all lose the cluster before one restores it.
 _ORDER = (
     "started",
@@ -146,8 +147,12 @@ def _lane(task: TaskRecords) -> Lane:
         for process, life, following in zip(task.processes, lives, lives[1:], strict=False)
         if process.ending is None
     )
-    marks = tuple((record.event, at[id(record)]) for record in task.records if record.event != "step")
-    return Lane(task.name, lives, lost, marks)
+    marks: list[tuple[str, float]] = []
+    for event in _ORDER:
+        marks += [(event, at[id(record)]) for record in thinned(task.of(event), _MOST_MARKS)]
+    return Lane(
+        task.name, tuple(thinned(lives, _MOST_MARKS)), tuple(thinned(lost, _MOST_MARKS)), tuple(marks)
+    )
 
 
 def _chief_course(run: Run) -> tuple[list[float], list[int]]:
@@ -183,7 +188,7 @@ def _of_task(
             seen = reached[min(place, len(reached) - 1)]
         elif not has_steps and record.event == "finished" and reached:
             seen = last
-        yield Happening(task.name, record.event, seen, exact, seconds, _in_words(record, lives))
+        yield Happening(task.name, record.event, seen, exact, seconds, shortened(_in_words(record, lives)))
 
 
 def _in_words(record: Record, lives: int) -> str:
@@ -199,10 +204,6 @@ def _metrics(record: Record) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in values)
 
 
-def _reason(record: Record) -> str:
-    return shortened(record.text("reason"))
-
-
 def _file_name(path: str) -> str:
     return shortened(path.rstrip("/").rpartition("/")[2], 80)
 
@@ -214,11 +215,11 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     "initialised": lambda _: "initialised the model",
     "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
     "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
-    "checkpoint_failed": lambda record: f"could not write a checkpoint: {_reason(record)}",
+    "checkpoint_failed": lambda record: f"could not write a checkpoint: {record.text('reason')}",
     "evaluated": lambda record: f"evaluated: {_metrics(record)}",
-    "recovering": lambda record: f"lost the cluster, and waits to go on: {_reason(record)}",
-    "finished": lambda record: f"ended: {_reason(record)}",
-    "failed": lambda record: f"failed ({record.text('class')}): {_reason(record)}",
+    "recovering": lambda record: f"lost the cluster, and waits to go on: {record.text('reason')}",
+    "finished": lambda record: f"ended: {record.text('reason')}",
+    "failed": lambda record: f"failed ({record.text('class')}): {record.text('reason')}",
 }
 
 
