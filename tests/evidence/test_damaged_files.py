@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.cases import Expected
+from tests.evidence.damages import cut_in_the_middle, cut_the_last_line, double_every_line, lose_everything
 from tests.evidence.run_folders import checks, detail, edit, events, records, rewrite, verdict_of
 
 EVERY_CHECK = {
@@ -32,16 +33,6 @@ EVERY_CHECK = {
 }
 
 
-def cut_the_last_line(run: Path) -> None:
-    content = events(run, "worker1").read_bytes()
-    events(run, "worker1").write_bytes(content[:-40])
-
-
-def cut_in_the_middle(run: Path) -> None:
-    content = events(run, "worker1").read_bytes()
-    events(run, "worker1").write_bytes(content[: len(content) // 3])
-
-
 def put_garbage_between(run: Path) -> None:
     lines = events(run, "worker1").read_bytes().split(b"\n")
     events(run, "worker1").write_bytes(b"\n".join([*lines[:5], b"\xff\x00 garbage {", *lines[5:]]))
@@ -49,10 +40,6 @@ def put_garbage_between(run: Path) -> None:
 
 def put_only_garbage(run: Path) -> None:
     events(run, "worker1").write_bytes(bytes(range(256)) * 50)
-
-
-def double_every_line(run: Path) -> None:
-    rewrite(run, "worker1", [record for record in records(run, "worker1") for _ in range(2)])
 
 
 def lose_a_window(run: Path) -> None:
@@ -85,11 +72,6 @@ def lose_the_chief(run: Path) -> None:
 
 def lose_the_events(run: Path) -> None:
     shutil.rmtree(run / "events")
-
-
-def lose_everything(run: Path) -> None:
-    shutil.rmtree(run)
-    run.mkdir()
 
 
 def lose_the_folder(run: Path) -> None:

@@ -7,14 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.cases import Expected
+from tests.evidence.damages import reverse_the_steps, shift_a_clock
 from tests.evidence.run_folders import checks, detail, edit, events, records, rewrite, verdict_of
-
-
-def reverse_the_steps(run: Path) -> None:
-    every = records(run, "worker1")
-    steps = [record for record in every if record["event"] == "step"]
-    others = [record for record in every if record["event"] != "step"]
-    rewrite(run, "worker1", [*others[:-1], *reversed(steps), others[-1]])
 
 
 def take_the_file_of_another_run(run: Path) -> None:
@@ -36,14 +30,6 @@ def run_another_release(run: Path) -> None:
 def start_by_hand(run: Path) -> None:
     for task in ("ps0", "worker0", "worker1", "evaluator0"):
         edit(run, task, "", plan_hash="", release="")
-
-
-def shift_a_clock(run: Path) -> None:
-    changed = [
-        record | {"wall": record["wall"] + 600, "monotonic": record["monotonic"] - 3000}
-        for record in records(run, "worker1")
-    ]
-    rewrite(run, "worker1", changed)
 
 
 def stop_the_run(run: Path) -> None:

@@ -5,21 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.cases import Expected
+from tests.evidence.damages import lose_a_number_in_the_loss
 from tests.evidence.run_folders import (
     checks,
     drop,
     edit,
     find_in_the_model,
-    records,
-    rewrite,
     tell_settings,
     verdict_of,
 )
-
-
-def lose_a_number_in_the_loss(run: Path) -> None:
-    every = records(run, "worker1")
-    rewrite(run, "worker1", [*every[:30], every[30] | {"loss": None, "loss_mean": None}, *every[31:]])
 
 
 def train_no_better(run: Path) -> None:

@@ -25,6 +25,7 @@ class ForkedProcess:
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
     ) -> None:
         """Start `-m MODULE ARGUMENTS...` or `FILE ARGUMENTS...`; what it prints is added to `output`."""
+        output.touch()
         self._process = _FORKS.Process(
             target=_become, args=(list(command), folder, dict(environment), output), daemon=True
         )

@@ -85,6 +85,10 @@ class Cluster:
         if number == signal.SIGKILL:
             self._processes[task].wait(10)
 
+    def has_ended(self, task: str) -> bool:
+        """Whether a task that was started has ended."""
+        return self._processes[task].poll() is not None
+
     def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
         """Wait for a condition; fail with everything the tasks printed when it does not come."""
         deadline = time.monotonic() + seconds
