@@ -12,7 +12,11 @@ from tests.evidence.simulated_runs import Simulation, synchronous_run
 from trainer.evidence.accounting import steps_accounted
 from trainer.evidence.check import Check
 from trainer.evidence.reading import read_run
+from trainer.evidence.report import as_lines
 from trainer.evidence.run import Run
+from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.verdict import judge_run
+from trainer.run_tasks import RunTask
 
 SEEDS = range(25)
 
@@ -155,3 +159,13 @@ def test_many_workers_are_said_in_a_line() -> None:
     assert check.ok
     assert len(check.detail) < 300
     assert "and 36 more" in check.detail
+
+
+def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
+    """Whatever there is to say, it takes no more lines than for two workers, and no line is endless."""
+    run = Simulation(1, 300, faults=False).run(40_000)
+    servers = tuple(RunTask("ps", index, "host") for index in range(40))
+    verdict = judge_run(replace(run, expected=run.expected + servers), EvidenceSettings())
+    lines = [text for text, _ in as_lines(verdict, Path())]
+    assert len(lines) < 40
+    assert max(map(len, lines)) < 400

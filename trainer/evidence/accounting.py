@@ -147,10 +147,16 @@ def _steps(part: _Range, accounts: Mapping[str, Account], tally: Tally, *, once:
     """Compare asynchronous steps: all others' together."""
     own = accounts[part.worker].tally
     least = tally.at_least(part.before, part.after) - own.at_most(part.before, part.after)
-    most = sum(
-        account.at_most(part.before, part.after) for name, account in accounts.items() if name != part.worker
+    # The sum of what each other may have recorded, without a look at each.
+    recorded = tally.at_most(part.before, part.after) - own.at_most(part.before, part.after)
+    unrecorded = sum(
+        account.unrecorded(part.before, part.after)
+        for name, account in accounts.items()
+        if name != part.worker
     )
-    return _Comparison(part, "others", part.moved - part.own, max(least, 0) if once else None, most)
+    return _Comparison(
+        part, "others", part.moved - part.own, max(least, 0) if once else None, recorded + unrecorded
+    )
 
 
 def _gradients(part: _Range, accounts: Mapping[str, Account], per_step: int) -> _Comparison:

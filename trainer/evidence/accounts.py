@@ -48,8 +48,12 @@ class Account:
 
     def at_most(self, before: int, after: int) -> int:
         """Count the steps in the range that it may have taken."""
+        return self.tally.at_most(before, after) + self.unrecorded(before, after)
+
+    def unrecorded(self, before: int, after: int) -> int:
+        """Count those of them that it may have taken without a record."""
         within = sum(max(min(end, after) - max(start, before), 0) for start, end in self.spans)
-        return self.tally.at_most(before, after) + int(within) + self.anywhere
+        return int(within) + self.anywhere
 
 
 def account_of(run: Run, worker: TaskRecords) -> Account:

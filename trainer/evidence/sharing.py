@@ -12,6 +12,7 @@ from trainer.run_tasks import SERVER
 # Of the global steps of a program of one's own. What is missing may be a step or so that a task had made and
 # not recorded when it was killed.
 _MINIMUM_RECORDED = 0.9
+_PS_NAMED = 8
 
 
 def same_parameter_servers(run: Run) -> Check:
@@ -42,9 +43,15 @@ def same_parameter_servers(run: Run) -> Check:
     )
     return findings.conclude(
         "same_parameter_servers",
-        f"{met} met the same {', '.join(ps.name for ps in run.ps)}" if run.ps else run.profile.alone,
+        f"{met} met the same {_ps_in_words(run)}" if run.ps else run.profile.alone,
         {name: {ps: sorted(nonces) for ps, nonces in seen.items()} for name, seen in read.items()},
     )
+
+
+def _ps_in_words(run: Run) -> str:
+    if len(run.ps) > _PS_NAMED:
+        return counted(len(run.ps), "ps")
+    return ", ".join(ps.name for ps in run.ps)
 
 
 def workers_met(run: Run) -> Check:
