@@ -62,9 +62,15 @@ def test_failed_checks_come_before_the_others_and_each_says_what_to_do(run: Path
 
 
 def test_there_is_advice_of_its_own_for_every_check(run: Path) -> None:
-    checks = list(judge_run(read_run(run), EvidenceSettings()).checks)
+    wanted = {"log_patterns": [{"tasks": "*", "pattern": "x"}], "goals": {"loss": {"maximum": 1}}}
+    settings = EvidenceSettings.from_mapping(wanted)
+    (run / "manifest.json").write_text('{"version": 1, "run_id": "night-1", "files": {}}')
+    ending = {"name": "ps0", "alive": False, "failed": False, "exit_code": 0}
+    (run / "tasks.json").write_text(json.dumps([ending | {"bytes_received": 1, "bytes_sent": 1}]))
+    checks = list(judge_run(read_run(run), settings).checks)
     (run / "settings.json").write_text(json.dumps({"training": {}, "program": {"file": "train.py"}}))
-    checks += judge_run(read_run(run), EvidenceSettings()).checks
+    checks += judge_run(read_run(run), settings).checks
+    assert {"goals_reached", "tasks_exchanged", "log_patterns"} <= {check.check for check in checks}
     for check in checks:
         ((names, advice),) = next_steps([check], problem="")
         assert names == check.check.replace("_", " ")

@@ -59,6 +59,15 @@ def test_speed_is_steps_per_second_of_each_window_from_its_start_to_its_end(fold
     ]
 
 
+def test_speed_breaks_where_the_cluster_broke_and_not_at_a_checkpoint(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    saved = {"event": "checkpoint_failed", "global_step": 30, "reason": "full", "monotonic": 3.0}
+    lost = {"event": "recovering", "reason": "ps0 went away", "monotonic": 3.5}
+    run = runs_of(folder, [*records[:3], saved, records[3], records[4], lost, *records[5:]])
+    breaks = [math.isnan(x) for x, _ in series.rate_curves(run, ()).lines[1].points]
+    assert breaks == [True, True, *6 * [False], True, False, False]
+
+
 def test_another_clock_of_a_host_changes_nothing(folder: Path) -> None:
     before = series.rate_curves(read_run(folder), ()), timeline.rows(read_run(folder))
     shifted = [

@@ -144,8 +144,9 @@ def _loss_points(worker: TaskRecords) -> tuple[Point, ...]:
 def _rate_points(worker: TaskRecords) -> tuple[Point, ...]:
     points: list[Point] = []
     for record, end in own_seconds(worker):
-        if record.event != "step":
+        if record.event in {"started", "recovering", "peers_ready"}:
             points.append(_BREAK)
+        if record.event != "step":
             continue
         window = Window.of(record)
         if not (_drawable(window.seconds) and window.seconds > 0 and _drawable(window.steps)):
