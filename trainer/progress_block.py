@@ -44,7 +44,7 @@ class View:
     """All that is shown of a run at one moment. `elapsed`, `still_seconds` and `looked_seconds` are seconds.
 
     `still_seconds`: since the global step advanced; `looked_seconds`: since the ports were probed, None where
-    they were not; `gradients`: of how many a global step is made, 0 where nobody knows.
+    they were not; `unit`: what the workers' rates count.
     """
 
     progress: Progress
@@ -58,7 +58,6 @@ class View:
     serving: tuple[TaskState, ...] = ()
     looked_seconds: float | None = None
     unit: str = "steps"
-    gradients: int = 1
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
@@ -163,8 +162,7 @@ def _figures(view: View, glyphs: Glyphs, *, with_clock: bool = True) -> list[Pie
     training = now.phase == "training"
     pieces = [] if now.last_step or not with_clock else [Piece(_step(view))]
     if training and pace.steps_per_second is not None and not _stands(view):
-        of = f" of {view.gradients} gradients" if view.gradients > 1 else ""
-        pieces.append(Piece(rate_of(pace.steps_per_second, "steps") + of))
+        pieces.append(Piece(rate_of(pace.steps_per_second, "steps")))
     if now.loss is not None:
         words = [f"loss {_loss(now.loss)}", _curve(view.curve, glyphs), view.trend if training else ""]
         pieces.append(Piece(" ".join(word for word in words if word)))

@@ -178,8 +178,8 @@ def names(missing: Sequence[str], shown: int = 4) -> str:
 
 def rate_of(per_second: float, unit: str = "") -> str:
     """Return a rate for people, such as "140/s" or, with a unit, "4.2 steps/s"; slow ones by the minute."""
-    number, per = (per_second * 60, "min") if 0 < per_second < 1 else (per_second, "s")
-    text = f"{number:.1f}" if 0 < number < 9.95 else f"{number:.0f}"
+    number, per = (per_second * 60, "min") if 0 < per_second < 0.1 else (per_second, "s")
+    text = f"{number:.2g}" if number < 9.95 else f"{number:.0f}"
     return f"{text} {unit}/{per}" if unit else f"{text}/{per}"
 
 

@@ -25,8 +25,6 @@ class RunView:
         self._tasks: list[Mapping[str, Any]] = run["tasks"]
         self._program = bool(run["settings"]["program"])
         settings = TrainingSettings.from_mapping(run["settings"]["training"])
-        workers = sum(task["job"] == "worker" for task in self._tasks)
-        self._gradients = 0 if self._program else settings.gradients_in_a_step(workers)
         self._unit = UNITS.get(settings.replication, "steps")
         lead = str(run["lead"]["name"])
         # A program is judged by its traffic, which must be its own alone.
@@ -77,7 +75,6 @@ class RunView:
             serving=tuple(self._serving()),
             looked_seconds=None if self._looked is None else at - self._looked,
             unit=self._unit,
-            gradients=self._gradients,
         )
         return notes
 

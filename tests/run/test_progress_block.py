@@ -66,7 +66,7 @@ def test_of_many_workers_those_that_differ_are_named() -> None:
     rates = [13.0] * 300
     rates[7], rates[200] = 2.0, 40.0
     rows = shown(block(trained(300, rates, last_step=10**6), 79, TALL, ASCII))
-    assert rows[2] == "  300 workers, 2.0/s to 40/s each   median 13/s   worker7 2.0/s 0.1% (slow)"
+    assert rows[2] == "  300 workers, 2/s to 40/s each   median 13/s   worker7 2/s 0.1% (slow)"
     assert rows[3] == "  worker200 40/s 1.0%"
 
 
@@ -134,10 +134,10 @@ def test_a_step_that_stands_takes_the_place_of_rates() -> None:
     assert " left" not in text
 
 
-def test_a_synchronous_step_says_of_how_many_gradients_it_is() -> None:
-    run = WatchedRun(decided_run(3, replication="sync", replicas_to_aggregate=2))
-    run.goes_on(20, [10, 10, 10])
-    assert "30 steps/s of 2 gradients" in line(run.view.now)
+def test_slow_rates_are_told_by_the_minute() -> None:
+    run = WatchedRun(decided_run(2))
+    run.goes_on(400, [0.5, 0.05])
+    assert "worker0 0.51/s 91%  worker1 3.4/min 9.1%" in line(run.view.now)
 
 
 def test_what_hosts_say_does_not_steer_a_terminal() -> None:
