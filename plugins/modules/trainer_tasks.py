@@ -34,7 +34,8 @@ options:
   state:
     description:
       - C(queried) only looks. C(started) starts and does not wait.
-      - C(ready) waits until the server of each task that is starting listens. C(stopped) waits for the end.
+      - C(ready) waits until the server of each task that is starting listens; of the evaluator, which has
+        none, until it has ended. C(stopped) waits for the end.
     type: str
     choices: [queried, started, ready, stopped]
     default: queried
@@ -224,7 +225,7 @@ class Tasks:
             systemctl("start", "--no-block", *idle)
 
     def await_ready(self) -> None:
-        """Wait until each task that is starting listens (READY=1) or has failed."""
+        """Wait until each task that is starting listens (READY=1), has failed or, if it is oneshot, ended."""
         starting = self._units(alive=True)
         if starting:
             # Starting a unit whose start is under way joins that job.
