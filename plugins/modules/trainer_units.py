@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
+from ansible.module_utils.task_units import task_of
 
 DOCUMENTATION = r"""
 module: trainer_units
@@ -53,7 +53,6 @@ reloaded:
 """
 
 PATTERNS = ("psfleet-*@*.service", "psfleet.target", TIMER, SERVICE)
-TASK = re.compile(r"psfleet-(?P<job>ps|worker|chief|server|evaluator)@(?P<index>[0-9]+)\.service")
 
 
 def loaded_units(text: str) -> list[str]:
@@ -63,8 +62,8 @@ def loaded_units(text: str) -> list[str]:
 
 def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
     """Return the loaded units of tasks that are not among `tasks`."""
-    found = ((unit, TASK.fullmatch(unit)) for unit in loaded)
-    return [unit for unit, match in found if match and (match["job"], int(match["index"])) not in tasks]
+    found = ((unit, task_of(unit)) for unit in loaded)
+    return [unit for unit, task in found if task and task not in tasks]
 
 
 def systemctl(*arguments: str) -> str:

@@ -105,6 +105,11 @@ def test_a_cluster_name_that_could_not_name_a_unit(name: str) -> None:
     assert "[a-z][a-z0-9]{0,30}" in problems(["a"], ["b"], trainer_cluster_name=name)[0]
 
 
+@pytest.mark.parametrize("directory", ["metrics", "/", "/a b", "/a/%i", "/a/../b", None])
+def test_a_directory_of_metrics_that_a_unit_could_not_name(directory: object) -> None:
+    assert "or empty for none" in problems(["a"], ["b"], trainer_metrics_directory=directory)[0]
+
+
 def test_hosts_may_differ_in_what_is_theirs() -> None:
     own = {"trainer_batch_size": "7", "trainer_data_dir": "/data", "trainer_base_port": 3000}
     plan, settings = read_inventory(inventory(["a"], ["b", "c"], {"b": own}, trainer_steps="40"))
