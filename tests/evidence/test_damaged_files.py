@@ -150,7 +150,7 @@ def test_without_the_chief_or_all_records_nothing_is_proven(
     assert {"records_complete", "ended_well"} <= checks(verdict, None)
 
 
-@pytest.mark.parametrize("task", ["worker0", "worker1"])
+@pytest.mark.parametrize("task", ["worker0", "worker1", "evaluator0"])
 def test_a_file_that_is_cut_short_leaves_the_question_open_wherever_it_is_cut(run: Path, task: str) -> None:
     """What is left of a file never speaks against the run: the other files do, where there is something."""
     content = events(run, task).read_bytes()

@@ -108,6 +108,18 @@ CASES = [
 ]
 
 
+def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path) -> None:
+    """Ten minutes from the others', and a monotonic clock that began anew."""
+    before = verdict_of(run)
+    for task in ("ps0", "worker0", "evaluator0"):
+        shifted = [
+            record | {"wall": record["wall"] - 600, "monotonic": record["monotonic"] + 1e6}
+            for record in records(run, task)
+        ]
+        rewrite(run, task, shifted)
+    assert verdict_of(run).as_json() == before.as_json()
+
+
 @pytest.mark.parametrize("expected", CASES, ids=str)
 def test_a_contradiction_is_named_and_judged(run: Path, expected: Expected) -> None:
     expected.hold(run)
