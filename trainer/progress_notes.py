@@ -21,7 +21,7 @@ STILL_STEPS = 10
 STILL_SECONDS_AT_FIRST = 120.0
 REASON_CHARACTERS = 120
 
-_TASK_IN_A_REASON = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 _PREFACE = re.compile(r"^\w+Error:$|From /job:\S+:$")
 
 # The lead's records that people hear of; it writes others far more often.
@@ -151,7 +151,7 @@ class LeadRecords:
         reason = str(record.get("reason") or "")
         event, lost = record.get("event"), max(self._step - step, 0)
         if event == "recovering":
-            others = sorted({job + index for job, index in _TASK_IN_A_REASON.findall(reason)} - {self.lead})
+            others = sorted({job + index for job, index in _REMOTE_TASK.findall(reason)} - {self.lead})
             lost_task = f"its connection to {', '.join(others)}" if others else "its session"
             yield Note(f"{self.lead} lost {lost_task} and connects again: {in_short(reason)}")
         elif event == "checkpoint_failed":

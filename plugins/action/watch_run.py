@@ -71,7 +71,7 @@ class ActionModule(ActionBase):
         return result | {"changed": False} | outcome
 
     def _watch(self, screen: Screen, poll_seconds: float) -> dict[str, Any]:
-        over_since, answered = 0.0, time.monotonic()
+        over_since, answered, silent = 0.0, time.monotonic(), False
         stale: Progress | None = None
         while screen.watched:
             try:
@@ -79,10 +79,14 @@ class ActionModule(ActionBase):
             except AnsibleError as error:
                 if time.monotonic() - answered > LOST_SECONDS:
                     return self._lost(error)
-                self._note(screen, Note(f"the host of {self._lead} does not answer: {error}"))
+                if not silent:
+                    self._note(screen, Note(f"the host of {self._lead} does not answer: {error}"))
+                silent = True
                 time.sleep(poll_seconds)
                 continue
-            answered = time.monotonic()
+            if silent:
+                self._note(screen, Note(f"the host of {self._lead} answers again", good=True))
+            answered, silent = time.monotonic(), False
             # A run that goes on begins with the last word of its earlier part.
             stale = stale or (reading.progress if reading.progress.over else Progress("none"))
             reading = without_stale_word(reading, stale)

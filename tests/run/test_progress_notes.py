@@ -3,7 +3,7 @@ from trainer.progress_notes import STRAGGLER_LOOKS
 from trainer.run_watch import Reading
 
 LOST_PS = """UnavailableError:
-UNAVAILABLE: From /job:worker/replica:0/task:0:
+UNAVAILABLE: From /job:ps/replica:0/task:0:
 Socket\x1b[2J closed
 Additional GRPC error information from remote target /job:ps/replica:0/task:1 while calling RecvTensor:
 [[{{node A}}]]"""
