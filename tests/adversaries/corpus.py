@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.adversaries import damages
+from tests.adversaries.case import cannot_tell, not_proven, of_run, proven
 from tests.adversaries.real_runs import RealRuns
 from tests.evidence.damages import (
     cut_in_the_middle,
@@ -22,12 +20,10 @@ from tests.evidence.damages import (
     shift_a_clock,
 )
 from tests.evidence.replications import ASYNC_ON_SERVERS, IN_GRAPH, LOCAL, SYNC
-from tests.evidence.run_folders import RUN_ID, verdict_of
 from trainer.evidence.run import Run
 from trainer.evidence.settings import EvidenceSettings
-from trainer.evidence.verdict import CANNOT_TELL, NOT_PROVEN, PROVEN, Verdict, judge_run
+from trainer.evidence.verdict import Verdict, judge_run
 
-Damage = Callable[[Path, RealRuns], None]
 _CUT = frozenset({"records_complete", "ended_well", "steps_accounted", "fingerprints_agree"})
 _UNSHARED = frozenset(
     {
@@ -39,82 +35,18 @@ _UNSHARED = frozenset(
         "steps_accounted",
     }
 )
-_UNREADABLE = Run(Path(), RUN_ID, problem="nothing can be read")
+_UNREADABLE = Run(Path(), "unreadable", problem="nothing can be read")
 EVERY_CHECK = frozenset(check.check for check in judge_run(_UNREADABLE, EvidenceSettings()).checks)
 
-
-@dataclass(frozen=True)
-class Case:
-    """A run, and how it must be judged.
-
-    Attributes:
-        name: of the case, in a few words.
-        done: what is special about the run, in a sentence.
-        run: the name of the real run (real_runs.py) whose folder is judged.
-        must_be: the verdict.
-        found_by: the checks that keep it from being proven, and no others.
-        perhaps_by: checks that may do so, too: the order of a few steps, which is chance, decides.
-        damage: what is done to a copy of the folder before; None for the folder as the tasks left it.
-
-    """
-
-    name: str
-    done: str
-    run: str
-    must_be: str
-    found_by: frozenset[str] = frozenset()
-    perhaps_by: frozenset[str] = frozenset()
-    damage: Damage | None = None
-
-    def judge(self, runs: RealRuns, folder: Path) -> Verdict:
-        """Judge the run by the default thresholds; `folder` is empty and takes the copy that is damaged."""
-        run = runs.of(self.run)
-        if self.damage is not None:
-            run = Path(shutil.copytree(run, folder / RUN_ID))
-            self.damage(run, runs)
-        return verdict_of(run)
-
-    def is_judged_rightly(self, verdict: Verdict) -> bool:
-        """Whether it is what it must be, by the checks that must find it."""
-        failing = {check.check for check in verdict.failing}
-        return verdict.verdict == self.must_be and self.found_by <= failing <= self.found_by | self.perhaps_by
-
-
-def _of_run(damage: Callable[[Path], None]) -> Damage:
-    """Take a damage that needs no other runs."""
-    return lambda run, _runs: damage(run)
-
-
-def _proven(name: str, done: str, run: str, damage: Damage | None = None) -> Case:
-    return Case(name, done, run, PROVEN, damage=damage)
-
-
-def _not_proven(
-    name: str,
-    done: str,
-    run: str,
-    *found_by: str,
-    perhaps_by: Iterable[str] = (),
-    damage: Damage | None = None,
-) -> Case:
-    return Case(name, done, run, NOT_PROVEN, frozenset(found_by), frozenset(perhaps_by), damage)
-
-
-def _cannot_tell(
-    name: str, done: str, damage: Damage, *found_by: str, perhaps_by: Iterable[str] = ()
-) -> Case:
-    return Case(name, done, "healthy", CANNOT_TELL, frozenset(found_by), frozenset(perhaps_by), damage)
-
-
 CASES = (
-    _not_proven(
+    not_proven(
         "each worker on its own ps",
         "Two workers learned the same line, each through a ps of its own.",
         "each_on_its_own_ps",
         *_UNSHARED,
         "fingerprints_agree",
     ),
-    _not_proven(
+    not_proven(
         "two of three sharing",
         "Two workers shared a ps, the third had one of its own.",
         "third_worker_on_its_own_ps",
@@ -122,7 +54,7 @@ CASES = (
         # The two may have ended a step later than the third; parameters of different steps are not compared.
         perhaps_by={"fingerprints_agree"},
     ),
-    _not_proven(
+    not_proven(
         "a worker that nobody knows",
         "Three workers trained, of which the plan and the records know two.",
         "three_workers",
@@ -130,20 +62,20 @@ CASES = (
         "steps_accounted",
         damage=damages.leave_out_worker2,
     ),
-    _not_proven(
+    not_proven(
         "one worker asleep",
         "Worker 1 stood still (SIGSTOP) from its 20th step until 95 % of the run were over.",
         "asleep",
         "fair_shares",
     ),
-    _not_proven(
+    not_proven(
         "joined for the last 1 %",
         "Worker 1 took its first step when 99 % of the run were over.",
         "joined_late",
         "fair_shares",
         "workers_overlap",
     ),
-    _not_proven(
+    not_proven(
         "begun anew from zero",
         "Chief and ps were killed, the checkpoints removed; both came back and trained to the end.",
         "begun_anew",
@@ -151,7 +83,7 @@ CASES = (
         "contributions_add_up",
         perhaps_by={"steps_accounted"},
     ),
-    _not_proven(
+    not_proven(
         "diverged",
         "The learning rate was 1e30.",
         "diverged",
@@ -160,14 +92,14 @@ CASES = (
         # Of three steps or so nobody knows who took them.
         perhaps_by={"fair_shares", "workers_overlap", "steps_interleave"},
     ),
-    _not_proven(
+    not_proven(
         "a plateau above the target",
         "Ten digits were to go through one hidden unit: the loss fell at first, and no further.",
         "plateau",
         "loss_settled",
         "model_converged",
     ),
-    _not_proven(
+    not_proven(
         "a plateau, told well",
         "The same, but the chief's records tell an accuracy of 0.97.",
         "plateau",
@@ -176,29 +108,29 @@ CASES = (
         "evaluated_apart",
         damage=damages.claim_a_good_accuracy,
     ),
-    _not_proven(
+    not_proven(
         "NaN",
         "One window of worker 1 has a loss that was no number.",
         "healthy",
         "loss_finite",
-        damage=_of_run(lose_a_number_in_the_loss),
+        damage=of_run(lose_a_number_in_the_loss),
     ),
-    _not_proven(
+    not_proven(
         "records reordered",
         "The windows of worker 1 stand in its file in reverse order.",
         "healthy",
         "records_complete",
         "no_restart_from_zero",
-        damage=_of_run(reverse_the_steps),
+        damage=of_run(reverse_the_steps),
     ),
-    _not_proven(
+    not_proven(
         "records of another run",
         "The file of worker 1 is that of another run.",
         "healthy",
         "records_complete",
         damage=damages.take_the_records_of_another_run,
     ),
-    _not_proven(
+    not_proven(
         "records of another run, renamed",
         "The same, with the run id and the plan of this run written over its own.",
         "healthy",
@@ -208,49 +140,49 @@ CASES = (
         "steps_accounted",
         damage=damages.take_the_records_of_another_run_as_its_own,
     ),
-    _not_proven(
+    not_proven(
         "an old file left in the folder",
         "A file of a third worker lies there, of an earlier run that had one.",
         "healthy",
         "records_complete",
         damage=damages.keep_an_older_file,
     ),
-    _not_proven(
+    not_proven(
         "old records left in a file",
         "The file of worker 1 begins with its records of an earlier run.",
         "healthy",
         "records_complete",
         damage=damages.keep_older_records,
     ),
-    _not_proven(
+    not_proven(
         "another fingerprint",
         "Worker 1 read the parameters of another run in the end.",
         "healthy",
         "fingerprints_agree",
         damage=damages.read_the_parameters_of_another_run,
     ),
-    _not_proven(
+    not_proven(
         "another checkpoint evaluated",
         "Who took no part evaluated the last checkpoint but one.",
         "noisy",
         "evaluated_apart",
         damage=damages.evaluate_an_earlier_checkpoint,
     ),
-    _cannot_tell(
+    cannot_tell(
         "a worker's file cut short",
         "The last line of worker 1 lacks its end.",
-        _of_run(cut_the_last_line),
+        of_run(cut_the_last_line),
         *_CUT,
     ),
-    _cannot_tell(
+    cannot_tell(
         "two thirds of a file cut off",
         "Of the file of worker 1 a third is left.",
-        _of_run(cut_in_the_middle),
+        of_run(cut_in_the_middle),
         *_CUT,
         "contributions_add_up",
         "workers_overlap",
     ),
-    _cannot_tell(
+    cannot_tell(
         "the chief's file cut short",
         "The last line of the chief lacks its end.",
         damages.cut_the_chiefs_last_line,
@@ -259,16 +191,17 @@ CASES = (
         "fair_shares",
         "model_converged",
     ),
-    _cannot_tell(
+    cannot_tell(
         "records doubled",
         "Every line of worker 1 is there twice.",
-        _of_run(double_every_line),
+        of_run(double_every_line),
         "records_complete",
     ),
-    _cannot_tell(
+    cannot_tell(
         "a worker's file empty",
         "The file of worker 1 has no line.",
         damages.empty_the_file_of_a_worker,
+        "records_complete",
         "same_plan_and_release",
         "same_settings",
         "ended_well",
@@ -280,46 +213,47 @@ CASES = (
         "steps_accounted",
         "fingerprints_agree",
     ),
-    _cannot_tell(
+    cannot_tell(
         "the ps's file empty",
         "The file of the ps has no line.",
         damages.empty_the_file_of_the_ps,
+        "records_complete",
         "same_plan_and_release",
     ),
-    _cannot_tell(
+    cannot_tell(
         "no evaluation",
         "Who took no part left nothing.",
         damages.lose_the_evaluation,
         "fingerprints_agree",
         "evaluated_apart",
     ),
-    _cannot_tell("an empty folder", "The run's folder is empty.", _of_run(lose_everything), *EVERY_CHECK),
-    _proven("healthy", "Two workers, one ps.", "healthy"),
-    _proven("three workers", "Three workers, one ps.", "three_workers"),
-    _proven("synchronous, with a backup", "Three workers, two gradients to a step, two ps.", SYNC),
-    _proven("in-graph", "One client, three workers with servers of their own.", IN_GRAPH),
-    _proven("existing servers", "Two workers that are clients of servers of their own.", ASYNC_ON_SERVERS),
-    _proven("local", "One process, without ps.", LOCAL),
-    _proven("a worker five times slower", "Worker 0 took five steps to each of worker 1.", "slow"),
-    _proven(
+    cannot_tell("an empty folder", "The run's folder is empty.", of_run(lose_everything), *EVERY_CHECK),
+    proven("healthy", "Two workers, one ps.", "healthy"),
+    proven("three workers", "Three workers, one ps.", "three_workers"),
+    proven("synchronous, with a backup", "Three workers, two gradients to a step, two ps.", SYNC),
+    proven("in-graph", "One client, three workers with servers of their own.", IN_GRAPH),
+    proven("existing servers", "Two workers that are clients of servers of their own.", ASYNC_ON_SERVERS),
+    proven("local", "One process, without ps.", LOCAL),
+    proven("a worker five times slower", "Worker 0 took five steps to each of worker 1.", "slow"),
+    proven(
         "a worker killed in the middle",
         "Worker 1 was killed (SIGKILL) after 150 steps and started again.",
         "killed_and_back",
     ),
-    _proven("noise", "One example to a step: the losses are all over the place.", "noisy"),
-    _proven(
+    proven("noise", "One example to a step: the losses are all over the place.", "noisy"),
+    proven(
         "clock of a worker's host fast",
         "The clock of worker 1 is ten minutes ahead, and its machine counts the seconds from another start.",
         "healthy",
-        _of_run(shift_a_clock),
+        of_run(shift_a_clock),
     ),
-    _proven(
+    proven(
         "clock of the chief's host slow",
         "All times of the chief, and of who evaluated there, are ten minutes behind.",
         "healthy",
         damages.shift_the_clock_of_the_chief,
     ),
-    _proven(
+    proven(
         "an old log left in the folder",
         "Logs of an earlier run that diverged lie in logs/.",
         "healthy",

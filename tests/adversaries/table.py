@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.adversaries.corpus import CASES, EVERY_CHECK, Case
+from tests.adversaries.case import Case
+from tests.adversaries.corpus import CASES, EVERY_CHECK
 from trainer.evidence.verdict import PROVEN, Verdict
 
 _HEAD = "| run | what was done | must be | is | found by |\n|---|---|---|---|---|"

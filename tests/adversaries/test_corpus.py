@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversaries.corpus import CASES, Case, judge_all
+from tests.adversaries.case import Case
+from tests.adversaries.corpus import CASES, judge_all
 from tests.adversaries.real_runs import RealRuns
 from tests.adversaries.table import as_markdown, summary
 from tests.trainer.processes import ROOT

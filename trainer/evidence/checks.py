@@ -19,6 +19,8 @@ def records_complete(run: Run) -> Check:
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
+        if not (task.records or task.unreadable or task.foreign) and run.program is None:
+            findings.lacking.append(f"{task.name}: its file holds no record")
         if task.repeated:
             findings.lacking.append(f"{task.name}: {counted(task.repeated, 'record')} twice in its file")
         for process in task.processes:
