@@ -24,7 +24,7 @@ from trainer.ledger_parts import COUNTERS, GLOBAL_STEP
 v1 = tf.compat.v1
 
 # How many values are worked on at once, so that a large variable needs no copy of its size.
-BLOCK = 1 << 16
+BLOCK = 1 << 18
 _DIGITS = 16
 # SplitMix64's: the step between two of its numbers, and how it mixes one (Steele, Lea and Flood, 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -58,7 +58,7 @@ class FingerprintOperations:
         with tf.name_scope("fingerprint"):
             before = _global_step(counters)
             with tf.control_dependencies([before]):
-                sums = [_sum_in_graph(variable) for variable in self._variables]
+                sums = _sums_in_graph(self._variables)
             with tf.control_dependencies(sums):
                 self.fetches = [before, _global_step(counters), *sums]
 
@@ -126,28 +126,45 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
         return counters.read_value()[GLOBAL_STEP]
 
 
-def _sum_in_graph(variable: tf.Variable) -> tf.Tensor:
-    """The sum of a variable, on the processor of the task that holds it."""
+def _sums_in_graph(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """The sum of each variable, on the processor of the task that holds it."""
+    flats = [_flat(variable) for variable in variables]
+    longest: dict[str, int] = {}
+    for flat in flats:
+        longest[flat.device] = max(longest.get(flat.device, 0), flat.shape.num_elements())
+    within = {}
+    for place, size in longest.items():
+        with tf.device(place):
+            places = tf.range(min(size, BLOCK), dtype=tf.int64)
+            within[place] = _scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
+    return [_sum_of_flat(flat, within[flat.device]) for flat in flats]
+
+
+def _flat(variable: tf.Variable) -> tf.Tensor:
+    """The bits of a variable in one row, for the processor of its task, where it lies on a GPU, too."""
     bits = _bits_of(variable.op.name, variable.dtype.base_dtype)
     with tf.device(variable.device):
         value = variable.read_value()
-    # Where it lies on a GPU, too: not every operation on integers is there.
     place = tf.DeviceSpec.from_string(variable.device).replace(device_type="CPU", device_index=0)
     with tf.device(place.to_string()):
-        value = tf.cast(value, tf.uint8) if value.dtype == tf.bool else value
-        flat = tf.reshape(tf.bitcast(value, bits), [-1])
-        size = tf.size(flat, tf.int64)
-        within = _scrambled(tf.bitcast(tf.range(tf.minimum(size, BLOCK)), tf.uint64), tf.bitwise)
+        value = tf.cast(value, bits) if value.dtype == tf.bool else tf.bitcast(value, bits)
+        return tf.reshape(value, [-1])
 
-        def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            block = tf.cast(flat[start : start + BLOCK], tf.uint64)
-            factor = _scrambled(tf.bitcast(start // BLOCK, tf.uint64), tf.bitwise)
-            return start + BLOCK, total + tf.reduce_sum(block * within[: tf.size(block)]) * factor
 
-        _, total = v1.while_loop(
-            lambda start, _: start < size,
-            add,
-            [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)],
-            parallel_iterations=1,
-        )
+def _sum_of_flat(flat: tf.Tensor, within: tf.Tensor) -> tf.Tensor:
+    """The sum of a row, block by block; `within` has at least as many multipliers as its longest block."""
+    size = flat.shape.num_elements()
+
+    def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        block = tf.cast(flat[start : start + BLOCK], tf.uint64)
+        factor = _scrambled(tf.bitcast(start // BLOCK, tf.uint64), tf.bitwise)
+        return start + BLOCK, total + tf.reduce_sum(block * within[: tf.size(block)]) * factor
+
+    with tf.device(flat.device):
+        if size <= BLOCK:
+            # So are most variables, and a loop costs more to build and to start than all of these together.
+            factor = _scrambled(np.zeros(1, np.uint64), np)[0]
+            return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[:size]) * factor
+        first = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
+        _, total = v1.while_loop(lambda start, _: start < size, add, first, parallel_iterations=1)
         return total
