@@ -19,7 +19,7 @@ from trainer.evidence.runs import NoSuchRun, find_run
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import FILE_NAME, Verdict, judge_run
 from trainer.progress import printable
-from trainer.report import NEEDS, REPORT
+from trainer.report import LOSS_PICTURE, NEEDS, REPORT
 
 display = Display()
 
@@ -82,7 +82,8 @@ class ActionModule(ActionBase):
         """Write the report. What keeps it from being drawn is no fault of the run: a warning."""
         page = run.folder / REPORT
         try:
-            page.unlink(missing_ok=True)  # that of an earlier verdict
+            for name in (REPORT, LOSS_PICTURE):  # those of an earlier verdict
+                (run.folder / name).unlink(missing_ok=True)
             from trainer.report.page import write_report
 
             write_report(run, verdict)
