@@ -276,13 +276,21 @@ class RecordWriter:
 
 def _parse(line: bytes) -> tuple[dict[str, object], str | None]:
     try:
-        values = json.loads(line.decode("utf-8"))
+        values = json.loads(line.decode("utf-8"), parse_int=_int64)
     except (ValueError, RecursionError) as error:
         return {}, f"not JSON ({error})"
     if not isinstance(values, dict):
         return {}, "not a JSON object"
     problems = schema_problems(values)
     return values, "; ".join(problems) or None
+
+
+def _int64(digits: str) -> int:
+    """An integer that every figure made of it can be computed with: none is larger than a float can be."""
+    number = int(digits)
+    if number.bit_length() > 63:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return number
 
 
 def _record(values: Mapping[str, object]) -> Record:

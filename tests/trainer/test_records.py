@@ -47,6 +47,7 @@ def test_a_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
         (b'{"v":1,"event":"step","run', "not JSON"),
         (b"\xff\xfe\x00garbage", "not JSON"),
         (b"[" * 100_000, "not JSON"),
+        (b'{"v":1,"pid":' + b"9" * 400 + b"}", "not JSON (an integer of 400 digits)"),
         (b'"text"', "not a JSON object"),
         (b'{"v":2}', "v is 2, expected 1"),
         (b'{"v":1,"event":"step"}', "run_id is missing"),
