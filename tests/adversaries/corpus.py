@@ -93,6 +93,14 @@ CASES = (
         perhaps_by={"fair_shares", "workers_overlap", "steps_interleave"},
     ),
     not_proven(
+        "nothing learned",
+        "The learning rate was 1e-9.",
+        "learned_nothing",
+        "loss_fell",
+        "loss_settled",
+        "model_converged",
+    ),
+    not_proven(
         "a plateau above the target",
         "Ten digits were to go through one hidden unit: the loss fell at first, and no further.",
         "plateau",
@@ -167,6 +175,13 @@ CASES = (
         "noisy",
         "evaluated_apart",
         damage=damages.evaluate_an_earlier_checkpoint,
+    ),
+    not_proven(
+        "changed after it was collected",
+        "The last loss of worker 1 was told 1 % lower when the manifest had been written.",
+        "healthy",
+        "files_unchanged",
+        damage=damages.change_a_loss_after_collection,
     ),
     cannot_tell(
         "a worker's file cut short",

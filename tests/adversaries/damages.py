@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.adversaries.real_runs import RealRuns
 from tests.evidence.run_folders import edit, evaluate, events, plan_of, records, rewrite, write_plan
+from trainer.evidence.manifest import Manifest
 
 _TEN_MINUTES = 600.0
 
@@ -83,6 +84,15 @@ def evaluate_an_earlier_checkpoint(run: Path, runs: RealRuns) -> None:
 
 def claim_a_good_accuracy(run: Path, _runs: RealRuns) -> None:
     edit(run, "worker0", "evaluated", metrics={"accuracy": 0.97, "cross_entropy": 0.08})
+
+
+def change_a_loss_after_collection(run: Path, _runs: RealRuns) -> None:
+    """A loss in the records of worker 1 is told a little lower than when the manifest was written."""
+    Manifest.of(run).write(run)
+    every = records(run, "worker1")
+    last = max(number for number, record in enumerate(every) if record["event"] == "step")
+    every[last]["loss"] *= 0.99
+    rewrite(run, "worker1", every)
 
 
 def leave_out_worker2(run: Path, _runs: RealRuns) -> None:

@@ -132,6 +132,10 @@ def _diverged(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, f"--steps={STEPS}", "--learning_rate=1e30"), exit_code=DIVERGED)
 
 
+def _learned_nothing(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 2, (LINEAR, f"--steps={STEPS}", "--learning_rate=1e-9"))
+
+
 def _plateau(_runs: RealRuns, folder: Path) -> Path:
     """Ten digits through one hidden unit: the loss falls at first, and no further."""
     flags = ("--model=mnist_mlp", "--hidden_units=1", "--activation=relu", "--optimizer=adam")
@@ -162,6 +166,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "three_workers": _three_workers,
     "slow": _slow,
     "diverged": _diverged,
+    "learned_nothing": _learned_nothing,
     "plateau": _plateau,
     "noisy": _noisy,
     **{kind: _of_kind(kind) for kind in KINDS},
