@@ -57,15 +57,16 @@ class Evaluated:
     summary_lines: tuple[str, ...]
 
 
-def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings) -> Evaluated:
+def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> Evaluated:
     """Evaluate a checkpoint over the test examples, in this process alone and on its CPU.
 
-    Where the model's variables were in the run does not matter. Raises TaskFailure of class `configuration`
+    `ps` is how many the run had: a model may make its variables by them. Where these were in the run does
+    not matter. Raises TaskFailure of class `configuration`
     where the checkpoint is not of the model of these settings, and of class `input` without examples.
     """
     model = REGISTRY[settings.model]
     data = model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
-    context = ModelContext(settings, data, Devices((), _CPU))
+    context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
     with tf.Graph().as_default() as graph, v1.device(_CPU):
         variables = model.create_variables(context)
         evaluation = Evaluation(model, context, variables)

@@ -96,7 +96,7 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     records.write("restored", fields)
     fingerprint = fingerprint_of(checkpoint.values)
     say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
-    found = evaluate_checkpoint(checkpoint, settings)
+    found = evaluate_checkpoint(checkpoint, settings, _ps_count(told))
     evaluated = {
         "global_step": checkpoint.global_step,
         "metrics": found.metrics,
@@ -132,6 +132,13 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
         return TrainingSettings.from_mapping(settings if isinstance(settings, dict) else {})
     except SettingsError as error:
         raise TaskFailure(CONFIGURATION, f"the settings in {file} cannot be used: {error}") from error
+
+
+def _ps_count(chief: Sequence[Record]) -> int:
+    """How many ps the chief has met; 0 in a local run."""
+    met = _last(chief, "peers_ready")
+    nonces = met.fields["ps_nonces"] if met is not None else {}
+    return len(nonces) if isinstance(nonces, dict) else 0
 
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:

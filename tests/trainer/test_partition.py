@@ -10,10 +10,13 @@ import tensorflow as tf
 
 from tests.trainer.processes import Cluster, free_ports
 from trainer import cluster as task_cluster
+from trainer import evaluator
 from trainer.asynchronous import AsynchronousGraph
 from trainer.data import Data, Examples
+from trainer.exit_codes import FINISHED
 from trainer.models import partition
 from trainer.models.model import Devices, ModelContext
+from trainer.records import events_file, read_records
 from trainer.settings import TrainingSettings
 
 v1 = tf.compat.v1
@@ -27,7 +30,7 @@ WIDTH = partition.WEIGHTS_OF_A_WORKER
     [("async", 1, 2, 600), ("sync", 2, 3, 60), ("in_graph", 2, 3, 60)],
 )
 def test_workers_that_share_find_all_weights(
-    tmp_path: Path, replication: str, ps: int, workers: int, steps: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, ps: int, workers: int, steps: int
 ) -> None:
     flags = ["--model=partition", f"--replication={replication}", f"--steps={steps}", "--batch_size=20"]
     with Cluster(tmp_path, ps=ps, workers=workers, flags=flags) as cluster:
@@ -39,6 +42,12 @@ def test_workers_that_share_find_all_weights(
         assert (metrics["parts_found"], metrics["parts"]) == (workers, workers)
         assert metrics["loss"] == pytest.approx(partition.NOISE**2, rel=0.5)
         assert f"found are those of {workers} of {workers} workers" in cluster.output("worker0")
+        chief = cluster.directory("worker0")
+    # Whoever evaluates it later has no ps, and must make the variables that were on them.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert evaluator.main([str(chief)]) == FINISHED
+    found, _ = read_records(events_file(chief, "evaluator", 0))
+    assert found[-2].fields["metrics"] == pytest.approx(metrics, rel=1e-3, abs=1e-6)
 
 
 def test_a_worker_on_a_ps_of_its_own_finds_its_part_alone_and_its_loss_falls_all_the_same() -> None:
