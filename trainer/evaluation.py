@@ -60,9 +60,9 @@ class Evaluated:
 def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> Evaluated:
     """Evaluate a checkpoint over the test examples, in this process alone and on its CPU.
 
-    `ps` is how many the run had: a model may make its variables by them. Where these were in the run does
-    not matter. Raises TaskFailure of class `configuration`
-    where the checkpoint is not of the model of these settings, and of class `input` without examples.
+    `ps` is how many the run had: a model may make its variables by them. Where these were does not matter.
+    Raises TaskFailure of class `configuration` where the checkpoint is not of the model of these settings,
+    and of class `input` without examples.
     """
     model = REGISTRY[settings.model]
     data = model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
