@@ -26,12 +26,13 @@ WIDTH = partition.WEIGHTS_OF_A_WORKER
 
 
 @pytest.mark.parametrize(
-    ("replication", "ps", "workers", "steps"),
-    [("async", 1, 2, 600), ("sync", 2, 3, 60), ("in_graph", 2, 3, 60)],
+    ("replication", "tasks", "steps"),
+    [("async", (1, 2), 600), ("sync", (2, 3), 60), ("in_graph", (2, 3), 60)],
 )
 def test_workers_that_share_find_all_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, ps: int, workers: int, steps: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, tasks: tuple[int, int], steps: int
 ) -> None:
+    ps, workers = tasks
     flags = ["--model=partition", f"--replication={replication}", f"--steps={steps}", "--batch_size=20"]
     with Cluster(tmp_path, ps=ps, workers=workers, flags=flags) as cluster:
         cluster.start()
