@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ FEWEST_BAR_COLUMNS = 8
 CURVE_POINTS = 12
 CURVE_HEIGHT = math.log(1.5)
 LOG_CHARACTERS = 120
+SENTENCE_ROWS = 3
 # A step takes its time: only what lasts longer is worth a word.
 STILL_WORTH_A_WORD = 5.0
 INDENT, GAP = "  ", "   "
@@ -68,7 +70,7 @@ class View:
 def block(view: View, columns: int, rows: int, glyphs: Glyphs, *, verbose: bool = False) -> list[Row]:
     """Return at most `rows` rows, none wider than `columns`; with `verbose` each task has its own."""
     head = [_bar(view, columns, glyphs), *flow(_figures(view, glyphs), columns)]
-    troubles = [row for piece in _words(view) for row in flow([piece], columns)]
+    troubles = [row for piece in _words(view) for row in _by_words(piece, columns)]
     tasks = flow(_workers(view), columns) + flow(_rest(view), columns)
     if verbose and view.workers:
         each = [flow([task], columns)[0] for task in full_tasks(view)] + flow(_rest(view), columns)
@@ -113,6 +115,13 @@ def flow(pieces: Iterable[Piece], columns: int) -> list[Row]:
         rows[-1].append(Piece(text, piece.style))
         left -= needed
     return [tuple(row) for row in rows]
+
+
+def _by_words(piece: Piece, columns: int) -> list[Row]:
+    """Set a sentence in a few rows, so that a terminal that is narrow shows its end, too."""
+    parts = textwrap.wrap(printable(piece.text), max(columns - len(INDENT), 1), break_on_hyphens=False)
+    shown = [*parts[: SENTENCE_ROWS - 1], " ".join(parts[SENTENCE_ROWS - 1 :])]
+    return [row for part in shown for row in flow([Piece(part, piece.style)], columns)]
 
 
 def columns_of(text: str) -> int:

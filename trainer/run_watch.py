@@ -165,7 +165,7 @@ class Listeners:
                     reason = printable(str(silent[task]))
                     yield Note(
                         f"{task} at {address} does not answer any more ({reason}): systemd restarts it, or "
-                        "has given it up; `systemctl status 'psfleet-*@*'` on its host tells"
+                        "has given it up; `ansible-playbook status.yml` tells"
                     )
 
 

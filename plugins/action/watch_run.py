@@ -92,9 +92,9 @@ class ActionModule(ActionBase):
             reading = without_stale_word(reading, stale)
             for note in self._view.look(reading, time.monotonic()):
                 self._note(screen, note)
+            screen.show(self._view.now)
             if reading.progress.phase == "training":
                 self._look_at_the_others(screen)
-            screen.show(self._view.now)
             over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
             if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return {

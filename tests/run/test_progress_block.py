@@ -107,6 +107,17 @@ def test_who_is_waited_for_is_named_with_the_reason() -> None:
     assert waiting.endswith("worker0 (?); worker1 (?); worker2 (?); worker3 (?) and 5 more")
 
 
+def test_who_is_waited_for_is_wrapped_by_words_in_a_few_rows() -> None:
+    view = View(progress(phase="waiting", global_step=200, missing=[MISSING]), 5.0)
+    assert shown(block(view, 39, TALL, ASCII))[2:] == [
+        "  waiting for worker1 at 10.0.0.2:2222",
+        "  (connection refused)",
+    ]
+    nine = [{"task": f"worker{index}", "address": "10.0.0.2", "reason": "no answer"} for index in range(9)]
+    rows = shown(block(View(progress(phase="waiting", global_step=2, missing=nine), 5.0), 39, TALL, ASCII))
+    assert (len(rows), rows[-1][-3:]) == (5, "...")
+
+
 def test_a_run_that_ends_says_how_and_for_whom_it_waits() -> None:
     ending = View(progress(phase="ending", missing=[MISSING]), 5.0)
     assert line(ending).endswith("ending: waiting for worker1 at 10.0.0.2:2222 (connection refused)")
