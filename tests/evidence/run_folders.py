@@ -83,7 +83,7 @@ def evaluate(chief: Path, run: Path) -> None:
     """Evaluate the final model in the chief's run directory, by a process of its own, for a run's folder."""
     output = chief / "evaluator0.out"
     process = ForkedProcess(["-m", "trainer.evaluator", str(chief)], chief, os.environ, output)
-    process.wait()
+    process.wait(150)
     assert process.poll() == FINISHED, output.read_text()
     shutil.copy(chief / "events" / "evaluator0.jsonl", run / "events")
 
