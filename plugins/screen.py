@@ -56,6 +56,7 @@ class Screen:
         self._said: tuple[str, tuple[str, ...]] | None = None
         self._drawn: list[Row] = []
         self._view: View | None = None
+        self._told: View | None = None
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Screen:
@@ -75,7 +76,7 @@ class Screen:
             self._draw("".join(f"{_text(row)}\n" for row in self._drawn))
             os.close(self._terminal)
             self._terminal = None
-        elif self._view is not None:
+        elif self._view is not None and self._view is not self._told:
             self._tell(self._view)
 
     @property
@@ -120,7 +121,7 @@ class Screen:
 
     def _tell(self, view: View) -> None:
         """Show lines that stand for themselves; beside a terminal only Ansible's own log has them."""
-        self._told_at = time.monotonic()
+        self._told, self._told_at = view, time.monotonic()
         if self._terminal is not None:
             display.display(line(view), log_only=True)
             return
