@@ -10,6 +10,8 @@ from tests.evidence.replications import IN_GRAPH
 from tests.evidence.run_folders import Record, checks, detail, events, records, rewrite, train, verdict_of
 from tests.trainer.processes import Cluster
 
+# Found too where the other worker trained at that time, which is up to the machine.
+MAYBE = {"steps_accounted"}
 END = {"evaluated", "checkpointed", "finished"}
 
 
@@ -62,7 +64,7 @@ def test_a_restart_explains_no_other_difference(run: Path) -> None:
     rewrite(run, "worker1", [*every[:position], *shorter, finished])
 
     verdict = verdict_of(run)
-    assert checks(verdict, False) == {"contributions_add_up", "steps_accounted"}
+    assert MAYBE | checks(verdict, False) == {"contributions_add_up", *MAYBE}
     assert "worker1: the chief counted" in detail(verdict, "contributions_add_up")
 
 
@@ -99,7 +101,7 @@ def test_without_the_checkpoint_lost_steps_are_not_accepted(run: Path) -> None:
     restore_at(run, again=30)
     rewrite(run, "worker0", [record for record in records(run, "worker0") if record["event"] != "restored"])
     verdict = verdict_of(run)
-    assert checks(verdict, False) == {"contributions_add_up", "no_restart_from_zero", "steps_accounted"}
+    assert MAYBE | checks(verdict, False) == {"contributions_add_up", "no_restart_from_zero", *MAYBE}
 
 
 def test_a_checkpoint_that_cannot_be_read_leaves_the_question_open(run: Path) -> None:
