@@ -10,11 +10,11 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down test lint unit molecule clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries test lint unit molecule clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
-	  printf '  make %-10s %s\n' "$$target" "$$what"; done
+	  printf '  make %-12s %s\n' "$$target" "$$what"; done
 
 setup: ## Install what the controller needs: Debian packages, and .venv with Ansible
 	@tools/bootstrap.sh controller
@@ -42,6 +42,9 @@ unit: setup-dev ## Run pytest
 
 molecule: setup-dev ## Run the Molecule scenarios on container hosts
 	@tools/run_tests.py molecule
+
+adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
+	@python -m tests.adversaries
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .mypy_cache .pytest_cache .ruff_cache
