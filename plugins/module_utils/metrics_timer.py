@@ -50,8 +50,8 @@ class MetricsTimer:
         """Tell whether the host has this already."""
         if not self.directory:
             return not self.written_to and not self._wanted.is_symlink()
-        shown = self._systemctl("show", "--property=ActiveState", "--value", TIMER).strip()
-        return self.written_to == self.directory and shown == "active" and self._wanted.is_symlink()
+        running = self._state(TIMER) == "active"
+        return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
         """Change the host. Raises ValueError where systemd refuses, or where no metrics can be written."""
@@ -72,8 +72,13 @@ class MetricsTimer:
 
     def _stop(self) -> None:
         for unit in (TIMER, SERVICE):
-            if self._systemctl("show", "--property=ActiveState", "--value", unit).strip() != "inactive":
+            if self._state(unit) not in {"inactive", "failed"}:
                 self._systemctl("stop", unit)
+            if self._state(unit) == "failed":  # or systemd would remember it for ever
+                self._systemctl("reset-failed", unit)
+
+    def _state(self, unit: str) -> str:
+        return self._systemctl("show", "--property=ActiveState", "--value", unit).strip()
 
     def _remove_files(self) -> None:
         with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:

@@ -108,9 +108,12 @@ def main() -> None:
             if gone:
                 systemctl("stop", *gone)
                 forget_failures(gone)
+            # A timer whose unit has gone from the disk is stopped before systemd misses that unit.
+            if untimed and not metrics.directory:
+                metrics.apply()
             if unread:
                 systemctl("daemon-reload")
-            if untimed:
+            if untimed and metrics.directory:
                 metrics.apply()
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -13,18 +13,20 @@ class Systemd:
 
     def __init__(self, wanted: Path) -> None:
         """Begin with nothing active. `wanted` is where the link goes."""
-        self.wanted, self.active, self.told = wanted, set[str](), list[str]()
+        self.wanted, self.active, self.failed, self.told = wanted, set[str](), set[str](), list[str]()
 
     def __call__(self, *arguments: str) -> str:
         """Act as systemctl."""
         verb, unit = arguments[0], arguments[-1]
         if verb == "show":
-            return "active\n" if unit in self.active else "inactive\n"
+            return "failed\n" if unit in self.failed else "active\n" if unit in self.active else "inactive\n"
         self.told.append(f"{verb} {unit}")
         if verb == "enable" and not self.wanted.is_symlink():
             self.wanted.symlink_to("/nowhere")
         elif verb in {"start", "restart"}:
             self.active.add(unit)
+        elif verb == "reset-failed":
+            self.failed.remove(unit)
         elif verb == "stop":
             self.active.remove(unit)
         return ""
@@ -92,6 +94,14 @@ def test_off_where_the_directory_has_gone_or_the_record_was_lost(tmp_path: Path,
     (tmp_path / "record").unlink()
     assert bring(tmp_path, systemd, "")
     assert not systemd.active
+
+
+def test_off_leaves_no_failed_unit_behind(tmp_path: Path, systemd: Systemd) -> None:
+    bring(tmp_path, systemd, str(directory(tmp_path, "textfiles")))
+    systemd.active.remove(SERVICE)
+    systemd.failed.add(SERVICE)
+    bring(tmp_path, systemd, "")
+    assert not systemd.failed | systemd.active
 
 
 def test_only_a_directory_of_root_is_taken(tmp_path: Path, systemd: Systemd) -> None:
