@@ -63,6 +63,8 @@ def _reasons(run: ProofRun) -> Iterator[str]:
     failing = [check for check in checks if check["ok"] is False] or [
         check for check in checks if check["ok"] is None
     ]
+    # What was not found comes first: it names the workers who do not share.
+    failing.sort(key=lambda check: check["check"] != "model_converged")
     for check in failing[:_CHECKS_SHOWN]:
         yield f"{check['check'].replace('_', ' ')}: {check['detail']}"
     if len(failing) > _CHECKS_SHOWN:

@@ -112,8 +112,12 @@ def test_a_run_that_is_not_proven_is_named_with_its_reasons() -> None:
         ({}, ["  - it was not judged"]),
         (verdict({"loss_fell": None}, parts_found=None, parts=4.0), ["  - loss fell: about loss_fell"]),
         (
-            verdict(dict.fromkeys("abcdefg", False)),
-            [*(f"  - {name}: about {name}" for name in "abcde"), "  - also f, g"],
+            verdict(dict.fromkeys([*"abcdef", "model_converged"], False)),
+            [
+                "  - model converged: about model_converged",
+                *(f"  - {name}: about {name}" for name in "abcd"),
+                "  - also e, f",
+            ],
         ),
     ],
 )
