@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
+from plugins.terminal import open_terminal, size_of
 from trainer.progress import printable
 from trainer.progress_block import ASCII, GAP, INDENT, UNICODE, Glyphs, Row, View, block, full_tasks, line
 from trainer.progress_notes import Note, clock
@@ -24,7 +25,6 @@ from trainer.progress_tasks import Piece
 
 display = Display()
 
-UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
 MOST_ROWS = 40
 # Ansible itself tells of each command from here on, in the midst of whatever is drawn.
 VERBOSITY_OF_COMMANDS = 3
@@ -49,7 +49,7 @@ class Screen:
         """Without a terminal, show a line every `plain_seconds`."""
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
-        self._terminal = _open_terminal(self._parent)
+        self._terminal = _open_terminal()
         self._glyphs = glyphs_for(os.environ, sys.__stdout__)
         self._verbose = display.verbosity > 0
         self._told_at = -plain_seconds
@@ -96,7 +96,7 @@ class Screen:
         self._said = view.said
         due = changed or time.monotonic() - self._told_at >= self._plain_seconds
         if self._terminal is not None:
-            size = _size(self._terminal)
+            size = size_of(self._terminal)
             rows = min(size.lines - 2, MOST_ROWS)
             self._drawn = block(view, size.columns - 1, rows, self._glyphs, verbose=self._verbose)
             self._draw(drawing(self._drawn))
@@ -113,7 +113,7 @@ class Screen:
         if self._terminal is None:
             display.display(printable(text), color=color)
             return
-        width = max(_size(self._terminal).columns - 1, FEWEST_COLUMNS)
+        width = max(size_of(self._terminal).columns - 1, FEWEST_COLUMNS)
         rows = textwrap.wrap(printable(text), width, subsequent_indent=HANGING_INDENT, break_on_hyphens=False)
         self._draw("")
         display.display("\n".join(rows), color=color)
@@ -173,23 +173,8 @@ def _colored(piece: Piece) -> str:
     return stringc(piece.text, color) if color else piece.text
 
 
-def _open_terminal(parent: int) -> int | None:
-    """Return the terminal that the parent writes to, None where it can show no block or there is none."""
+def _open_terminal() -> int | None:
+    """Return the terminal, None where it can show no block or there is none."""
     if display.verbosity >= VERBOSITY_OF_COMMANDS or os.environ.get("TERM", DUMB) == DUMB:
         return None
-    try:
-        terminal = os.open(f"/proc/{parent}/fd/1", os.O_WRONLY | os.O_NOCTTY)
-    except OSError:
-        return None
-    if os.isatty(terminal):
-        return terminal
-    os.close(terminal)
-    return None
-
-
-def _size(terminal: int) -> os.terminal_size:
-    try:
-        size = os.get_terminal_size(terminal)
-    except OSError:
-        size = os.terminal_size((0, 0))
-    return os.terminal_size((size.columns or UNKNOWN_COLUMNS, size.lines or UNKNOWN_ROWS))
+    return open_terminal()

@@ -1,17 +1,38 @@
-"""The terminal that people see, from an action's worker process, which has none of its own."""
+"""The terminal that people see, for an action: its worker process has none, but its parent may."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-UNKNOWN_COLUMNS = 80  # of a terminal that does not tell its size
+UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
+
+
+def open_terminal() -> int | None:
+    """Return a descriptor of the terminal that the parent writes to, None where there is none."""
+    try:
+        terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
+    except OSError:
+        return None
+    if os.isatty(terminal):
+        return terminal
+    os.close(terminal)
+    return None
+
+
+def size_of(terminal: int) -> os.terminal_size:
+    """Return how many columns and rows it has now."""
+    try:
+        size = os.get_terminal_size(terminal)
+    except OSError:
+        size = os.terminal_size((0, 0))
+    return os.terminal_size((size.columns or UNKNOWN_COLUMNS, size.lines or UNKNOWN_ROWS))
 
 
 def terminal_columns() -> int:
-    """Return the width of the terminal, or 0 where there is none: what is shown goes through the parent's."""
-    try:
-        with Path(f"/proc/{os.getppid()}/fd/1").open("rb", buffering=0) as stream:
-            return os.get_terminal_size(stream.fileno()).columns or UNKNOWN_COLUMNS
-    except OSError:
+    """Return the width of the terminal, or 0 where there is none."""
+    terminal = open_terminal()
+    if terminal is None:
         return 0
+    columns = size_of(terminal).columns
+    os.close(terminal)
+    return columns
