@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from trainer.host.task_traces import number
 
 # Colours and cursor movements: what is left of them without the escape character would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -37,10 +38,10 @@ class Progress:
         missing = values.get("missing")
         return cls(
             phase=str(values.get("phase", "starting")),
-            wall=_number(values.get("wall")) or 0.0,
-            global_step=int(_number(values.get("global_step")) or 0),
-            last_step=int(_number(values.get("last_step")) or 0),
-            loss=_number(values.get("loss")),
+            wall=number(values.get("wall")) or 0.0,
+            global_step=int(number(values.get("global_step")) or 0),
+            last_step=int(number(values.get("last_step")) or 0),
+            loss=number(values.get("loss")),
             contributions=_counts(values.get("contributions")),
             missing=tuple(_missing_task(entry) for entry in missing) if isinstance(missing, list) else (),
             reason=str(values.get("reason") or ""),
@@ -70,14 +71,8 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
 def _counts(value: object) -> tuple[int, ...]:
-    return tuple(int(_number(count) or 0) for count in value) if isinstance(value, list) else ()
+    return tuple(int(number(count) or 0) for count in value) if isinstance(value, list) else ()
 
 
 def _missing_task(entry: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.task_traces import bytes_of, last_record, last_step
+from ansible.module_utils.task_traces import bytes_of, last_record, last_step, number
 
 # Properties of a unit that `task_details` reads, beside MainPID and Result.
 DETAIL_PROPERTIES = ("StateChangeTimestampMonotonic", "MemoryCurrent", "CPUUsageNSec")
@@ -39,7 +39,8 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
 
 
 def _age(wall: object, now: float) -> float | None:
-    return now - wall if isinstance(wall, int | float) else None
+    told = number(wall)
+    return None if told is None else now - told
 
 
 def _counted(value: str | None) -> int | None:

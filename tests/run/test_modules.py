@@ -101,6 +101,13 @@ def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
     assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("", 4096, 1.5)
 
 
+@pytest.mark.parametrize("wall", [True, "1", float("nan"), 10**400])
+def test_a_time_that_only_damage_explains_has_no_age(tmp_path: Path, wall: object) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps({"event": "finished", "reason": "stopped", "wall": wall}))
+    assert task_details.task_details({}, events, tmp_path / "absent")["since_seconds"] is None
+
+
 def test_what_an_earlier_process_of_a_task_failed_of_is_not_why_its_last_one_did(tmp_path: Path) -> None:
     events = tmp_path / "evaluator0.jsonl"
     failed = {"event": "failed", "class": "input", "reason": "there is no checkpoint"}

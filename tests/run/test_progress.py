@@ -19,6 +19,14 @@ def test_fields_of_a_wrong_type_are_not_known() -> None:
     assert progress.restarts == ()
 
 
+@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), 10**400])
+def test_what_only_damage_explains_is_no_number(value: object) -> None:
+    fields = dict.fromkeys(("wall", "global_step", "last_step", "loss"), value)
+    progress = Progress.from_mapping({**fields, "contributions": [value], "restarts": [value]})
+    assert (progress.wall, progress.global_step, progress.last_step, progress.loss) == (0.0, 0, 0, None)
+    assert (progress.contributions, progress.restarts) == ((0,), (0,))
+
+
 def test_a_missing_task_is_named_with_its_address_and_reason() -> None:
     missing = [{"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}]
     assert Progress.from_mapping({"missing": missing}).missing == (

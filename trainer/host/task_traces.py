@@ -38,14 +38,14 @@ def last_step(events: Path) -> dict[str, float | None]:
     for record in _last_records(events):
         if record.get("event") != "step":
             continue
-        seconds = _number(record, "seconds") or math.nan
+        seconds = number(record.get("seconds")) or math.nan
         return {
-            "global_step": _number(record, "global_step_after"),
-            "local_step": _number(record, "local_step"),
-            "loss": _number(record, "loss"),
-            "steps_per_second": _rate(_number(record, "steps"), seconds),
-            "examples_per_second": _rate(_number(record, "examples"), seconds),
-            "wall": _number(record, "wall"),
+            "global_step": number(record.get("global_step_after")),
+            "local_step": number(record.get("local_step")),
+            "loss": number(record.get("loss")),
+            "steps_per_second": _rate(number(record.get("steps")), seconds),
+            "examples_per_second": _rate(number(record.get("examples")), seconds),
+            "wall": number(record.get("wall")),
         }
     return {}
 
@@ -66,8 +66,8 @@ def _last_records(events: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _number(record: dict[str, Any], name: str) -> float | None:
-    value = record.get(name)
+def number(value: object) -> float | None:
+    """Return a number that a task has written; None for what is none, and for what only damage explains."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
         return None
     return value
