@@ -88,7 +88,7 @@ def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
     yield from _of_steps(cluster, tasks)
     leads = [task for task in tasks if task.leads]
     if leads:
-        yield from _of_run(cluster, leads[0])
+        yield from _of_run(cluster, max(leads, key=_last_told))
 
 
 def _of_units(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
@@ -144,6 +144,11 @@ def _of_steps(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
             if value is not None:
                 family.add(_labels(cluster, task), value)
         yield family
+
+
+def _last_told(lead: HostTask) -> float:
+    """Return when a lead has last told how its run is: the chief of an earlier run tells of that one."""
+    return Progress.from_mapping(lead.progress).wall
 
 
 def _of_run(cluster: str, lead: HostTask) -> Iterator[Family]:

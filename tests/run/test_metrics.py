@@ -51,11 +51,11 @@ class Host:
             (self.configuration / "run" / f"{name}.env").write_text(f'PSFLEET_RUN_ID="{run_id}"\n')
         (self.state / "runs" / run_id / "events").mkdir(parents=True, exist_ok=True)
 
-    def write(self, run_id: str, **records: Any) -> None:  # noqa: ANN401
-        """Let worker 0 record a step and tell how far the run is."""
+    def write(self, run_id: str, wall: float = 1e9, **records: Any) -> None:  # noqa: ANN401
+        """Let worker 0 record a step, and the lead tell at that time how far the run is."""
         run = self.state / "runs" / run_id
         (run / "events" / "worker0.jsonl").write_text(json.dumps(STEP | records) + "\n")
-        (run / "progress.json").write_text(json.dumps(PROGRESS))
+        (run / "progress.json").write_text(json.dumps(PROGRESS | {"wall": wall}))
 
     def show(self, units: Sequence[str]) -> list[dict[str, str]]:
         """Answer as systemctl does."""
@@ -130,6 +130,16 @@ def test_the_next_run_does_not_begin_with_the_values_of_the_last(host: Host) -> 
     assert not [
         key for key in found if "step" in key[0] or "loss" in key[0] or key[0].startswith("psfleet_run")
     ]
+
+
+def test_a_run_without_a_chief_is_not_taken_for_the_run_before_that_had_one(host: Host) -> None:
+    host.prepare("program-1", "chief-0", "worker-0")
+    host.write("program-1")
+    host.prepare("night-2", "worker-0")
+    host.write("night-2", wall=2e9)
+    found = host.metrics()
+    assert found["psfleet_run_info", "night-2", "worker0"] == 1
+    assert found[("psfleet_run_progress_timestamp_seconds",)] == 2e9
 
 
 def test_before_any_run(host: Host) -> None:
