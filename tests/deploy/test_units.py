@@ -120,6 +120,11 @@ def test_a_task_is_not_started_again_for_what_that_cannot_mend(tmp_path: Path) -
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
 
 
+def test_the_timer_may_come_every_second(tmp_path: Path) -> None:
+    """By default systemd gives up a unit that is started more than 5 times in 10 s."""
+    assert "StartLimitIntervalSec=0\n" in (render(tmp_path) / "psfleet-metrics.service").read_text()
+
+
 def test_what_computes_with_a_task_of_its_host_stops_before_it(tmp_path: Path) -> None:
     units = render(tmp_path)
 
