@@ -99,8 +99,10 @@ class ActionModule(ActionBase):
 
 def failure_message(verdict: Verdict, folder: Path) -> str:
     """Return why the run is not proven: a line for each check that fails, or is unknown where none fails."""
-    checks = "\n".join(f"- {check.check.replace('_', ' ')}: {check.detail}" for check in verdict.failing)
+    checks = "\n".join(
+        f"- {check.check.replace('_', ' ')}: {printable(check.detail)}" for check in verdict.failing
+    )
     return (
-        f"{verdict.headline} (run {verdict.run_id})\n{checks}\n"
+        f"{printable(verdict.headline)} (run {verdict.run_id})\n{checks}\n"
         f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
     )

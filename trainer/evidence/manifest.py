@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.evidence.check import Check, Findings, counted
+from trainer.evidence.whole_file import write_whole
 
 FILE_NAME = "manifest.json"
 VERSION = 1
@@ -72,9 +73,7 @@ class Manifest:
         """Put manifest.json into the folder, in one piece. Raises OSError."""
         files = {name: entry.as_json() for name, entry in sorted(self.files.items())}
         content = {"version": VERSION, "run_id": self.run_id, "files": files}
-        new = folder / f".{FILE_NAME}.new"
-        new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        new.replace(folder / FILE_NAME)
+        write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
     def with_file(self, folder: Path, name: str) -> Manifest:
         """Return the manifest with a file as it is now. Raises OSError."""
@@ -90,11 +89,13 @@ class Manifest:
 def covered(folder: Path) -> Iterator[str]:
     """Yield the names of the files that a verdict rests on, sorted; no links, no hidden files."""
     for name in _FILES:
-        if _is_plain(folder / name):
+        if is_plain(folder / name):
             yield name
     for place in _FOLDERS:
-        for path in sorted((folder / place).rglob("*")) if (folder / place).is_dir() else ():
-            if _is_plain(path):
+        # A link to a folder would bring files of somewhere else.
+        inside = (folder / place).is_dir() and not (folder / place).is_symlink()
+        for path in sorted((folder / place).rglob("*")) if inside else ():
+            if is_plain(path):
                 yield path.relative_to(folder).as_posix()
 
 
@@ -133,5 +134,6 @@ def _entry(name: str, value: object) -> Entry:
     return Entry(digest, size)
 
 
-def _is_plain(path: Path) -> bool:
+def is_plain(path: Path) -> bool:
+    """Whether this is a file of the folder itself: no link, and not hidden."""
     return not path.name.startswith(".") and path.is_file() and not path.is_symlink()

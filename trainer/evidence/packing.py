@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 from trainer.evidence.manifest import FILE_NAME as MANIFEST
-from trainer.evidence.manifest import covered
+from trainer.evidence.manifest import covered, is_plain
 from trainer.evidence.verdict import FILE_NAME as VERDICT
 
 # Beside what the verdict rests on: what was said of it, and for people to look at.
@@ -21,7 +21,7 @@ def pack(folder: Path, target: Path) -> list[str]:
     Returns the names of the files. The same files give the same bytes: names are sorted, and times, owners
     and modes fixed. Raises FileExistsError where the target is there, and OSError; what was begun is removed.
     """
-    names = sorted([*covered(folder), *(name for name in _ALSO if (folder / name).is_file())])
+    names = sorted([*covered(folder), *(name for name in _ALSO if is_plain(folder / name))])
     with target.open("xb") as file:
         try:
             with (

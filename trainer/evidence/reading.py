@@ -13,6 +13,7 @@ from trainer.evidence.manifest import Manifest
 from trainer.evidence.profile import Profile, profile_of
 from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.whole_file import write_whole
 from trainer.plan import ClusterPlan
 from trainer.records import EVALUATOR_NAME, Record, events_file, read_records
 from trainer.run_tasks import RunTask, run_tasks
@@ -105,10 +106,8 @@ def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
     if problem or not isinstance(content, dict) or "evidence" in content:
         return
     manifest = _manifest_of(path)
-    new = path.with_name(f".{path.name}.new")
     whole = {**content, "evidence": settings.as_dict()}
-    new.write_text(json.dumps(whole, indent=4) + "\n", encoding="utf-8")
-    new.replace(path)
+    write_whole(path, f"{json.dumps(whole, indent=4)}\n".encode())
     if manifest is not None:
         manifest.with_file(folder, path.name).write(folder)
 

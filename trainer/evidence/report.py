@@ -8,6 +8,7 @@ from typing import Literal
 
 from trainer.evidence.figures import figure_lines
 from trainer.evidence.verdict import Verdict
+from trainer.progress import printable
 
 Kind = Literal["headline", "ok", "failed", "unknown", "open", "figure"]
 _MARKS: dict[bool | None, tuple[str, Kind]] = {
@@ -18,7 +19,15 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 
 
 def as_lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
-    """Yield each line and what it tells, so that it can be shown in a fitting colour."""
+    """Yield each line and what it tells, so that it can be shown in a fitting colour.
+
+    What the folder holds must not steer the terminal: names of files and reasons are others' words.
+    """
+    for line, kind in _lines(verdict, folder):
+        yield printable(line), kind
+
+
+def _lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
     yield f"{verdict.headline} (run {verdict.run_id})", "headline"
     yield "", "figure"
     width = max(len(check.check) for check in verdict.checks)

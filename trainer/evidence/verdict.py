@@ -18,6 +18,7 @@ from trainer.evidence.program import headline_of, judge_program
 from trainer.evidence.reading import read_run
 from trainer.evidence.run import Run
 from trainer.evidence.settings import EvidenceSettings
+from trainer.evidence.whole_file import write_whole
 
 PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven", "cannot tell"
 EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
@@ -80,10 +81,8 @@ class Verdict:
 
     def write(self, folder: Path) -> None:
         """Put verdict.json into the run's folder, in one piece. Raises OSError."""
-        target = folder / FILE_NAME
-        new = target.with_name(f".{FILE_NAME}.new")
-        new.write_text(json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        new.replace(target)
+        text = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
+        write_whole(folder / FILE_NAME, text.encode())
 
 
 def judge(folder: Path, settings: EvidenceSettings, run_id: str | None = None) -> Verdict:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from trainer.evidence.whole_file import write_whole
 from trainer.progress import printable
 from trainer.report.texts import shortened
 
@@ -102,6 +103,6 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 def save_png(figure: Figure, path: Path, dots_per_inch: int) -> None:
     """Write the figure as a PNG, in one piece. Raises OSError."""
-    new = path.with_name(f".{path.name}.new")
-    figure.savefig(new, format="png", dpi=dots_per_inch, metadata={"Software": None})
-    new.replace(path)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
+    write_whole(path, drawn.getvalue())

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from trainer.evidence.run import Run
 from trainer.evidence.verdict import Verdict
+from trainer.evidence.whole_file import write_whole
 from trainer.progress import printable
 from trainer.report import REPORT, facts, timeline
 from trainer.report.advice import next_steps
@@ -36,9 +37,7 @@ def write_report(run: Run, verdict: Verdict) -> Path:
     page = render(run, verdict)
     write_loss_picture(run, verdict)
     target = run.folder / REPORT
-    new = target.with_name(f".{REPORT}.new")
-    new.write_text(page, encoding="utf-8")
-    new.replace(target)
+    write_whole(target, page.encode())
     return target
 
 
