@@ -31,7 +31,6 @@ VERBOSITY_OF_COMMANDS = 3
 COLORS = {"warning": "yellow", "good": "green"}
 LINUX_CONSOLE, DUMB = "linux", "dumb"
 
-FEWEST_COLUMNS = 20
 HANGING_INDENT = 10 * " "
 CLEAR_BELOW = "\r\x1b[J"
 CLEAR_REST = "\x1b[K"
@@ -97,7 +96,7 @@ class Screen:
         due = changed or time.monotonic() - self._told_at >= self._plain_seconds
         if self._terminal is not None:
             size = size_of(self._terminal)
-            rows = min(size.lines - 2, MOST_ROWS)
+            rows = max(min(size.lines - 2, MOST_ROWS), 0)
             self._drawn = block(view, size.columns - 1, rows, self._glyphs, verbose=self._verbose)
             self._draw(drawing(self._drawn))
         if due:
@@ -113,7 +112,7 @@ class Screen:
         if self._terminal is None:
             display.display(printable(text), color=color)
             return
-        width = max(size_of(self._terminal).columns - 1, FEWEST_COLUMNS)
+        width = size_of(self._terminal).columns - 1
         rows = textwrap.wrap(printable(text), width, subsequent_indent=HANGING_INDENT, break_on_hyphens=False)
         self._draw("")
         display.display("\n".join(rows), color=color)

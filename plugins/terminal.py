@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
+FEWEST_COLUMNS = 20  # in fewer nothing can be said: the terminal itself cuts what does not fit
 
 
 def open_terminal() -> int | None:
@@ -20,12 +21,13 @@ def open_terminal() -> int | None:
 
 
 def size_of(terminal: int) -> os.terminal_size:
-    """Return how many columns and rows it has now."""
+    """Return how many columns and rows it has now: `FEWEST_COLUMNS` where it has fewer."""
     try:
         size = os.get_terminal_size(terminal)
     except OSError:
         size = os.terminal_size((0, 0))
-    return os.terminal_size((size.columns or UNKNOWN_COLUMNS, size.lines or UNKNOWN_ROWS))
+    columns = max(size.columns or UNKNOWN_COLUMNS, FEWEST_COLUMNS)
+    return os.terminal_size((columns, size.lines or UNKNOWN_ROWS))
 
 
 def terminal_columns() -> int:

@@ -129,14 +129,14 @@ class LeadRecords:
 
     lead: str
     saved_step: int | None = None
-    _seen: set[tuple[object, object]] | None = None
+    _seen: set[tuple[str, str]] | None = None
     _step: int = 0
 
     def look(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Note]:
         """Take the newest records, each once; what was there at the first look is no news."""
         first, self._seen = self._seen is None, self._seen or set()
         for record in records:
-            key = (record.get("pid"), record.get("monotonic"))
+            key = (str(record.get("pid")), str(record.get("monotonic")))
             if key in self._seen:
                 continue
             self._seen.add(key)

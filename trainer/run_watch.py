@@ -173,6 +173,6 @@ def _object(text: str) -> dict[str, object]:
     """Return the JSON object in a text; empty where there is none."""
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -71,6 +71,12 @@ def test_a_lead_whose_start_waits_for_another_unit_is_alive() -> None:
     assert Reading.of(f"\n--psfleet--\n{unit}--psfleet--\n100.5 33.0\n").alive
 
 
+def test_a_word_that_is_nested_too_deeply_is_none() -> None:
+    deep = "[" * 65536
+    reading = Reading.of(f"{deep}\n--psfleet--\n{UNIT}--psfleet--\n100.5 33.0\n--psfleet--\n{deep}\n")
+    assert (reading.progress.phase, reading.records) == ("starting", ())
+
+
 def test_an_answer_without_the_unit_is_none() -> None:
     with pytest.raises(ValueError, match="systemctl said nothing"):
         Reading.of('{"phase": "training"}\n--psfleet--\n')

@@ -95,6 +95,13 @@ def test_the_block_is_rewritten_in_place() -> None:
     assert len(rows) == 5
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(1, 24), (2, 2), (19, 1)])
+def test_a_terminal_that_shows_next_to_nothing_does_not_end_the_watching(columns: int, rows: int) -> None:
+    drawn = Drawn("view=100", "note=worker1 is slow", "view=200", columns=columns, rows=rows)
+    drawn.to_end()
+    assert "slow" in drawn.bytes
+
+
 @pytest.mark.parametrize("rows", [3, 6, 10])
 def test_at_the_bottom_of_a_low_terminal_nothing_is_left_behind(rows: int) -> None:
     notes = [f"note=worker1 is slow {number}" for number in range(9)]
