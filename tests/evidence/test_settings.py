@@ -101,7 +101,7 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
 def test_a_folder_that_cannot_be_written_still_gets_its_verdict(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (run / ".verdict.json.new").mkdir()
+    (run / "verdict.json").mkdir()
     assert main([str(run)]) == 0
     assert "verdict.json was not written" in capsys.readouterr().err
 

@@ -73,7 +73,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if figures["loss_first"] is not None:
         yield "training loss", f"{figures['loss_first']:.4g} -> {figures['loss_last']:.4g}"
     for name, value in figures["metrics"].items():
-        yield f"test {name.replace('_', ' ')}", "not finite" if value is None else f"{value:.4f}"
+        yield f"test {name.replace('_', ' ')}", _metric(value)
     stale = figures["staleness"]
     if stale is not None:
         yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
@@ -101,6 +101,12 @@ def _worker_lines(
             "stragglers",
             listed(f"{name} {workers[name]['slowdown']:.1f} times slower" for name in stragglers),
         )
+
+
+def _metric(value: float | None) -> str:
+    if value is None:
+        return "not finite"
+    return f"{value:.0f}" if value.is_integer() else f"{value:.4f}"
 
 
 def _worker_in_words(worker: Mapping[str, Any], *, straggles: bool) -> str:
