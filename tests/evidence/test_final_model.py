@@ -173,3 +173,22 @@ def test_every_client_of_every_replication_is_asked(trained: Callable[[str], Pat
 def test_an_id_that_a_process_of_a_worker_had_before_is_not_held_against_who_evaluated(run: Path) -> None:
     edit(run, "evaluator0", "", pid=records(run, "worker1")[0]["pid"])
     assert verdict_of(run).exit_code == 0
+
+
+@pytest.mark.parametrize("written", [1, 2], ids=["started", "restored"])
+def test_who_watched_too_may_have_just_begun_to_evaluate_anew(run: Path, written: int) -> None:
+    every = records(run, "evaluator0")
+    anew = [record | {"pid": 99999} for record in every[:written]]
+    rewrite(run, "evaluator0", [*every, anew[0] | {"nonce": 7}, *anew[1:]])
+    assert verdict_of(run).exit_code == 0
+
+
+def test_an_evaluation_before_the_run_went_on_is_none_of_its_final_model(run: Path) -> None:
+    every = records(run, "evaluator0")
+    edit(run, "evaluator0", "evaluated", global_step=100)
+    earlier = records(run, "evaluator0")
+    failed = every[-1] | {"event": "failed", "class": "input", "reason": "it cannot be read", "pid": 99999}
+    rewrite(run, "evaluator0", [*earlier, every[0] | {"pid": 99999, "nonce": 7}, failed])
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2
+    assert "it cannot be read" in detail(verdict, "evaluated_apart")

@@ -33,7 +33,7 @@ def fingerprints_agree(run: Run) -> Check:
             findings.lacking.append(f"{client.name} does not tell which parameters it read in the end")
         else:
             read[client.name] = found
-    evaluated = run.evaluator.last_evaluated
+    evaluated = run.evaluation.evaluated if run.evaluation else None
     kept = _fingerprint(evaluated, "global_step")
     if kept is None:
         findings.lacking.append("nobody who took no part tells which parameters the last checkpoint holds")
@@ -52,14 +52,14 @@ def evaluated_apart(run: Run) -> Check:
     """A process that took no part evaluated the last checkpoint, and found what the chief had found."""
     findings = Findings()
     name = run.evaluator.name
-    life = run.evaluator.processes[-1] if run.evaluator.processes else None
-    evaluated = run.evaluator.last_evaluated
+    life = run.evaluation
     if life is None:
         findings.lacking.append("no process that took no part has evaluated the final model")
         return findings.conclude("evaluated_apart", "")
     findings.wrong += [f"{name}: its file has {what}" for what in run.evaluator.foreign]
     findings.lacking += [f"cannot read {what}" for what in run.evaluator.unreadable]
     _compare_identity(run, life, findings)
+    evaluated = life.evaluated
     if evaluated is None:
         why = life.ending.text("reason") if life.ending is not None else "its records end before"
         findings.lacking.append(f"{name} has not evaluated the final model: {why}")

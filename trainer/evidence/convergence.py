@@ -148,7 +148,8 @@ def last_evaluation(run: Run) -> Record | None:
     """
     if run.program is None:
         of_chief = run.chief.of("evaluated")
-        return run.evaluator.last_evaluated or (of_chief[-1] if of_chief else None)
+        apart = run.evaluation.evaluated if run.evaluation else None
+        return apart or (of_chief[-1] if of_chief else None)
     last_lives = [task.processes[-1] for task in run.all_tasks if task.processes]
     found = [record for life in last_lives for record in life.records if record.event == "evaluated"]
     newest = max(map(_global_step, found), default=0)

@@ -98,6 +98,11 @@ class Process:
         endings = [record for record in self.records if record.event in {"finished", "failed"}]
         return endings[-1] if endings else None
 
+    @cached_property
+    def evaluated(self) -> Record | None:
+        """What it evaluated last; None where it evaluated nothing."""
+        return next((record for record in reversed(self.records) if record.event == "evaluated"), None)
+
     @property
     def local_steps(self) -> int:
         """How many steps this process applied, as far as it told."""
@@ -149,12 +154,6 @@ class TaskRecords:
             for process in self.processes
         )
         return self.ending is not None and told and not self.unreadable
-
-    @cached_property
-    def last_evaluated(self) -> Record | None:
-        """What its last process evaluated last; None where that evaluated nothing."""
-        records = self.processes[-1].records if self.processes else ()
-        return next((record for record in reversed(records) if record.event == "evaluated"), None)
 
     @property
     def settings(self) -> tuple[Mapping[str, object], ...]:
@@ -242,6 +241,17 @@ class Run:
         if self.final is not None and self.program is None:
             return self.final.integer("global_step")
         return max((window.after for worker in self.workers for window in worker.windows), default=0)
+
+    @cached_property
+    def evaluation(self) -> Process | None:
+        """The evaluator's last process that evaluated the last checkpoint; where none did, its last one.
+
+        Each who watches a run starts the evaluator at its end, and the records may be collected meanwhile.
+        """
+        saved = [record.integer("global_step") for record in self.chief.of("checkpointed")][-1:]
+        lives = self.evaluator.processes
+        done = [life for life in lives if life.evaluated and life.evaluated.integer("global_step") in saved]
+        return (done or lives or (None,))[-1]
 
     @property
     def last_step(self) -> int | None:
