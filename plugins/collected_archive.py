@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,14 +87,14 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
 
 
 def _write(place: Path, content: IO[bytes]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all: somebody else may be judging what was collected before."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("wb") as out:
-        try:
+    # A directory of its own, for the name of the file may be as long as names can be.
+    with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
+        fresh = Path(directory) / "file"
+        with fresh.open("wb") as out:
             shutil.copyfileobj(content, out)
-        except BaseException:
-            place.unlink(missing_ok=True)
-            raise
+        fresh.replace(place)
 
 
 def shown(texts: Iterable[object]) -> list[str]:

@@ -139,6 +139,14 @@ def test_a_host_that_collects_again_brings_what_is_newer(tmp_path: Path) -> None
     assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
 
 
+def test_who_reads_a_file_while_it_is_collected_again_reads_it_whole(tmp_path: Path) -> None:
+    bring(tmp_path / "r1", "n1", {"output/x": "old and long"})
+    with (tmp_path / "r1" / "output" / "x").open() as file:
+        bring(tmp_path / "r1", "n1", {"output/x": "new"})
+        assert file.read() == "old and long"
+    assert [path.name for path in (tmp_path / "r1" / "output").iterdir()] == ["x"]
+
+
 def test_a_file_in_the_way_of_a_folder_is_told(tmp_path: Path) -> None:
     bring(tmp_path / "r1", "n1", {"output/x": "1"})
     (refused,) = bring(tmp_path / "r1", "n2", {"output/x/y": "1"})
