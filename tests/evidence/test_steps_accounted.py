@@ -1,5 +1,6 @@
 """Who moved the global step: never a contradiction in true records, always one where somebody is missing."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 
 from tests.evidence.replications import IN_GRAPH, LOCAL, SYNC
 from tests.evidence.run_folders import edit, records, rewrite
-from tests.evidence.simulated_runs import Simulation, synchronous_run
+from tests.evidence.simulated_runs import Simulation, Worker, run_of, synchronous_run
 from trainer.evidence.accounting import steps_accounted
 from trainer.evidence.check import Check
+from trainer.evidence.contributions import contributions_add_up
+from trainer.evidence.profile import Profile
 from trainer.evidence.reading import read_run
 from trainer.evidence.report import as_lines
 from trainer.evidence.run import Run
@@ -169,3 +172,29 @@ def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
     lines = [text for text, _ in as_lines(verdict, Path())]
     assert len(lines) < 40
     assert max(map(len, lines)) < 400
+
+
+def test_steps_of_a_killed_process_are_looked_for_behind_one_that_never_met_the_others() -> None:
+    """Worker 1 is killed with 20 steps unwritten, is stopped while it waits for the others, and goes on."""
+    chance = random.Random(1)
+    chief, other = Worker(0, chance), Worker(1, chance)
+    for worker in (chief, other):
+        worker.start(0)
+    chief.write("initialised", global_step=0)
+    for step in range(100):
+        (other if step >= 80 else chief).open.append((step, step + 1))
+        (other if step >= 80 else chief).local_step += 1
+    chief.flush()
+    other.open = []
+    other.pid += 1
+    other.local_step = 0
+    other.write("started", nonce=77)
+    other.write("finished", reason="stopped", local_step=0, global_step=0)
+    other.start(100)
+    for step in range(100, 200):
+        (chief if step % 2 else other).count(step, step + 1)
+    chief.finish(global_step=200, last_step=200, contributions={"worker0": 130, "worker1": 70})
+    other.finish(global_step=200)
+    run = run_of([chief, other], Profile("async", 2))
+    assert steps_accounted(run).ok, steps_accounted(run).detail
+    assert contributions_add_up(run).ok, contributions_add_up(run).detail

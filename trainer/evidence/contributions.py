@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from collections.abc import Iterable
 
 from trainer.evidence.check import Check, Findings, counted
 from trainer.evidence.run import Process, Run, TaskRecords
@@ -81,13 +81,14 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, int | None]]:
     """Return the ranges of global steps in which this worker may have taken steps without a record.
 
-    Each is from the last window of a process that ended without a word to the first of the next one; None
+    Each is from the last window of a process that ended without a word to the first of those after it; None
     where there is none.
     """
+    lives = worker.processes
     return [
-        (_last_global_step(process), _first_global_step(following) if following else None)
-        for process, following in zip_longest(worker.processes, worker.processes[1:])
-        if _cut_off(process) or (following and _served_on(run, worker, process))
+        (_last_global_step(process), _first_global_step(lives[number:]))
+        for number, process in enumerate(lives, start=1)
+        if _cut_off(process) or (number < len(lives) and _served_on(run, worker, process))
     ]
 
 
@@ -127,15 +128,20 @@ def _lost_at_most(run: Run, worker: TaskRecords) -> int:
     return sum(window.steps for window in worker.windows if window.after > min(restored))
 
 
-def _first_global_step(process: Process) -> int:
-    return process.windows[0].before if process.windows else _met_at(process)
+def _first_global_step(processes: Iterable[Process]) -> int | None:
+    """Return where the first of these began that took steps or met its peers; None where none did."""
+    for process in processes:
+        begun = process.windows[0].before if process.windows else _met_at(process)
+        if begun is not None:
+            return begun
+    return None
 
 
 def _last_global_step(process: Process) -> int:
-    return process.windows[-1].after if process.windows else _met_at(process)
+    return process.windows[-1].after if process.windows else _met_at(process) or 0
 
 
-def _met_at(process: Process) -> int:
-    """Return the global step when the process met its peers; 0 where it never did."""
+def _met_at(process: Process) -> int | None:
+    """Return the global step when the process met its peers; None where it never did."""
     met = [record.integer("global_step") for record in process.records if record.event == "peers_ready"]
-    return met[-1] if met else 0
+    return met[-1] if met else None
