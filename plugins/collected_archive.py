@@ -91,7 +91,7 @@ def _write(place: Path, content: IO[bytes]) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     # A directory of its own, for the name of the file may be as long as names can be.
     with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
-        fresh = Path(directory) / "file"
+        fresh = Path(directory) / ".new"  # hidden, so no manifest names it
         with fresh.open("wb") as out:
             shutil.copyfileobj(content, out)
         fresh.replace(place)
