@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import yaml
+
 from tests.plan.conftest import Preflight, cure, facts, hosts_file, refused
+
+PLAYBOOK = Path(__file__).resolve().parents[2] / "playbooks" / "prove.yml"
 
 
 def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(
@@ -28,6 +32,12 @@ def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(
     assert [tasks[f"worker{index}"]["values"]["batch_size"] for index in (0, 1)] == [7, 100]
     for name, value in {"model": "partition", "replication": "sync", "steps": 200, "data_dir": ""}.items():
         assert tasks["worker1"]["values"][name] == value
+
+
+def test_no_tolerance_of_the_inventory_lets_a_weight_pass_that_nobody_told() -> None:
+    plays = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
+    runs = [play["vars"] for play in plays if play.get("ansible.builtin.import_playbook") == "train.yml"]
+    assert [run["training_evidence_error_tolerance"] for run in runs] == [0.05, 0.05]
 
 
 def test_a_cluster_of_one_worker_has_nobody_to_share_with(preflight: Preflight) -> None:
