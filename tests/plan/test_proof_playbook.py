@@ -5,6 +5,7 @@ from pathlib import Path
 import yaml
 
 from tests.plan.conftest import Preflight, cure, facts, hosts_file, refused
+from trainer.evidence.settings import EvidenceSettings
 
 PLAYBOOK = Path(__file__).resolve().parents[2] / "playbooks" / "prove.yml"
 
@@ -34,10 +35,13 @@ def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(
         assert tasks["worker1"]["values"][name] == value
 
 
-def test_no_tolerance_of_the_inventory_lets_a_weight_pass_that_nobody_told() -> None:
+def test_what_the_inventory_asks_of_its_own_training_is_not_asked_of_a_proof() -> None:
+    """Nor does a tolerance for another model let a weight pass that nobody told."""
     plays = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
     runs = [play["vars"] for play in plays if play.get("ansible.builtin.import_playbook") == "train.yml"]
-    assert [run["training_evidence_error_tolerance"] for run in runs] == [0.05, 0.05]
+    own = EvidenceSettings()
+    for name in ("target_loss", "loss_patience", "error_tolerance", "goals"):
+        assert [run[f"training_evidence_{name}"] for run in runs] == [getattr(own, name)] * 2
 
 
 def test_a_cluster_of_one_worker_has_nobody_to_share_with(preflight: Preflight) -> None:
