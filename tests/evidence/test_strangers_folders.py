@@ -1,9 +1,13 @@
 """A folder of a run that somebody else has made: judging and packing it harms nobody."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.trainer.processes import ROOT
 from trainer.evidence.__main__ import main
 from trainer.evidence.manifest import Manifest
 from trainer.evidence.packing import pack
@@ -64,3 +68,13 @@ def test_names_of_files_do_not_steer_the_terminal(folder: Path, capsys: pytest.C
     main([str(folder)])
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "red.out was added" in line)
     assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", ["settings.json", "manifest.json", "events/worker0.jsonl"])
+def test_what_has_no_end_is_not_waited_for(folder: Path, name: str) -> None:
+    (folder / "events").mkdir()
+    os.mkfifo(folder / name)
+    command = [sys.executable, "-S", "-m", "trainer.evidence", str(folder)]
+    judged = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert judged.returncode == 2
+    assert name == "events/worker0.jsonl" or "neither a file nor a folder" in judged.stdout + judged.stderr

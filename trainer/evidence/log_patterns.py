@@ -13,6 +13,7 @@ from pathlib import Path
 from trainer.evidence.check import Check, Findings, listed
 from trainer.evidence.numbers import optional_number, to_number
 from trainer.evidence.run import Run
+from trainer.evidence.whole_file import refuse_special
 
 _KEYS = ("tasks", "pattern", "minimum", "maximum")
 VARIABLE = "training_evidence_log_patterns"
@@ -67,6 +68,7 @@ class LogPattern:
     def last_match(self, log: Path) -> re.Match[str] | None:
         """Return the last match of the last line that has one. Raises OSError."""
         last = None
+        refuse_special(log)
         with log.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 for match in self.pattern.finditer(line):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.evidence.check import Check, Findings, counted
-from trainer.evidence.whole_file import write_whole
+from trainer.evidence.whole_file import read_whole, write_whole
 
 FILE_NAME = "manifest.json"
 VERSION = 1
@@ -59,7 +59,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """Read manifest.json. Raises OSError, and ValueError saying what is wrong with it."""
         try:
-            content = json.loads((folder / FILE_NAME).read_bytes())
+            content = json.loads(read_whole(folder / FILE_NAME))
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
         if not isinstance(content, dict) or content.get("version") != VERSION:

@@ -13,7 +13,7 @@ from trainer.evidence.manifest import Manifest
 from trainer.evidence.profile import Profile, profile_of
 from trainer.evidence.run import CHIEF, Run, TaskRecords
 from trainer.evidence.settings import EvidenceSettings
-from trainer.evidence.whole_file import write_whole
+from trainer.evidence.whole_file import read_whole, refuse_special, write_whole
 from trainer.plan import ClusterPlan
 from trainer.records import EVALUATOR_NAME, Record, events_file, read_records
 from trainer.run_tasks import RunTask, run_tasks
@@ -183,7 +183,7 @@ def _endings(path: Path) -> Endings:
 
 def _json(path: Path) -> tuple[object, str]:
     try:
-        return json.loads(path.read_bytes()), ""
+        return json.loads(read_whole(path)), ""
     except OSError as error:
         return None, str(error.strerror)
     except (ValueError, RecursionError) as error:
@@ -196,6 +196,10 @@ def _object(content: object, name: str) -> Mapping[str, object]:
 
 
 def _read(path: Path, folder: Path) -> _File:
+    try:
+        refuse_special(path)
+    except OSError as error:
+        return _File(path.stem, (), (f"{path.relative_to(folder)}: {error.strerror}",))
     records, complaints = read_records(path)
     unreadable = tuple(complaint.removeprefix(f"{folder}/") for complaint in complaints)
     return _File(path.stem, tuple(records), unreadable)

@@ -1,9 +1,22 @@
-"""Files of a run's folder, written in one piece, whoever made the folder and whoever else writes there."""
+"""Files of a run's folder, read and written whole, whoever made the folder and whoever else writes there."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+
+def refuse_special(path: Path) -> None:
+    """Raise OSError for what has no end or is waited for, such as a device or a FIFO."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "neither a file nor a folder", str(path))
+
+
+def read_whole(path: Path) -> bytes:
+    """Read a file. Raises OSError."""
+    refuse_special(path)
+    return path.read_bytes()
 
 
 def write_whole(target: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from trainer.evidence.run import Run
 from trainer.evidence.verdict import Verdict
-from trainer.evidence.whole_file import write_whole
+from trainer.evidence.whole_file import read_whole, write_whole
 from trainer.progress import printable
 from trainer.report import REPORT, facts, timeline
 from trainer.report.advice import next_steps
@@ -77,7 +77,7 @@ def render(run: Run, verdict: Verdict) -> str:
 def _files_in_manifest(folder: Path) -> int | None:
     """Return how many files the run's manifest names; None where there is no usable one."""
     try:
-        content = json.loads((folder / "manifest.json").read_bytes())
+        content = json.loads(read_whole(folder / "manifest.json"))
     except (OSError, ValueError, RecursionError):
         return None
     files = content.get("files") if isinstance(content, dict) else None
