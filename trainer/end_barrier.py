@@ -18,6 +18,8 @@ from trainer.reporting import Progress
 from trainer.task import Task
 
 _SIGN_OFF_SECONDS = 5.0
+# Who has not read the model by then gives it up.
+SECONDS_TO_READ = 60.0
 # A worker that is slower than this one may be in the middle of a step, or have more to do to read the model.
 _SLOWER = 10
 _POLL_SECONDS = 0.1
@@ -55,8 +57,11 @@ class EndBarrier:
         self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS, lambda: False)
 
     def wait_for_readers(self, seconds_to_read: float) -> None:
-        """Wait until the others that have signed off need the ps no more; at most 5 s, or a few readings."""
-        seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_to_read)
+        """Wait until the others that have signed off need the ps no more; at most 5 s, or a few readings.
+
+        Not longer than a reading may take: who was lost in the midst of one does not leave any more.
+        """
+        seconds = max(_SIGN_OFF_SECONDS, min(_SLOWER * seconds_to_read, SECONDS_TO_READ))
         # The model is saved: a ps that is lost now costs nothing.
         quietly(lambda: self._wait(lambda marks: marks.at(SIGNED_OFF), seconds, lambda: False))
 

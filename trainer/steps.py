@@ -11,6 +11,7 @@ from trainer.calls import CallTookTooLong, call_within
 from trainer.chief import Chief
 from trainer.console import say
 from trainer.data import Examples, batches_per_epoch, epoch_and_batch
+from trainer.end_barrier import SECONDS_TO_READ
 from trainer.evaluation import EVALUATION_BATCH
 from trainer.exit_codes import DIVERGED
 from trainer.failure import RunEnding, TaskFailure
@@ -22,8 +23,6 @@ from trainer.step_windows import StepWindows
 from trainer.summaries import Summaries, test_scalars
 from trainer.task import Task
 from trainer.training import StepResult, TrainingGraph, TrainingSession
-
-_SECONDS_TO_READ = 60.0
 
 
 class Steps:
@@ -117,7 +116,7 @@ class Steps:
         self.fingerprint = None
         try:
             read = self._connected().fingerprint
-            self.fingerprint = call_within(_SECONDS_TO_READ, read, self._progress.tell_in_time)
+            self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.tell_in_time)
         except (tf.errors.OpError, CallTookTooLong) as error:
             say(f"The model's fingerprint could not be read: {type(error).__name__}")
             return

@@ -139,6 +139,17 @@ def test_only_readers_are_waited_for(workers: _Workers, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == ""
 
 
+def test_a_reader_that_was_lost_is_waited_for_as_long_as_readings_may_take(
+    workers: _Workers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(end_barrier, "SECONDS_TO_READ", 6 * SOON)
+    workers.ledgers[1].mark(SIGNED_OFF)
+    began = time.monotonic()
+    workers.barrier.wait_for_readers(60.0)
+    assert 6 * SOON <= time.monotonic() - began < 60
+    assert "Ending without waiting longer for worker1.\n" in capsys.readouterr().out
+
+
 def test_a_worker_that_is_killed_does_not_hold_the_others(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=3, flags=["--model=linear", "--steps=1500"]) as cluster:
         cluster.start()
