@@ -120,6 +120,19 @@ def test_a_task_is_not_started_again_for_what_that_cannot_mend(tmp_path: Path) -
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
 
 
+def test_root_reads_through_no_link_of_who_writes_the_metrics(tmp_path: Path) -> None:
+    """The unit's own copying, done here with a link in place of what was written."""
+    unit = (render(tmp_path) / "psfleet-metrics.service").read_text()
+    (command,) = (line for line in unit.splitlines() if line.startswith("ExecStartPost=!/bin/cp "))
+    written, taken = tmp_path / "psfleet-metrics" / "psfleet.prom", tmp_path / "taken"
+    written.parent.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    written.symlink_to(tmp_path / "secret")
+    *copy, source, _ = shlex.split(command.partition("!")[2])
+    subprocess.run([*copy, source.replace("%t", str(tmp_path)), str(taken)], check=True)
+    assert taken.is_symlink(), "who reads it does so with rights of its own"
+
+
 def test_the_timer_may_come_every_second(tmp_path: Path) -> None:
     """By default systemd gives up a unit that is started more than 5 times in 10 s."""
     assert "StartLimitIntervalSec=0\n" in (render(tmp_path) / "psfleet-metrics.service").read_text()
