@@ -1,5 +1,6 @@
 """A folder of a run that somebody else has made: judging and packing it harms nobody."""
 
+import json
 import os
 import subprocess
 import sys
@@ -52,6 +53,18 @@ def test_what_was_begun_is_removed_where_it_cannot_be_written(folder: Path) -> N
     with pytest.raises(OSError, match="directory"):
         write_whole(folder / "file", b"new")
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_thresholds_that_are_not_the_usual_ones_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(folder)])
+    assert "asked otherwise" not in capsys.readouterr().out
+    asked = {"minimum_share": 0.01, "goals": {"weight": {"minimum": 0}}}
+    (folder / "settings.json").write_text(json.dumps({"evidence": asked}))
+    main([str(folder)])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "asked otherwise" in line)
+    assert line.split(maxsplit=2)[2] == "minimum_share 0.01 (usually 0.2), goals"
 
 
 def test_links_bring_no_files_of_elsewhere_into_a_pack(folder: Path, secret: Path) -> None:

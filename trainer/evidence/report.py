@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainer.evidence.figures import figure_lines
+from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import Verdict
 from trainer.progress import printable
 
@@ -39,8 +40,19 @@ def _lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
     for sentence in verdict.not_shown:
         yield f"  {sentence}", "open"
     yield "", "figure"
-    for name, value in [*figure_lines(verdict.figures), ("run folder", shown(folder))]:
+    asked = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
+    for name, value in [*figure_lines(verdict.figures), *asked, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
+
+
+def _own_thresholds(settings: EvidenceSettings) -> str:
+    """Say which thresholds are not the usual ones: whoever reads the verdict may not have chosen them."""
+    usual = EvidenceSettings().as_dict()
+    return ", ".join(
+        name if isinstance(value, dict | list) else f"{name} {value} (usually {usual[name]})"
+        for name, value in settings.as_dict().items()
+        if value != usual[name]
+    )
 
 
 def shown(folder: Path) -> str:
