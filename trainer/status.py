@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from trainer.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.progress import Progress, last_line_of, printable
+from trainer.progress_notes import names
 
 # How a line is to look: of what goes well, what is on its way, what is wrong, and what nobody can tell.
 Kind = Literal["good", "waiting", "bad", "unknown", "plain"]
@@ -239,7 +240,7 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
         parts.append(f"loss {progress.loss:.4g}")
     parts.append(f"led by {name} on {host}")
     if progress.missing:
-        parts.append(f"waiting for {'; '.join(progress.missing)}")
+        parts.append(f"waiting for {names(progress.missing)}")
     if progress.reason and progress.phase != "finished":
         parts.append(progress.reason)
     return _words(f"{run}: {', '.join(parts)}")

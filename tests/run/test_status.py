@@ -84,6 +84,13 @@ def test_a_run_that_goes_on() -> None:
     assert shown.summary == "3 tasks on 2 hosts: 3 running"
 
 
+def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_still_fits() -> None:
+    missing = [{"task": f"worker{index}", "address": "", "reason": "refused"} for index in range(1, 300)]
+    progress = {**TRAINING, "phase": "waiting", "missing": missing, "reason": "the barrier's word"}
+    run = status(answer(task("worker0", progress=progress))).run
+    assert "worker4 (refused) and 295 more, the barrier's word" in run
+
+
 def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
     shown = row_of(status(answer(task("worker0", **stepping(age=200.0)))), "worker0")
     assert (shown.global_step, shown.steps_per_second) == (48, None)
