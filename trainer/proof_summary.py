@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainer.plan import ClusterPlan
+from trainer.progress import printable
 from trainer.proof import IN_WORDS
 
 Kind = Literal["proven", "not proven", "detail"]
@@ -66,7 +67,7 @@ def _reasons(run: ProofRun) -> Iterator[str]:
     # What was not found comes first: it names the workers who do not share.
     failing.sort(key=lambda check: check["check"] != "model_converged")
     for check in failing[:_CHECKS_SHOWN]:
-        yield f"{check['check'].replace('_', ' ')}: {check['detail']}"
+        yield f"{check['check'].replace('_', ' ')}: {printable(check['detail'])}"
     if len(failing) > _CHECKS_SHOWN:
         names = ", ".join(check["check"].replace("_", " ") for check in failing[_CHECKS_SHOWN:])
         yield f"also {names}"

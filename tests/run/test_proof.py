@@ -106,6 +106,13 @@ def test_a_run_that_is_not_proven_is_named_with_its_reasons() -> None:
     ]
 
 
+def test_what_hosts_say_does_not_steer_the_terminal() -> None:
+    judged = verdict({"ended_well": False})
+    judged["checks"][0]["detail"] = "worker1 failed: \x1b[2J"
+    said = lines(plan(1, 4), ProofRun("async", "runs/p-async", judged))
+    assert said[1] == "  - ended well: worker1 failed:  [2J"
+
+
 @pytest.mark.parametrize(
     ("judged", "reasons"),
     [
