@@ -41,8 +41,8 @@ def test_settings_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", windows=2)
-    (run / ".report.html.new").mkdir()
+    (run / "report.html").mkdir()
     done = command(str(run))
     assert done.returncode == 1
     assert "the report was not written" in done.stderr
-    assert ".report.html.new" in done.stderr
+    assert "report.html" in done.stderr
