@@ -1,5 +1,6 @@
 """A play without tasks passes whatever it should have tested."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,26 @@ def test_every_play_does_something(playbook: Path) -> None:
     for play in plays:
         work = [play.get(key) for key in ("tasks", "roles", "ansible.builtin.import_playbook")]
         assert any(work), f"{play.get('name')} has nothing to do"
+
+
+def test_every_condition_is_a_sentence_of_jinja() -> None:
+    """YAML reads one with a colon and a space in it as a mapping, which Ansible refuses only when it runs."""
+    broken = [
+        f"{path.relative_to(MOLECULE)}: {condition}"
+        for path in sorted(MOLECULE.rglob("*.yml"))
+        for condition in conditions(yaml.safe_load(path.read_text()))
+        if not isinstance(condition, str | bool)
+    ]
+    assert not broken
+
+
+def conditions(part: object) -> Iterator[object]:
+    """Yield each condition in a playbook, or in a part of one."""
+    if isinstance(part, list):
+        for item in part:
+            yield from conditions(item)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key in {"that", "when", "failed_when", "changed_when", "until"}:
+                yield from value if isinstance(value, list) else [value]
+            yield from conditions(value)
