@@ -65,6 +65,12 @@ def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.
     return session
 
 
+def thread_config(threads: int | None) -> tf.compat.v1.ConfigProto:
+    """The configuration of a server or session with so many threads; None: as many as TensorFlow takes."""
+    count = threads or 0  # TensorFlow's word for that
+    return v1.ConfigProto(intra_op_parallelism_threads=count, inter_op_parallelism_threads=count)
+
+
 def close_in_background(session: tf.compat.v1.Session) -> None:
     """Let a session go without waiting for a task that may be gone."""
     Thread(target=_close_quietly, args=(session,), daemon=True).start()

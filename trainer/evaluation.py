@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from trainer.calls import thread_config
 from trainer.checkpoints import Checkpoint, RestoreOperation
 from trainer.data import Examples
 from trainer.exit_codes import CONFIGURATION
@@ -72,9 +73,7 @@ def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: 
         evaluation = Evaluation(model, context, variables)
         restore_operation = RestoreOperation(variables)
     _require_no_others(checkpoint, model, variables)
-    threads = settings.threads or 0  # TensorFlow's word for as many as it takes
-    config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-    with v1.Session(graph=graph, config=config) as session:
+    with v1.Session(graph=graph, config=thread_config(settings.threads)) as session:
         restore_operation.run(session, checkpoint)
         metrics = evaluation.run(session, data.test)
     return Evaluated(metrics, len(data.test), tuple(model.summary_lines(metrics)))

@@ -10,6 +10,7 @@ from threading import Event
 
 import tensorflow as tf
 
+from trainer.calls import thread_config
 from trainer.cluster import Cluster
 from trainer.exit_codes import CLUSTER_BROKE
 from trainer.failure import StopRequested, TaskFailure
@@ -99,8 +100,7 @@ class Task:
             ) from error
 
     def _server_config(self) -> tf.compat.v1.ConfigProto:
-        threads = self.settings.threads or 0  # TensorFlow's word for as many as it takes
-        config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+        config = thread_config(self.settings.threads)
         config.gpu_options.allow_growth = True
         return config
 
