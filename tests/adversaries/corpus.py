@@ -20,21 +20,12 @@ from tests.evidence.damages import (
     shift_a_clock,
 )
 from tests.evidence.replications import ASYNC_ON_SERVERS, IN_GRAPH, LOCAL, SYNC
+from tests.evidence.run_folders import UNSHARED
 from trainer.evidence.run import Run
 from trainer.evidence.settings import EvidenceSettings
 from trainer.evidence.verdict import Verdict, judge_run
 
 _CUT = frozenset({"records_complete", "ended_well", "steps_accounted", "fingerprints_agree"})
-_UNSHARED = frozenset(
-    {
-        "same_parameter_servers",
-        "workers_met",
-        "contributions_add_up",
-        "fair_shares",
-        "steps_interleave",
-        "steps_accounted",
-    }
-)
 _UNREADABLE = Run(Path(), "unreadable", problem="nothing can be read")
 EVERY_CHECK = frozenset(check.check for check in judge_run(_UNREADABLE, EvidenceSettings()).checks)
 
@@ -43,14 +34,14 @@ CASES = (
         "each worker on its own ps",
         "Two workers learned the same line, each through a ps of its own.",
         "each_on_its_own_ps",
-        *_UNSHARED,
+        *UNSHARED,
         "fingerprints_agree",
     ),
     not_proven(
         "two of three sharing",
         "Two workers shared a ps, the third had one of its own.",
         "third_worker_on_its_own_ps",
-        *_UNSHARED,
+        *UNSHARED,
         # The two may have ended a step later than the third; parameters of different steps are not compared.
         perhaps_by={"fingerprints_agree"},
     ),

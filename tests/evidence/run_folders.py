@@ -20,6 +20,17 @@ from trainer.settings import TrainingSettings
 RUN_ID = "test"  # of all runs of `Cluster`
 RELEASE = "release-1"
 Record = dict[str, Any]
+# The checks that a worker fails which trained through a ps of its own.
+UNSHARED = frozenset(
+    {
+        "same_parameter_servers",
+        "workers_met",
+        "contributions_add_up",
+        "fair_shares",
+        "steps_interleave",
+        "steps_accounted",
+    }
+)
 
 
 def plan_of(*tasks: tuple[Job, str]) -> ClusterPlan:

@@ -5,18 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.evidence.run_folders import checks, detail, verdict_of
+from tests.evidence.run_folders import UNSHARED, checks, detail, verdict_of
 from tests.trainer.processes import ROOT
 
-SHARING = {
-    "same_parameter_servers",
-    "workers_met",
-    "contributions_add_up",
-    "fair_shares",
-    "steps_interleave",
-    "steps_accounted",
-    "fingerprints_agree",
-}
+SHARING = {*UNSHARED, "fingerprints_agree"}
 
 
 def test_a_healthy_run_is_proven(healthy: Path) -> None:

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.run.step_record import STEP
 from trainer import metrics
 from trainer.metrics_text import Family, render
 
-STEP = {
-    "event": "step",
-    "steps": 10,
-    "local_step": 30,
-    "global_step_after": 60,
-    "loss": 0.5,
-    "examples": 1000,
-    "seconds": 2.0,
-    "wall": 1e9,
-}
 PROGRESS = {
     "phase": "training",
     "wall": 1e9,

@@ -9,6 +9,7 @@ import pytest
 
 from plugins.module_utils import task_details, unit_traffic
 from plugins.modules import run_archive, trainer_tasks
+from tests.run.step_record import STEP
 from trainer.host import task_traces, task_units
 
 
@@ -38,18 +39,6 @@ def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
     events.write_text(json.dumps({"event": "started"}) + "\n" + json.dumps(failed) + '\n{"event": "fin')
     assert task_traces.last_failure(events) == "diverged: loss is nan at step 7"
     assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
-
-
-STEP = {
-    "event": "step",
-    "steps": 10,
-    "local_step": 30,
-    "global_step_after": 60,
-    "loss": 0.5,
-    "examples": 1000,
-    "seconds": 2.0,
-    "wall": 1e9,
-}
 
 
 def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:

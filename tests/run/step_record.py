@@ -1,0 +1,12 @@
+"""What the hosts read of a `step` record: its fields in this order, after the event."""
+
+STEP = {
+    "event": "step",
+    "steps": 10,
+    "local_step": 30,
+    "global_step_after": 60,
+    "loss": 0.5,
+    "examples": 1000,
+    "seconds": 2.0,
+    "wall": 1e9,
+}
