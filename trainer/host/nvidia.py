@@ -11,9 +11,9 @@ from typing import Any
 class Gpu:
     """A GPU as nvidia-smi lists it.
 
-    `index` is nvidia-smi's number, `memory_mib` 0 where it is not told, `compute_capability` such as (9, 0), None
-    where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the GPU is cut into
-    MIG devices, so that CUDA does not count it as nvidia-smi does.
+    `index` is nvidia-smi's number, `memory_mib` 0 where it is not told, `compute_capability` such as (9, 0),
+    None where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the GPU is
+    cut into MIG devices, so that CUDA does not count it as nvidia-smi does.
     """
 
     index: int
@@ -35,10 +35,10 @@ class Gpu:
 class GpuFacts:
     """What a host has of NVIDIA's, as far as a program can tell.
 
-    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the kernel's driver of each of them,
-    "" for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did not
-    answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices. `nodes`:
-    paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that runs.
+    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the kernel's driver of each of
+    them, "" for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did
+    not answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices.
+    `nodes`: paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that runs.
     `module_kernels`: the kernels for which a module of NVIDIA's is installed.
     """
 
@@ -60,5 +60,7 @@ class GpuFacts:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> GpuFacts:
         """Return the facts that `to_json` described; raises TypeError where a name is unknown."""
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
+        }
         return cls(**{**values, "gpus": tuple(Gpu.from_json(gpu) for gpu in content.get("gpus", ()))})
