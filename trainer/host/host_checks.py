@@ -1,0 +1,255 @@
+"""Whether a host can be part of a cluster: checks of what `host_facts` read, and the environment it gets.
+
+No check hides another: none needs the one before it, so all that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .check import Check
+from .environment import (
+    MACHINES,
+    SUPPORTED_PYTHONS,
+    HostEnvironment,
+    device_of,
+    problems,
+)
+from .host_facts import HostFacts, Interpreter
+
+TESTED = {"debian": ("12", "13")}
+UNTESTED = {"ubuntu": ("22.04", "24.04")}
+OURS = {*TESTED, *UNTESTED}
+SUPPORTED = "Debian 12 and 13, Ubuntu 22.04 and 24.04"
+PLATFORMS = "docs/platforms.md"
+RED_HAT = {"rhel", "centos", "rocky", "almalinux", "ol", "fedora", "amzn"}
+RED_HAT_LACKS = (
+    "psfleet was never run on it, and what would have to be looked at first (SELinux labels, sshd's crypto "
+    "policy, firewalld, the driver's packages) is listed there"
+)
+PACKAGES = {
+    "systemctl": "systemd",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+# ProtectProc=, which hides other users' processes from a task.
+OLDEST_SYSTEMD = 247
+# The wheels are manylinux_2_27.
+OLDEST_GLIBC = (2, 27)
+GIB = 2**30
+BYTES_OF_TASK = GIB // 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the inventory asks of a host.
+
+    `python_version` is package_store_python_version ("" for the host's own), `gpus` whether one of its tasks
+    has GPUs, `cuda_source` nvidia_cuda_source, `tasks` how many tasks the plan has there.
+    """
+
+    python_version: str = ""
+    gpus: bool = False
+    cuda_source: str = "wheels"
+    tasks: int = 1
+
+    @property
+    def device(self) -> str:
+        """The device of the environment: "cpu", "gpu" or "gpu-system"."""
+        return device_of(self.gpus, self.cuda_source)
+
+
+def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
+    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
+    return [
+        _system(facts),
+        _processor(facts, asked.device),
+        _libc(facts),
+        _python(facts, asked.python_version),
+        _memory(facts, asked.tasks),
+    ]
+
+
+def host_environment(facts: HostFacts, asked: Asked) -> tuple[HostEnvironment, Interpreter]:
+    """Return the environment that a host gets, and the Python that it is made from.
+
+    Raises ValueError where there is none; the checks `processor` and `python` say why.
+    """
+    python = choose_python(facts, asked.python_version)
+    if python is None:
+        raise ValueError(_python(facts, asked.python_version).found)
+    return HostEnvironment(asked.device, python.version, facts.machine), python
+
+
+def choose_python(facts: HostFacts, asked: str) -> Interpreter | None:
+    """Return the Python that a host's environment is made from; None where none of the host's will do.
+
+    That is the one asked for; else the host's own where TensorFlow has a wheel for it; else the newest.
+    """
+    fitting = {
+        python.version: python for python in facts.pythons if not problems("cpu", python.version, MACHINES[0])
+    }
+    if asked:
+        return fitting.get(asked)
+    if facts.default_python in fitting:
+        return fitting[facts.default_python]
+    return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
+
+
+def _system(facts: HostFacts) -> Check:
+    """Say whether distribution, systemd and programs are there as roles and units need them."""
+    distribution = _distribution(facts)
+    failed = [distribution] if distribution.state == "failed" else []
+    failed += _systemd(facts)
+    if facts.missing_programs:
+        found = f"it lacks {', '.join(facts.missing_programs)}"
+        failed.append(Check("system", "failed", found, _how_to_install(facts)))
+    if not failed:
+        return distribution
+    return Check(
+        "system",
+        "failed",
+        "; ".join(check.found for check in failed),
+        "; ".join(check.remedy for check in failed),
+    )
+
+
+def _systemd(facts: HostFacts) -> list[Check]:
+    """Return what is wrong with the host's systemd."""
+    if facts.systemd is None or not facts.booted:
+        remedy = "boot the host with systemd, which starts the tasks"
+        return [Check("system", "failed", "it was not booted with systemd", remedy)]
+    if facts.systemd < OLDEST_SYSTEMD:
+        remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
+        return [Check("system", "failed", f"its systemd is {facts.systemd}", remedy)]
+    return []
+
+
+def _distribution(facts: HostFacts) -> Check:
+    """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
+    system = facts.distribution
+    if system.version in TESTED.get(system.identity, ()):
+        return Check("system", "ok", system.name)
+    if system.version in UNTESTED.get(system.identity, ()):
+        return Check("system", "ok", f"{system.name} (runs the same code as Debian, but is not tested)")
+    if _kin(facts) & OURS:
+        return Check(
+            "system",
+            "warning",
+            f"{system.name} is akin to the systems that psfleet knows, but none of them",
+            f"none is needed where the rest is well; supported are {SUPPORTED} ({PLATFORMS})",
+        )
+    if _kin(facts) & RED_HAT:
+        return Check(
+            "system",
+            "failed",
+            f"{system.name} is of Red Hat's family",
+            f"use {SUPPORTED} ({PLATFORMS}): {RED_HAT_LACKS}",
+        )
+    return Check("system", "failed", f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
+
+
+def _how_to_install(facts: HostFacts) -> str:
+    if not _kin(facts) & OURS:
+        return "install them there"
+    packages = sorted({PACKAGES.get(program, "coreutils") for program in facts.missing_programs})
+    return f"on the host: sudo apt-get install {' '.join(packages)}"
+
+
+def _kin(facts: HostFacts) -> set[str]:
+    return {facts.distribution.identity, *facts.distribution.like}
+
+
+def _processor(facts: HostFacts, device: str) -> Check:
+    """Say whether TensorFlow has machine code for the processor."""
+    found = facts.processor or facts.machine
+    missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
+    if missing:
+        remedy = "use a host with an x86_64 processor"
+        if facts.machine in MACHINES:
+            remedy = f"take the GPUs from this host's tasks (trainer_worker_gpus), or {remedy}"
+        return Check("processor", "failed", "; ".join(missing), remedy)
+    if facts.machine != MACHINES[0]:
+        return Check(
+            "processor",
+            "warning",
+            f"{facts.machine}, on which psfleet was never run",
+            f"none is needed where the rest is well: TensorFlow has a CPU wheel for it ({PLATFORMS})",
+        )
+    if facts.avx is None:
+        return Check(
+            "processor",
+            "warning",
+            f"{found}; /proc/cpuinfo does not say whether it has AVX",
+            "look for avx in `lscpu`: without it TensorFlow dies with an illegal instruction (SIGILL)",
+        )
+    if not facts.avx:
+        return Check(
+            "processor",
+            "failed",
+            f"{found} has no AVX, without which TensorFlow dies with an illegal instruction (SIGILL)",
+            "use another host; a virtual machine may hide AVX: give it the host's processor model (cpu host)",
+        )
+    return Check("processor", "ok", found)
+
+
+def _libc(facts: HostFacts) -> Check:
+    """Say whether the C library is one that the wheels are linked with."""
+    oldest = _dotted(OLDEST_GLIBC)
+    if facts.libc != "glibc":
+        found = f"its C library is {facts.libc or 'not known'}"
+        return Check(
+            "libc", "failed", found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}"
+        )
+    found = f"glibc {_dotted(facts.libc_version)}"
+    if facts.libc_version < OLDEST_GLIBC:
+        return Check(
+            "libc", "failed", found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system"
+        )
+    return Check("libc", "ok", found)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _python(facts: HostFacts, asked: str) -> Check:
+    """Say which Python the environment is made from, and what is there where none can be."""
+    chosen = choose_python(facts, asked)
+    if chosen is not None:
+        return Check("python", "ok", f"Python {chosen.version} ({chosen.path})")
+    there = ", ".join(f"Python {python.version}" for python in facts.pythons) or "no Python 3"
+    found = f"it has {there}"
+    if asked:
+        missing = problems("cpu", asked, MACHINES[0])
+        remedy = "; ".join(missing) or (
+            f"install python{asked} there, or leave package_store_python_version empty for the host's own"
+        )
+        return Check("python", "failed", f"package_store_python_version is {asked}; {found}", remedy)
+    missing = problems("cpu", facts.pythons[-1].version, MACHINES[0]) if facts.pythons else []
+    span = f"{SUPPORTED_PYTHONS[0]} to {SUPPORTED_PYTHONS[-1]}"
+    remedy = "; ".join([*missing, f"install one of Python {span} beside it, or use {SUPPORTED}"])
+    return Check("python", "failed", found, remedy)
+
+
+def _memory(facts: HostFacts, tasks: int) -> Check:
+    """Say whether the host's tasks fit into its memory; each takes half a GiB before it has read any data."""
+    known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
+    needed = tasks * BYTES_OF_TASK
+    words = f"{needed / GIB:.1f} GiB for {tasks} task{'' if tasks == 1 else 's'}"
+    if not known:
+        return Check(
+            "memory", "warning", "/proc/meminfo says nothing of the memory", f"see that there are {words}"
+        )
+    there = f"{min(known) / GIB:.1f} GiB"
+    if facts.memory_limit_bytes == min(known):
+        there += " (the limit of its control group)"
+    if min(known) < needed:
+        return Check(
+            "memory",
+            "failed",
+            f"{there} of memory; {words} are needed",
+            "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory",
+        )
+    return Check("memory", "ok", there)

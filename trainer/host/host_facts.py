@@ -1,0 +1,227 @@
+"""What a host is, as far as it decides whether it can be part of a cluster. Nothing is changed there.
+
+Everything is read below a `root`, so that the files of other systems can be read here as well. This runs on
+hosts that may turn out too old: it needs Python 3.8 alone, as Ansible does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Of the system alone: what a user has put before it is no part of what a unit finds.
+SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+# What roles and units call, besides what Ansible itself needs.
+PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "tail", "sleep", "cp", "mv")
+SECONDS_TO_ANSWER = 20
+# cgroup v1 says "no limit" by the largest number of pages; nothing has that much memory.
+NO_LIMIT_BYTES = 2**60
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A Linux distribution by /etc/os-release: `identity` ("debian"), `version` ("12", "" of a rolling one).
+
+    `like` are those that it is made from, `name` is what people read ("Debian GNU/Linux 12 (bookworm)").
+    """
+
+    identity: str
+    version: str
+    like: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that starts: its path and its version, such as "3.11"."""
+
+    path: str
+    version: str
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What was read of a host.
+
+    `machine` as the kernel names it ("x86_64"); `avx` is None where it cannot be told. `libc` is "glibc",
+    "musl" or "", `libc_version` (2, 36). `pythons` are those of the system, by version; `default_python` is
+    the version of python3, "" without one. `systemd` is its version, None without one; `booted` whether it is
+    what the host was booted with. `missing_programs` are names. `memory_bytes` is what the kernel has,
+    `memory_limit_bytes` what a control group leaves of it; None where nothing says so.
+    """
+
+    distribution: Distribution
+    machine: str
+    processor: str
+    avx: bool | None
+    libc: str
+    libc_version: tuple[int, ...]
+    pythons: tuple[Interpreter, ...]
+    default_python: str
+    systemd: int | None
+    booted: bool
+    missing_programs: tuple[str, ...]
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+
+
+def read_host_facts(
+    root: Path = Path("/"), machine: str = "", programs: Sequence[str] = PROGRAMS
+) -> HostFacts:
+    """Look at this host, or at the files of another one below `root`, whose `machine` is given then."""
+    cpuinfo = _text(root / "proc/cpuinfo")
+    machine = machine or os.uname().machine
+    libc, libc_version = parse_libc(_answer(root, "getconf", "GNU_LIBC_VERSION"))
+    if not libc and any(root.glob("lib/ld-musl-*")):
+        libc = "musl"
+    pythons = read_pythons(root)
+    return HostFacts(
+        distribution=parse_os_release(_text(root / "etc/os-release") or _text(root / "usr/lib/os-release")),
+        machine=machine,
+        processor=parse_processor(cpuinfo),
+        avx=parse_avx(cpuinfo),
+        libc=libc,
+        libc_version=libc_version,
+        pythons=pythons,
+        default_python=_version_of(_find(root, "python3")),
+        systemd=parse_systemd(_answer(root, "systemctl", "--version")),
+        booted=(root / "run/systemd/system").is_dir(),
+        missing_programs=tuple(name for name in programs if _find(root, name) is None),
+        memory_bytes=parse_memory(_text(root / "proc/meminfo")),
+        memory_limit_bytes=read_memory_limit(root),
+    )
+
+
+def parse_os_release(text: str) -> Distribution:
+    """Parse /etc/os-release, whose values are quoted as in a shell."""
+    values = {}
+    for line in text.splitlines():
+        key, separator, value = line.strip().partition("=")
+        if separator and not key.startswith("#"):
+            values[key] = _unquoted(value)
+    identity = values.get("ID", "linux")
+    version = values.get("VERSION_ID", "")
+    name = values.get("PRETTY_NAME") or f"{identity} {version}".strip()
+    return Distribution(identity, version, tuple(values.get("ID_LIKE", "").split()), name)
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return " ".join(shlex.split(value))
+    except ValueError:  # a quote that is not closed
+        return value
+
+
+def parse_processor(cpuinfo: str) -> str:
+    """Return what /proc/cpuinfo calls the first processor, "" where it has no name (as on aarch64)."""
+    return _first_value(cpuinfo, "model name")
+
+
+def parse_avx(cpuinfo: str) -> bool | None:
+    """Tell whether the processor has AVX, None where /proc/cpuinfo lists no x86 flags."""
+    flags = _first_value(cpuinfo, "flags").split()
+    return "avx" in flags if flags else None
+
+
+def _first_value(text: str, key: str) -> str:
+    """Return the value of the first "key : value" line of a file in /proc."""
+    for line in text.splitlines():
+        name, separator, value = line.partition(":")
+        if separator and name.strip() == key:
+            return value.strip()
+    return ""
+
+
+def parse_libc(words: str) -> tuple[str, tuple[int, ...]]:
+    """Parse what `getconf GNU_LIBC_VERSION` prints, such as "glibc 2.36"; ("", ()) for anything else."""
+    match = re.match(r"(glibc) ([0-9]+)\.([0-9]+)", words)
+    return (match[1], (int(match[2]), int(match[3]))) if match else ("", ())
+
+
+def parse_systemd(words: str) -> int | None:
+    """Parse what `systemctl --version` prints, such as "systemd 252 (252.38-1)"; None for anything else."""
+    match = re.match(r"systemd ([0-9]+)", words)
+    return int(match[1]) if match else None
+
+
+def parse_memory(meminfo: str) -> int | None:
+    """Return MemTotal of /proc/meminfo in bytes, None where it is not there."""
+    match = re.search(r"^MemTotal:\s+([0-9]+) kB$", meminfo, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def read_memory_limit(root: Path) -> int | None:
+    """Return the bytes that the control group of the host allows (v2, then v1), None where it sets no limit.
+
+    Only a container has one there; that of a service or slice is what its administrator wants of it.
+    """
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _text(root / "sys/fs/cgroup" / name).strip()
+        if text.isdigit() and int(text) < NO_LIMIT_BYTES:
+            return int(text)
+    return None
+
+
+def read_pythons(root: Path) -> tuple[Interpreter, ...]:
+    """Return the system's Pythons that start and are what their names say, the oldest first."""
+    found: dict[str, Interpreter] = {}
+    for directory in SYSTEM_DIRECTORIES:
+        for path in _listed(root / directory):
+            match = re.fullmatch(r"python(3\.[0-9]+)", path.name)
+            if match and match[1] not in found and _version_of(path) == match[1]:
+                found[match[1]] = Interpreter(str(path), match[1])
+    return tuple(sorted(found.values(), key=lambda python: minor_of(python.version)))
+
+
+def minor_of(version: str) -> int:
+    """Return 11 of "3.11"."""
+    return int(version.split(".")[1])
+
+
+def _version_of(interpreter: Path | None) -> str:
+    """Return the version that an interpreter says of itself, "" where it does not start."""
+    if interpreter is None:
+        return ""
+    return _printed([str(interpreter), "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+
+
+def _answer(root: Path, program: str, *arguments: str) -> str:
+    """Return what a program of the system prints, "" where it is not there or fails."""
+    found = _find(root, program)
+    return "" if found is None else _printed([str(found), *arguments])
+
+
+def _printed(command: Sequence[str]) -> str:
+    environment: Mapping[str, str] = {
+        "PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES),
+        "LC_ALL": "C",
+    }
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _find(root: Path, program: str) -> Path | None:
+    found = shutil.which(program, path=":".join(str(root / name) for name in SYSTEM_DIRECTORIES))
+    return None if found is None else Path(found)
+
+
+def _listed(directory: Path) -> Iterable[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else ()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
