@@ -12,8 +12,8 @@ class Gpu:
     """A GPU as nvidia-smi lists it.
 
     `index` is nvidia-smi's number, `memory_mib` 0 where it is not told, `compute_capability` such as (9, 0),
-    None where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the GPU is
-    cut into MIG devices, so that CUDA does not count it as nvidia-smi does.
+    None where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the
+    GPU is cut into MIG devices, so that CUDA does not count it as nvidia-smi does.
     """
 
     index: int
@@ -35,11 +35,11 @@ class Gpu:
 class GpuFacts:
     """What a host has of NVIDIA's, as far as a program can tell.
 
-    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the kernel's driver of each of
-    them, "" for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did
-    not answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices.
-    `nodes`: paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that runs.
-    `module_kernels`: the kernels for which a module of NVIDIA's is installed.
+    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of them, ""
+    for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did not
+    answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices.
+    `nodes`: paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that
+    runs. `module_kernels`: the kernels for which a module of NVIDIA's is installed.
     """
 
     bus: tuple[str, ...] = ()
