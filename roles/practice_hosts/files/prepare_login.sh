@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Wait until a practice host has booted, then let its user in with one key.
-# usage: prepare_login.sh CONTAINER USER PUBLIC_KEY DEADLINE_SECONDS
+# Wait until a practice host has booted, then let its user in with one key, and use sudo: without a password,
+# or with the one in PASSWORD_FILE. The password goes through pipes only, never into a command line.
+# usage: prepare_login.sh CONTAINER USER PUBLIC_KEY DEADLINE_SECONDS SSH_PORT [PASSWORD_FILE]
 # Prints "changed" or "unchanged", then the host's public key.
 set -euo pipefail
 
-container=$1 user=$2 public_key=$3 deadline=$4
+container=$1 user=$2 public_key=$3 deadline=$4 ssh_port=$5 password_file=${6:-}
 
 # `systemctl is-system-running --wait` can hang for minutes: ask again and again instead, within a deadline.
 state=
@@ -24,8 +25,11 @@ if [[ $state != running && $state != degraded ]]; then
   exit 1
 fi
 
-podman exec --interactive "$container" sh -eu -s -- "$user" "$public_key" <<'INSIDE'
-user=$1 public_key=$2 answer=unchanged
+inside() { podman exec --interactive "$container" "$@"; }
+
+prepared=$(
+  inside sh -eu -s -- "$user" "$public_key" "$ssh_port" "${password_file:+password}" <<'INSIDE'
+user=$1 public_key=$2 ssh_port=$3 sudo_asks=$4 answer=unchanged
 
 # As Debian's installer leaves it.
 hosts="127.0.0.1 localhost
@@ -41,7 +45,13 @@ if ! id "$user" >/dev/null 2>&1; then
   answer=changed
 fi
 sudoers="/etc/sudoers.d/$user"
-if [ "$user" != root ] && [ ! -s "$sudoers" ]; then
+if [ "$sudo_asks" ]; then
+  # The group that Debian's installer puts the first user into.
+  if ! id --name --groups "$user" | grep -qw sudo; then
+    usermod --append --groups sudo "$user"
+    answer=changed
+  fi
+elif [ "$user" != root ] && [ ! -s "$sudoers" ]; then
   echo "$user ALL=(ALL) NOPASSWD: ALL" >"$sudoers.new"
   chmod 0440 "$sudoers.new"
   mv "$sudoers.new" "$sudoers"
@@ -59,6 +69,22 @@ if ! grep -qsxF "$public_key" "$keys"; then
   answer=changed
 fi
 
+port_file=/etc/ssh/sshd_config.d/10-port.conf
+if [ "$ssh_port" != 22 ] && [ ! -s "$port_file" ]; then
+  echo "Port $ssh_port" >"$port_file"
+  systemctl restart ssh
+  answer=changed
+fi
+
 echo "$answer"
 cat /etc/ssh/ssh_host_ed25519_key.pub
 INSIDE
+)
+
+# Asks sudo itself: a password that another run has set is not this one's.
+if [[ $password_file ]] &&
+  ! inside runuser --user "$user" -- sudo --stdin --reset-timestamp true <"$password_file" 2>/dev/null; then
+  echo "$user:$(<"$password_file")" | inside chpasswd
+  prepared=${prepared/#unchanged/changed}
+fi
+echo "$prepared"

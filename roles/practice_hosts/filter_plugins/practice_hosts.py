@@ -11,8 +11,11 @@ from ansible.errors import AnsibleFilterError
 
 FIRST_ADDRESS = 11  # the network's gateway has 1
 JOBS = ("ps", "worker", "chief")
-NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
-NODE_NAME_IN_WORDS = "a small letter, then small letters, digits or '-', 31 at most"
+SCENARIO = re.compile(r"[a-z][a-z0-9-]{0,30}")
+SCENARIO_IN_WORDS = "a small letter, then small letters, digits or '-', 31 at most"
+NODE_NAME = re.compile(r"(?=.{1,31}$)[A-Za-z][A-Za-z0-9]*(-+[A-Za-z0-9]+)*")
+NODE_NAME_IN_WORDS = "a hostname: a letter, then letters, digits or '-', no '-' at the end, 31 at most"
+SSH_PORT = 22
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 WHERE = "where practice_hosts is applied (a playbook or a Molecule scenario)"
 
@@ -25,12 +28,26 @@ class Host(TypedDict):
     address: str
     groups: list[str]
     user: str
+    ssh_port: int
+    sudo_password: bool
+    suite: str
     vars: dict[str, Any]
 
 
 def practice_hosts_clone(path: str) -> str:
     """The 8 hex digits that tell the containers of one clone from those of another."""
     return _short_hash(path)
+
+
+def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
+    """The name of a suite's base image: another recipe is another image."""
+    shape = recipe + suite + " ".join(packages)
+    return f"localhost/psfleet-practice:{hashlib.sha256(shape.encode()).hexdigest()[:12]}"
+
+
+def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
+    """Where the inventory in `directory` keeps the password that sudo asks for on the host of that name."""
+    return f"{directory}/.ssh/{name}.sudo_password"
 
 
 def _short_hash(text: str) -> str:
@@ -40,23 +57,24 @@ def _short_hash(text: str) -> str:
 def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[str]:
     """All that is wrong with the role's input, in words; empty when nothing is."""
     problems = []
-    if not NODE_NAME.fullmatch(scenario):
-        problems.append(f"practice_hosts_scenario is '{scenario}'; expected {NODE_NAME_IN_WORDS}.")
+    if not SCENARIO.fullmatch(scenario):
+        problems.append(f"practice_hosts_scenario is '{scenario}'; expected {SCENARIO_IN_WORDS}.")
     if not nodes:
         problems.append("practice_hosts_nodes is empty; expected at least one node.")
-    names = [str(node.get("name")) for node in nodes]
+    names = [str(node.get("name", "")) for node in nodes]
     for position, node in enumerate(nodes):
         where = f"practice_hosts_nodes[{position}]"
         problems += [f"{where}{problem}" for problem in _node_problems(node)]
-        if names[position] in names[:position]:
+        if names[position].lower() in (name.lower() for name in names[:position]):
             problems.append(
-                f"{where}.name is '{names[position]}', which an earlier node has; expected another."
+                f"{where}.name is '{names[position]}', which an earlier node has "
+                "(capitals make no difference in hostnames); expected another."
             )
     return [f"{problem} Edit it {WHERE}." for problem in problems]
 
 
 def _node_problems(node: dict[str, Any]) -> list[str]:
-    name, user, groups = str(node.get("name")), str(node.get("user", "root")), node.get("groups", [])
+    name, user, groups = str(node.get("name", "")), str(node.get("user", "root")), node.get("groups", [])
     problems = [
         f".groups has '{group}'; expected only {', '.join(JOBS)}." for group in groups if group not in JOBS
     ]
@@ -64,11 +82,18 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
         problems.append(f".name is '{name}'; expected {NODE_NAME_IN_WORDS}.")
     if not USER_NAME.fullmatch(user):
         problems.append(f".user is '{user}'; expected a login name.")
+    port = int(node.get("ssh_port", SSH_PORT))
+    if not 1 <= port <= 65535:
+        problems.append(f".ssh_port is {port}; expected 1 to 65535.")
+    if user == "root" and node.get("sudo_password"):
+        problems.append(".sudo_password is true, but .user is root, whom sudo asks nothing; name a user.")
     return problems
 
 
-def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str) -> list[Host]:
+def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str, suite: str) -> list[Host]:
     """Each node with its container's name and its address, in the order given.
+
+    `suite` is for those that name none.
 
     Raises AnsibleFilterError when the subnet has too few addresses.
     """
@@ -85,6 +110,9 @@ def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str) -
             address=str(network[FIRST_ADDRESS + position]),
             groups=list(node.get("groups", [])),
             user=node.get("user", "root"),
+            ssh_port=int(node.get("ssh_port", SSH_PORT)),
+            sudo_password=bool(node.get("sudo_password", False)),
+            suite=node.get("suite") or suite,
             vars=dict(node.get("vars", {})),
         )
         for position, node in enumerate(nodes)
@@ -94,10 +122,16 @@ def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str) -
 def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
     """The text of a known_hosts file: one line for each host, under its address and its name."""
     lines = [
-        f"{host['address']},{host['name']} {' '.join(key.split()[:2])}\n"
+        f"{_known_as(host['address'], host)},{_known_as(host['name'], host)} {' '.join(key.split()[:2])}\n"
         for host, key in zip(hosts, host_keys, strict=True)
     ]
     return "".join(lines)
+
+
+def _known_as(name: str, host: Host) -> str:
+    """What ssh looks for in known_hosts: the name, in small letters, with any port but the usual one."""
+    name = name.lower()
+    return name if host["ssh_port"] == SSH_PORT else f"[{name}]:{host['ssh_port']}"
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
@@ -106,17 +140,8 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
     The control path names the host's key, so that a new host at an old address never meets the
     connection that was kept open to its predecessor.
     """
-    ssh = f"{directory}/.ssh"
     variables = {
-        host["name"]: {
-            "ansible_host": host["address"],
-            "ansible_user": host["user"],
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
-            "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o 'UserKnownHostsFile=\"{ssh}/known_hosts\"'",
-            "ansible_control_path": f"%(directory)s/practice-{_short_hash(key)}-%%r",
-            **host["vars"],
-        }
+        host["name"]: _login_variables(host, key, directory) | host["vars"]
         for host, key in zip(hosts, host_keys, strict=True)
     }
     jobs: dict[str, Any] = {
@@ -125,6 +150,25 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
         if job != "chief" or any(job in host["groups"] for host in hosts)
     }
     return {"all": {"hosts": variables, "children": {"tf_cluster": {"children": jobs}}}}
+
+
+def _login_variables(host: Host, key: str, directory: str) -> dict[str, Any]:
+    """How Ansible logs in to a host, and becomes root on it."""
+    ssh = f"{directory}/.ssh"
+    variables: dict[str, Any] = {
+        "ansible_host": host["address"],
+        "ansible_user": host["user"],
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
+        "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o 'UserKnownHostsFile=\"{ssh}/known_hosts\"'",
+        "ansible_control_path": f"%(directory)s/practice-{_short_hash(key)}-%%r",
+    }
+    if host["ssh_port"] != SSH_PORT:
+        variables["ansible_port"] = host["ssh_port"]
+    if host["sudo_password"]:
+        file = practice_hosts_sudo_password_file(host["name"], directory)
+        variables["ansible_become_password"] = f"{{{{ lookup('ansible.builtin.file', '{file}') }}}}"
+    return variables
 
 
 class FilterModule:
@@ -136,9 +180,11 @@ class FilterModule:
             function.__name__: function
             for function in (
                 practice_hosts_clone,
+                practice_hosts_image,
                 practice_hosts_inventory,
                 practice_hosts_known_hosts,
                 practice_hosts_plan,
                 practice_hosts_problems,
+                practice_hosts_sudo_password_file,
             )
         }
