@@ -4,7 +4,14 @@ import importlib
 import sys
 
 for folder, names in {
-    "trainer.host": ["environment", "safe_directory", "task_units"],
+    "trainer.host": [
+        "check",
+        "environment",
+        "host_checks",
+        "host_facts",
+        "safe_directory",
+        "task_units",
+    ],
     "plugins.module_utils": ["content_directory", "disk_space", "carried_record", "metrics_timer"],
 }.items():
     for name in names:

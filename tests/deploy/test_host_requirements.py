@@ -1,58 +1,25 @@
-import sys
+"""What deploy.yml says of a host that cannot be part of the cluster."""
+
 from pathlib import Path
 
-import pytest
-
-from plugins.modules.host_requirements import Host, find_interpreter, found_pythons, inspect_host, works
-
-FINE = Host(
-    system="Debian GNU/Linux 12 (bookworm)",
-    machine="x86_64",
-    interpreter="/usr/bin/python3.11",
-    pythons=["Python 3.11"],
-    missing_commands=[],
-    runs_systemd=True,
-)
+from plugins.modules.host_requirements import refusal
+from tests.deploy.recorded_hosts import DEBIAN_12, ROCKY_9
+from trainer.host.host_checks import Asked, host_chain
+from trainer.host.host_facts import read_host_facts
 
 
-def test_a_supported_host_has_no_problem() -> None:
-    assert FINE.problems("3.11", "x86_64") == []
+def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_path: Path) -> None:
+    facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
+    message = refusal("node3", facts.distribution.name, host_chain(facts, Asked(tasks=40)))
+    assert message.startswith(
+        "node3 runs Rocky Linux 9.5 (Blue Onyx) and cannot be part of the cluster: Rocky Linux 9.5"
+    )
+    for reason in ("Red Hat's family", "it has Python 3.9", "20.0 GiB for 40 tasks are needed"):
+        assert reason in message
+    assert "Debian 12 and 13, Ubuntu 22.04 and 24.04 on x86_64" in message
+    assert message.endswith("Nothing was changed there. Mend the host or take it out of the inventory.")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"interpreter": None, "pythons": ["Python 3.9"]},
-            "Python 3.9; the locked wheels are for Python 3.11",
-        ),
-        ({"interpreter": None, "pythons": []}, "no Python 3"),
-        ({"machine": "aarch64"}, "aarch64; the locked wheels are for x86_64"),
-        ({"missing_commands": ["sshd"]}, "lacks the programs sshd"),
-        ({"runs_systemd": False}, "systemd"),
-    ],
-)
-def test_what_keeps_a_host_out_is_said(changes: dict[str, object], words: str) -> None:
-    host = Host(**{**vars(FINE), **changes})
-    problems = host.problems("3.11", "x86_64")
-    assert len(problems) == 1
-    assert words in problems[0]
-
-
-def test_the_interpreter_is_found_by_its_version(tmp_path: Path) -> None:
-    for name in ("python3.9", "python3.11", "python3.11-config", "python3"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    assert find_interpreter("3.11", str(tmp_path)) == f"{tmp_path}/python3.11"
-    assert find_interpreter("3.12", str(tmp_path)) is None
-    assert found_pythons(str(tmp_path)) == ["Python 3.11", "Python 3.9"]
-
-
-def test_an_interpreter_that_lies_about_its_version_does_not_count() -> None:
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    assert works(sys.executable, version)
-    assert not works(sys.executable, "3.5")
-
-
-def test_a_missing_program_is_named() -> None:
-    assert inspect_host("3.11", ["sh", "no-such-program"]).missing_commands == ["no-such-program"]
+def test_a_supported_host_is_not_refused(tmp_path: Path) -> None:
+    facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
+    assert refusal("node1", facts.distribution.name, host_chain(facts, Asked())) == ""

@@ -138,7 +138,7 @@ def _distribution(facts: HostFacts) -> Check:
             "system",
             "warning",
             f"{system.name} is akin to the systems that psfleet knows, but none of them",
-            f"none is needed where the rest is well; supported are {SUPPORTED} ({PLATFORMS})",
+            f"supported are {SUPPORTED} ({PLATFORMS}); whether it works here, nobody has tried",
         )
     if _kin(facts) & RED_HAT:
         return Check(
@@ -175,7 +175,7 @@ def _processor(facts: HostFacts, device: str) -> Check:
             "processor",
             "warning",
             f"{facts.machine}, on which psfleet was never run",
-            f"none is needed where the rest is well: TensorFlow has a CPU wheel for it ({PLATFORMS})",
+            f"TensorFlow has a wheel for its CPU; whether the rest works, nobody has tried ({PLATFORMS})",
         )
     if facts.avx is None:
         return Check(
