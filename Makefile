@@ -22,7 +22,7 @@ setup: ## Install what the controller needs: Debian packages, and .venv with Ans
 setup-dev: ## Install what the tests need, too
 	@tools/bootstrap.sh dev
 
-lock: setup ## Write requirements/*.txt anew from pyproject.toml
+lock: setup ## Write all locks anew: requirements/*.txt, and the hosts' in roles/package_store/files
 	@tools/lock.sh
 
 demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
