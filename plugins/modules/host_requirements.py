@@ -62,7 +62,7 @@ interpreter:
   type: str
 checks:
   description: What was looked at, each with C(name), C(state), C(found) and C(remedy).
-  returned: always
+  returned: success
   type: list
   elements: dict
 """
@@ -70,13 +70,14 @@ checks:
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
     """Return why a host cannot be part of the cluster, all in one message; empty where it can."""
-    failed = [f"{check.found} ({check.remedy})" for check in checks if check.state == "failed"]
+    failed = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     if not failed:
         return ""
+    reasons = "\n".join(f"{number}. {reason}" for number, reason in enumerate(failed, 1))
     return (
-        f"{host} runs {system} and cannot be part of the cluster: {'; '.join(failed)}. Supported are "
-        f"{SUPPORTED} on x86_64, without GPUs also on aarch64: {PLATFORMS}. Nothing was changed there. "
-        "Mend the host or take it out of the inventory."
+        f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
+        "Nothing was changed there. Mend the host or take it out of the inventory. Supported are "
+        f"{SUPPORTED} on x86_64, without GPUs also on aarch64 ({PLATFORMS})."
     )
 
 
@@ -98,10 +99,9 @@ def main() -> None:
     )
     facts = read_host_facts()
     checks = host_chain(facts, asked)
-    described = [check.to_json() for check in checks]
     reason = refusal(host, facts.distribution.name, checks)
     if reason:
-        module.fail_json(msg=reason, checks=described)
+        module.fail_json(msg=reason)
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}. {check.remedy}")
@@ -111,7 +111,7 @@ def main() -> None:
         environment=environment.name,
         python_version=python.version,
         interpreter=python.path,
-        checks=described,
+        checks=[check.to_json() for check in checks],
     )
 
 
