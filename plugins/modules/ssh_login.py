@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -14,7 +15,7 @@ description:
   - The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take part as
     they do towards every other host.
   - Where the login fails, sshd is told to read its configuration and certificate again, and the login is
-    tried once more. That mends a host whose deployment was interrupted before sshd was reloaded.
+    tried for a few seconds more. That mends a host whose deployment was interrupted before sshd was reloaded.
 options:
   user:
     description: The user that logs in.
@@ -47,6 +48,8 @@ reloaded:
 """
 
 CONNECT_SECONDS = 10
+# A reload of sshd has ended before sshd has read its files and listens again.
+RELOAD_SECONDS = 5
 
 
 def login_command(user: str, host: str) -> list[str]:
@@ -59,6 +62,14 @@ def failure(command: Sequence[str]) -> str:
     """Run a command; return what it said where it failed, or an empty string."""
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
+
+
+def failure_after(seconds: float, command: Sequence[str]) -> str:
+    """Run a command until it succeeds, but no longer than so many seconds; return what it said at last."""
+    deadline = time.monotonic() + seconds
+    while (said := failure(command)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return said
 
 
 def main() -> None:
@@ -79,7 +90,7 @@ def main() -> None:
     if not first:
         module.exit_json(changed=False, reloaded=False)
     not_reloaded = failure(["systemctl", "reload", service])
-    second = not_reloaded or failure(command)
+    second = not_reloaded or failure_after(RELOAD_SECONDS, command)
     if second:
         module.fail_json(
             msg=f"{user} cannot log in from {host} to itself: {second}. If the host's own sshd_config limits "
