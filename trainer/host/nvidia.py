@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+VENDOR = "0x10de"
+DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
+FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap", "driver_version")
+MIG_FIELD = "mig.mode.current"
+# Drivers before 510 do not know the capability, those before 450 nothing of MIG.
+OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD)
+# Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
+SMI_SECONDS = 60
+PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+
+_VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
+_UNKNOWN_FIELD = re.compile(r'Field "(?P<field>[^"]+)" is not a valid field to query')
+_CAPABILITY = re.compile(r"(?P<major>[0-9]+)\.(?P<minor>[0-9]+)")
+# nvidia-current.ko and nvidia-tesla-535.ko are Debian's. The kernel has others that begin with nvidia.
+_MODULE = re.compile(r"nvidia(-current|-tesla)?(-[0-9]+)?(-open)?\.ko(\.(xz|gz|zst))?")
+_SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 @dataclass(frozen=True)
@@ -39,7 +62,8 @@ class GpuFacts:
     for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did not
     answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices.
     `nodes`: paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that
-    runs. `module_kernels`: the kernels for which a module of NVIDIA's is installed.
+    runs. `module_kernels`: the kernels for which a module of NVIDIA's is there. `nvidia_modprobe`: whether
+    the program that makes the nodes is installed.
     """
 
     bus: tuple[str, ...] = ()
@@ -52,6 +76,7 @@ class GpuFacts:
     secure_boot: bool | None = None
     kernel: str = ""
     module_kernels: tuple[str, ...] = ()
+    nvidia_modprobe: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as a module's answer holds them."""
@@ -64,3 +89,162 @@ class GpuFacts:
             name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
         }
         return cls(**{**values, "gpus": tuple(Gpu.from_json(gpu) for gpu in content.get("gpus", ()))})
+
+
+def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
+    """Look at this host, or at the copy of one below `root`.
+
+    Where the driver is installed, nvidia-smi loads it and makes its device nodes, so it is asked first.
+    """
+    gpus, smi = _ask_smi(root)
+    devices = [
+        device
+        for device in sorted((root / "sys/bus/pci/devices").glob("*"))
+        if _line(device / "vendor") == VENDOR and _line(device / "class").startswith(DISPLAY_CLASS)
+    ]
+    return GpuFacts(
+        bus=tuple(device.name for device in devices),
+        bus_drivers=tuple(_driver_of(device) for device in devices),
+        driver=parse_driver_version(_text(root / "proc/driver/nvidia/version")),
+        smi=smi,
+        gpus=gpus,
+        character_devices=parse_devices(_text(root / "proc/devices")),
+        nodes=tuple(sorted(f"/dev/{path.name}" for path in (root / "dev").glob("nvidia*"))),
+        secure_boot=_secure_boot(root),
+        kernel=_line(root / "proc/sys/kernel/osrelease"),
+        module_kernels=_module_kernels(root / "lib/modules"),
+        nvidia_modprobe=_program("nvidia-modprobe", root) is not None,
+    )
+
+
+def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
+    """Return the GPUs in what `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits` printed.
+
+    Raises ValueError with its words where they are no such list, or where a GPU does not answer.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise ValueError("nvidia-smi listed no GPU")
+    return tuple(_gpu(line, fields) for line in lines)
+
+
+def _gpu(line: str, fields: Sequence[str]) -> Gpu:
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) != len(fields):
+        raise ValueError(line)
+    values = dict(zip(fields, cells))  # noqa: B905 - hosts may run Ansible's modules by Python 3.9
+    # A GPU that fell off the bus stays in the list, with words such as [GPU is lost] in its cells.
+    if not values["index"].isdigit() or not values["uuid"].startswith("GPU-"):
+        raise ValueError(line)
+    capability = _CAPABILITY.fullmatch(values.get("compute_cap", ""))
+    memory = values["memory.total"]
+    return Gpu(
+        index=int(values["index"]),
+        name=values["name"],
+        uuid=values["uuid"],
+        memory_mib=int(memory) if memory.isdigit() else 0,
+        compute_capability=(int(capability["major"]), int(capability["minor"])) if capability else None,
+        driver=values["driver_version"],
+        mig=values.get(MIG_FIELD) == "Enabled",
+    )
+
+
+def parse_driver_version(text: str) -> str:
+    """Return the driver's version from /proc/driver/nvidia/version, "" where there is none."""
+    found = _VERSION.search(text)
+    return found["version"] if found else ""
+
+
+def parse_devices(text: str) -> tuple[str, ...]:
+    """Return NVIDIA's character devices by the names that /proc/devices has, which differ by driver."""
+    names = (
+        line.split()[1] for line in text.partition("Block devices:")[0].splitlines() if " " in line.strip()
+    )
+    return tuple(sorted({name for name in names if name.startswith("nvidia")}))
+
+
+def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs, or why nvidia-smi did not list them."""
+    program = _program("nvidia-smi", root)
+    if program is None:
+        return (), "nvidia-smi is not installed"
+    fields = [*FIELDS, MIG_FIELD]
+    while True:
+        status, said = _run([program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"])
+        unknown = _UNKNOWN_FIELD.search(said)
+        if unknown is None or unknown["field"] not in set(fields) & set(OPTIONAL_FIELDS):
+            break
+        fields.remove(unknown["field"])
+    words = "; ".join(line.strip() for line in said.splitlines() if line.strip())
+    if status:
+        return (), words or f"nvidia-smi ended with exit status {status}"
+    try:
+        return parse_smi(said, fields), ""
+    except ValueError as error:
+        return (), str(error)
+
+
+def _program(name: str, root: Path) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(str(root / folder) for folder in PROGRAM_FOLDERS))
+
+
+def _run(command: Sequence[str], seconds: float = SMI_SECONDS) -> tuple[int, str]:
+    """Return the exit status and all that a command printed; it explains itself on either stream."""
+    environment = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+    except OSError as error:
+        return 127, f"nvidia-smi cannot be run: {error.strerror}"
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        # One that waits within the driver cannot be killed, and is not waited for.
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        return 124, f"nvidia-smi did not answer within {seconds:g} s"
+    return process.returncode, said
+
+
+def _secure_boot(root: Path) -> bool | None:
+    if not (root / "sys/firmware/efi").is_dir():
+        return False
+    try:
+        # Four bytes of attributes, and the value.
+        return (root / _SECURE_BOOT).read_bytes()[-1:] == b"\1"
+    except OSError:
+        return None
+
+
+def _module_kernels(folder: Path) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            kernel.name
+            for kernel in folder.glob("*")
+            if any(_MODULE.fullmatch(file) for _, _, files in os.walk(kernel) for file in files)
+        )
+    )
+
+
+def _driver_of(device: Path) -> str:
+    link = device / "driver"
+    return link.readlink().name if link.is_symlink() else ""
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _line(file: Path) -> str:
+    return _text(file).strip()

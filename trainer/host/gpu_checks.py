@@ -1,0 +1,268 @@
+"""What stands between a host's tasks and their GPUs: checks from the PCI bus to the GPUs of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .check import Check
+from .nvidia import Gpu, GpuFacts
+
+NAMES = ("bus", "driver", "nvidia-smi", "uvm", "gpus")
+GPU_MACHINE = "x86_64"
+# What the wheel of TensorFlow 2.21 is built for, and what its CUDA 12 needs.
+OLDEST_CAPABILITY = (6, 0)
+FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
+OLDEST_DRIVER = 525
+# The first driver of CUDA 12.5. Older ones run what is built for CUDA 12, but may not compile its PTX.
+JIT_DRIVER = 555
+UVM_NODE = "/dev/nvidia-uvm"
+MAKE_UVM = "nvidia-modprobe -u -c 0"
+INSTALL = "set nvidia_cuda_driver to present, or install a driver, 555 or newer, yourself, and deploy again"
+
+Task = Mapping[str, Any]
+
+
+def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Check]:
+    """Return the checks of a host, by NAMES; none where no task has GPUs, because then nobody asks.
+
+    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname.
+    After one that failed the others are skipped.
+    """
+    tasks = [task for task in tasks if task["gpus"]]
+    if not tasks:
+        return []
+    links: dict[str, Callable[[], Check]] = {
+        "bus": lambda: _bus(facts, tasks, machine),
+        "driver": lambda: _driver(facts),
+        "nvidia-smi": lambda: _smi(facts),
+        "uvm": lambda: _uvm(facts),
+        "gpus": lambda: _gpus(facts, tasks),
+    }
+    checks: list[Check] = []
+    for name, link in links.items():
+        broken = next((check.name for check in checks if check.state == "failed"), "")
+        checks.append(Check(name, "skipped", f"not looked at: {broken} failed") if broken else link())
+    return checks
+
+
+def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Check:
+    if machine != GPU_MACHINE:
+        return Check(
+            "bus",
+            "failed",
+            f"the processor is {machine}, {_given(tasks)}; TensorFlow's wheels know GPUs on {GPU_MACHINE} "
+            "alone",
+            _give_no_gpus(tasks),
+        )
+    if not facts.bus:
+        return Check(
+            "bus",
+            "failed",
+            f"no NVIDIA device on the PCI bus, {_given(tasks)}",
+            f"{_give_no_gpus(tasks)}. A card that is powered, seated and, for a virtual machine, passed "
+            "through is shown by `lspci -d 10de:`",
+        )
+    return Check("bus", "ok", f"{len(facts.bus)} at {', '.join(facts.bus)}")
+
+
+def _driver(facts: GpuFacts) -> Check:
+    if facts.driver:
+        return _driver_version(facts)
+    others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
+    if "vfio-pci" in others:
+        return Check(
+            "driver",
+            "failed",
+            "vfio-pci holds the device, which passes it on to a virtual machine",
+            "put the virtual machine into the inventory in place of its host, or release the device",
+        )
+    if others and not facts.module_kernels:
+        return Check(
+            "driver", "failed", f"{' and '.join(others)} drives the device, not NVIDIA's driver", INSTALL
+        )
+    if not facts.module_kernels:
+        return Check("driver", "failed", "NVIDIA's driver is not installed", INSTALL)
+    return Check("driver", "failed", *_not_loaded(facts, others))
+
+
+def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
+    """Return why an installed driver is not loaded, and the remedy."""
+    if facts.kernel not in facts.module_kernels:
+        return (
+            f"the driver is built for the kernels {', '.join(facts.module_kernels)}, and {facts.kernel} runs",
+            f"`apt-get install linux-headers-{facts.kernel}` and `dkms autoinstall`; or boot one of those "
+            "kernels",
+        )
+    if others:
+        return (
+            f"{' and '.join(others)} holds the device, and NVIDIA's driver is installed beside it",
+            "reboot: the packages of the driver keep nouveau from loading then "
+            "(else write `blacklist nouveau` to /etc/modprobe.d/nouveau.conf, and `update-initramfs -u`)",
+        )
+    if facts.secure_boot:
+        return (
+            f"the driver is built for {facts.kernel} and not loaded; Secure Boot is on and refuses a module "
+            "that is not signed by a key it knows",
+            "`modprobe nvidia` says so (Key was rejected by service): enrol the key that signed it, as by "
+            "`mokutil --import /var/lib/dkms/mok.pub`, and reboot with somebody at the console; or turn "
+            "Secure Boot off in the firmware",
+        )
+    return (
+        f"the driver is built for {facts.kernel} and not loaded",
+        "`modprobe nvidia` says why; `dmesg | grep -i nvrm` has more",
+    )
+
+
+def _driver_version(facts: GpuFacts) -> Check:
+    major = _major(facts.driver)
+    if major < OLDEST_DRIVER:
+        return Check(
+            "driver",
+            "failed",
+            f"driver {facts.driver}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer",
+            "install a newer driver",
+        )
+    if major < JIT_DRIVER:
+        return Check(
+            "driver",
+            "warning",
+            f"driver {facts.driver}, older than {JIT_DRIVER}: what it must compile from PTX itself may "
+            "fail, as in a program with jit_compile=True",
+            f"install {JIT_DRIVER} or newer where programs use jit_compile=True",
+        )
+    return Check("driver", "ok", facts.driver)
+
+
+# What nvidia-smi says, and what helps.
+_SMI_REMEDIES = (
+    ("not installed", "install it: the package nvidia-smi of Debian, nvidia-utils-*-server of Ubuntu"),
+    ("version mismatch", "the driver was upgraded and the old one is still loaded: reboot"),
+    ("couldn't communicate", "`modprobe nvidia` says why; `dmesg | grep -i nvrm` has more"),
+    ("GPU is lost", "reboot; a GPU that is lost again has a fault, or too little power: `dmesg | grep Xid`"),
+    ("Unknown Error", "reboot; a GPU that fails again has a fault, or too little power: `dmesg | grep Xid`"),
+    ("requires reset", "`nvidia-smi --gpu-reset` as root while nothing uses the GPU, or reboot"),
+    ("No devices", "`dmesg | grep -i nvrm` says why the driver takes none; a newer driver knows newer GPUs"),
+    ("did not answer", "the driver hangs: `dmesg | grep Xid` says what happened; reboot"),
+)
+
+
+def _smi(facts: GpuFacts) -> Check:
+    if not facts.smi:
+        listed = ", ".join(f"{gpu.index} {gpu.name}" for gpu in facts.gpus)
+        return Check("nvidia-smi", "ok", listed)
+    remedy = next((cure for words, cure in _SMI_REMEDIES if words in facts.smi), "")
+    return Check(
+        "nvidia-smi",
+        "failed",
+        facts.smi,
+        remedy or "`nvidia-smi` as root on the host, and `dmesg | grep -i nvrm`",
+    )
+
+
+def _uvm(facts: GpuFacts) -> Check:
+    if UVM_NODE in facts.nodes:
+        return Check("uvm", "ok", UVM_NODE)
+    if facts.nvidia_modprobe:
+        return Check(
+            "uvm",
+            "warning",
+            f"{UVM_NODE} is not there, and CUDA does not work without",
+            f"`{MAKE_UVM}` as root makes it: psfleet-gpu-devices.service does so before a task with GPUs "
+            "starts",
+        )
+    return Check(
+        "uvm",
+        "failed",
+        f"{UVM_NODE} is not there, CUDA does not work without, and nvidia-modprobe, which makes it, is not "
+        "installed",
+        f"install the package nvidia-modprobe; `{MAKE_UVM}` as root says what else is wrong",
+    )
+
+
+def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Check:
+    problems = list(_gpu_problems(facts, tasks))
+    failed = [(what, cure) for state, what, cure in problems if state == "failed"]
+    shown = failed or [(what, cure) for _, what, cure in problems]
+    if not shown:
+        return Check("gpus", "ok", _given(tasks))
+    found = "; ".join(dict.fromkeys(what for what, _ in shown))
+    remedy = "; ".join(dict.fromkeys(cure for _, cure in shown))
+    return Check("gpus", "failed" if failed else "warning", found, remedy)
+
+
+def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
+    """Yield state, what and remedy of each GPU of a task that is not as TensorFlow needs it."""
+    there = {gpu.index: gpu for gpu in facts.gpus}
+    for task in tasks:
+        for index in task["gpus"]:
+            gpu = there.get(index)
+            if gpu is None:
+                numbers = ", ".join(str(number) for number in sorted(there))
+                seen = f"has GPU {numbers}" if len(there) == 1 else f"has the GPUs {numbers}"
+                yield (
+                    "failed",
+                    f"{_name(task)} has GPU {index}, and {task['host']} {seen}",
+                    f"name GPUs that are there: {_edit(task)}",
+                )
+            else:
+                yield from _problems_of(gpu, task)
+
+
+def _problems_of(gpu: Gpu, task: Task) -> Iterator[tuple[str, str, str]]:
+    named = f"GPU {gpu.index} of {_name(task)}, {gpu.name},"
+    if gpu.mig:
+        yield (
+            "failed",
+            f"{named} is cut into MIG devices, which CUDA does not count as nvidia-smi counts GPUs",
+            f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: {_edit(task)}",
+        )
+    capability = gpu.compute_capability
+    if capability is None:
+        yield (
+            "warning",
+            f"{named} does not tell its compute capability",
+            "look it up: TensorFlow needs 6.0 to below 10.0",
+        )
+    elif capability >= FIRST_UNSUPPORTED_CAPABILITY:
+        yield (
+            "failed",
+            f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
+            "10.0, without NVIDIA's Blackwell",
+            f"train on its CPU, {_edit(task)}; TensorFlow for it is NVIDIA's container or one's own build, "
+            "which psfleet does not install",
+        )
+    elif capability < OLDEST_CAPABILITY:
+        yield (
+            "failed",
+            f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
+            "10.0",
+            f"train on its CPU: {_edit(task)}",
+        )
+
+
+def _name(task: Task) -> str:
+    return f"{task['job']}{task['index']}"
+
+
+def _given(tasks: Sequence[Task]) -> str:
+    """Return which task has which GPUs, such as "worker0 has GPU 0, worker1 has GPU 1"."""
+    return ", ".join(f"{_name(task)} has GPU {','.join(str(gpu) for gpu in task['gpus'])}" for task in tasks)
+
+
+def _edit(task: Task) -> str:
+    """Return the variable and the file that give a task its GPUs."""
+    job, host = task["job"], task["host"]
+    return f"trainer_{job}_gpus (or gpus in trainer_{job}_tasks) in host_vars/{host}.yml, or its group's"
+
+
+def _give_no_gpus(tasks: Sequence[Task]) -> str:
+    return f"give its tasks no GPUs: {' and '.join(dict.fromkeys(_edit(task) for task in tasks))}"
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
