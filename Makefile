@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries test lint unit molecule clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries test lint unit molecule cuda clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -42,6 +42,9 @@ unit: setup-dev ## Run pytest
 
 molecule: setup-dev ## Run the Molecule scenarios on container hosts
 	@tools/run_tests.py molecule
+
+cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
+	@tools/run_tests.py cuda
 
 adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
 	@python -m tests.adversaries

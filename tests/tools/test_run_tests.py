@@ -148,6 +148,25 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
     ]
 
 
+def test_scenarios_run_longest_first_and_slow_ones_only_when_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    for name, size in (("brief", 10), ("cuda", 900), ("long", 500), ("longer", 20)):
+        (tmp_path / "molecule" / name / "behaviours").mkdir(parents=True)
+        (tmp_path / "molecule" / name / "molecule.yml").write_text("#" * size)
+    (tmp_path / "molecule" / "longer" / "behaviours" / "one.yml").write_text("#" * 600)
+    assert run_tests.quick_scenarios() == ["longer", "long", "brief"]
+    monkeypatch.setattr(run_tests, "run_scenario", lambda scenario: scenario == "cuda")
+    assert run_tests.main(["cuda"]) == 0
+    assert run_tests.run_molecule() == Count(0, 3)
+
+
+def test_a_slow_scenario_is_one_that_exists() -> None:
+    for name in run_tests.SLOW_SCENARIOS:
+        assert (run_tests.ROOT / "molecule" / name / "molecule.yml").exists()
+
+
 def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert not run_tests.run_check(
         ("picky", [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"])
