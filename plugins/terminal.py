@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+# By how a line of status.yml or doctor.yml is to look (`Kind` in trainer/status.py).
+COLORS = {"good": "green", "waiting": "cyan", "bad": "red", "unknown": "yellow", "plain": None}
+
 UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
 FEWEST_COLUMNS = 20  # in fewer nothing can be said: the terminal itself cuts what does not fit
 

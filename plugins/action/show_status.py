@@ -12,13 +12,11 @@ from ansible.utils.display import Display
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from plugins.hints import with_inventory
-from plugins.terminal import terminal_columns
+from plugins.terminal import COLORS, terminal_columns
 from trainer.status import Status
 from trainer.status_table import as_lines
 
 display = Display()
-
-COLORS = {"good": "green", "waiting": "cyan", "bad": "red", "unknown": "yellow", "plain": None}
 
 
 class ActionModule(ActionBase):

@@ -1,0 +1,91 @@
+"""What TensorFlow says of itself in the sandbox of a host's tasks: the units psfleet-doctor@<job>-<index>."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ansible.module_utils.check import Check
+from ansible.module_utils.content_directory import locked
+from ansible.module_utils.task_traces import last_lines, last_lines_of
+from ansible.module_utils.task_units import parse_show
+
+# In this order each needs the one before it.
+NAMES = ("tensorflow", "libraries", "devices", "product")
+STATES = ("ok", "warning", "failed", "skipped")
+# Root's alone, as the directory of the answers is: no task can put a link there for root to write through.
+LOCK = Path("/run/psfleet-doctor.lock")
+# A little more than TimeoutStartSec= of the unit, which ends it.
+SECONDS_TO_ANSWER = 330
+PROPERTIES = ("Id", "LoadState", "Result", "ExecMainCode", "ExecMainStatus")
+KILLED = ("2", "3")  # CLD_KILLED, CLD_DUMPED
+
+
+def skipped(reason: str) -> list[Check]:
+    """Return the checks of a host or a task that cannot be asked."""
+    return [Check(name, "skipped", reason) for name in NAMES]
+
+
+def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> dict[str, list[Check]]:
+    """Start the doctor's unit of each task ("worker-0"), all at once, and return what it said, by task.
+
+    Whoever else asks at this moment is waited for.
+    """
+    units = {task: f"psfleet-doctor@{task}.service" for task in tasks}
+    with locked(LOCK, SECONDS_TO_ANSWER):
+        _systemctl("start", *units.values())
+        shown = parse_show(_systemctl("show", f"--property={','.join(PROPERTIES)}", *units.values()))
+        states = {values["Id"]: values for values in shown}
+        return {
+            task: read_answer(log_directory / f"doctor-{task}.out", states.get(unit, {}))
+            for task, unit in units.items()
+        }
+
+
+def _systemctl(*arguments: str) -> str:
+    """Run systemctl. What became of the units is read from their states."""
+    command = ["systemctl", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER)
+    return done.stdout
+
+
+def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
+    """Return the checks that a unit's process printed; `unit` is what `systemctl show` says of it."""
+    if unit.get("LoadState") != "loaded":
+        return skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
+    if unit.get("Result") == "success":
+        for line in reversed(last_lines_of(output)):
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                return parse_answer(line)
+    ended = f"python -m trainer.doctor {_ended(unit)}"
+    words = last_lines(output).replace("\n", " | ") if unit.get("Result") != "resources" else ""
+    failed = Check(
+        NAMES[0],
+        "failed",
+        f"{ended}: {words}" if words else ended,
+        f"the whole output is in {output} of the host; `systemctl status` of the unit says more",
+    )
+    return [failed, *skipped(f"{NAMES[0]} failed")[1:]]
+
+
+def parse_answer(line: str) -> list[Check]:
+    """Return the checks in a line of JSON. Raises ValueError, KeyError or TypeError where it is none."""
+    checks = [Check.from_json(check) for check in json.loads(line)["checks"]]
+    if not checks or any(check.state not in STATES for check in checks):
+        raise ValueError(f"expected checks, each with one of the states {', '.join(STATES)}")
+    return checks
+
+
+def _ended(unit: Mapping[str, str]) -> str:
+    result, status = unit.get("Result", ""), int(unit.get("ExecMainStatus") or 0)
+    if result == "success":
+        return "gave no answer"
+    if result == "timeout":
+        return "took longer than its unit allows"
+    if unit.get("ExecMainCode") in KILLED:
+        return f"was ended by signal {status} ({signal.strsignal(status)})"
+    return f"ended with exit code {status}" if result == "exit-code" else f"could not be run ({result})"

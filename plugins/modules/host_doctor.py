@@ -1,0 +1,233 @@
+"""Look at everything on one host that its tasks need, in one round trip. Nothing is changed."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.check import Check
+from ansible.module_utils.deployment import NOT_DEPLOYED, Deployment, deployment_check, read_deployment
+from ansible.module_utils.disk_check import disk_check
+from ansible.module_utils.doctor_units import ask_tensorflow, skipped
+from ansible.module_utils.gpu_checks import gpu_chain
+from ansible.module_utils.host_checks import Asked, host_chain, host_environment
+from ansible.module_utils.host_facts import HostFacts, read_host_facts
+from ansible.module_utils.name_checks import name_check, names_in, resolve_names
+from ansible.module_utils.nvidia import read_gpu_facts
+from ansible.module_utils.port_checks import port_check, read_port_facts, task_ports
+from ansible.module_utils.task_units import is_alive, parse_show, unit_name
+
+DOCUMENTATION = r"""
+module: host_doctor
+short_description: Look at everything on this host that its tasks need
+description:
+  - Changes nothing, and does not fail for what it finds.
+  - Where something is deployed, TensorFlow is tried in the sandbox of the tasks, by the unit
+    C(psfleet-doctor@). Not in check mode.
+options:
+  host:
+    description: The host's name in the plan.
+    type: str
+    required: true
+  tasks:
+    description: The plan's tasks of this host, each with C(job), C(index), C(port) and C(gpus).
+    type: list
+    elements: dict
+    required: true
+  addresses:
+    description: The plan's address of each host of the cluster.
+    type: dict
+    required: true
+  plan:
+    description: Hash of today's plan.
+    type: str
+    required: true
+  release:
+    description: Hash of the trainer that the controller would deploy today.
+    type: str
+    required: true
+  environments:
+    description:
+      - By the name of an environment, C(archive_bytes) and C(environment_bytes), the disk that its
+        installation needs.
+    type: dict
+    required: true
+  python_version:
+    description: Version of Python that the inventory asks for. Empty for the host's own.
+    type: str
+    default: ""
+  cuda_source:
+    description: Where the CUDA libraries of a host with GPUs come from.
+    type: str
+    choices: [wheels, system]
+    default: wheels
+  install_directory:
+    description: Where the environments and releases are.
+    type: path
+    required: true
+  configuration_directory:
+    description: Where deploy.yml left the plan.
+    type: path
+    required: true
+  state_directory:
+    description: Where the tasks keep their runs.
+    type: path
+    required: true
+  log_directory:
+    description: Where the tasks' output is.
+    type: path
+    required: true
+author: psfleet
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  host_doctor:
+    host: node1
+    tasks: [{job: ps, index: 0, port: 2222, gpus: []}]
+    addresses: {node1: 10.89.0.11}
+    plan: 0a1b2c3d4e5f
+    release: 9d2f6a0c1b7e
+    environments: {}
+    install_directory: /opt/psfleet
+    configuration_directory: /etc/psfleet
+    state_directory: /var/lib/psfleet
+    log_directory: /var/log/psfleet
+"""
+
+RETURN = r"""
+checks:
+  description:
+    - What was looked at, each with C(task) (such as C(worker0), empty for the host), C(name), C(state),
+      C(found) and C(remedy).
+  returned: always
+  type: list
+deployed:
+  description: Version of TensorFlow that is in use, empty where nothing is deployed.
+  returned: always
+  type: str
+alive:
+  description: Names of the tasks of this host that run.
+  returned: always
+  type: list
+began:
+  description: This host's clock when it began to look, in Unix seconds; C(ended) when it had looked.
+  returned: always
+  type: float
+"""
+
+
+def tried_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one."""
+    with_gpus = [task for task in tasks if task["gpus"]]
+    return [f"{task['job']}-{task['index']}" for task in with_gpus or tasks[:1]]
+
+
+def alive_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the tasks that run now."""
+    units = {
+        unit_name(str(task["job"]), int(task["index"])): f"{task['job']}{task['index']}" for task in tasks
+    }
+    command = ["systemctl", "show", "--property=Id,ActiveState,Job", *units]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [units[values["Id"]] for values in parse_show(done.stdout) if is_alive(values)]
+
+
+def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
+    """Return checks as the answer holds them."""
+    return [{"task": task, **check.to_json()} for check in checks]
+
+
+def own_checks(values: Mapping[str, Any], deployment: Deployment, facts: HostFacts) -> list[Check]:
+    """Return the checks of the host's disk, names and ports, and of what is deployed there."""
+    tasks = values["tasks"]
+    addresses = {str(host): str(address) for host, address in values["addresses"].items()}
+    ports = task_ports(tasks)
+    return [
+        disk_check(
+            Path(values["install_directory"]),
+            [Path(values["state_directory"]), Path(values["log_directory"])],
+            **({} if deployment.tensorflow else needed(values, facts)),
+        ),
+        name_check(values["host"], addresses, resolve_names(names_in(addresses))),
+        port_check(ports, read_port_facts([task.port for task in ports])),
+        deployment_check(deployment, values["plan"], values["release"]),
+    ]
+
+
+def asked_of(values: Mapping[str, Any]) -> Asked:
+    """Return what the inventory asks of the host."""
+    return Asked(
+        python_version=values["python_version"],
+        gpus=any(task["gpus"] for task in values["tasks"]),
+        cuda_source=values["cuda_source"],
+        tasks=len(values["tasks"]),
+    )
+
+
+def needed(values: Mapping[str, Any], facts: HostFacts) -> dict[str, int]:
+    """Return the bytes that a deployment would carry and install; nothing where the host is not supported."""
+    try:
+        environment, _ = host_environment(facts, asked_of(values))
+    except ValueError:
+        return {}
+    size = values["environments"].get(environment.name, {})
+    return {name: int(size.get(name, 0)) for name in ("archive_bytes", "environment_bytes")}
+
+
+def tensorflow_checks(
+    values: Mapping[str, Any], deployment: Deployment, *, check_mode: bool
+) -> list[dict[str, str]]:
+    """Return what TensorFlow says in the sandbox of the host's tasks."""
+    if not deployment.plan:
+        return described(skipped(NOT_DEPLOYED))
+    if not (deployment.tensorflow and deployment.release):
+        return described(skipped("environment failed"))
+    if check_mode:
+        return described(skipped("check mode starts no unit"))
+    answers = ask_tensorflow(tried_tasks(values["tasks"]), Path(values["log_directory"]))
+    return [check for task, checks in answers.items() for check in described(checks, task.replace("-", ""))]
+
+
+def main() -> None:
+    """Run the module."""
+    directories = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "tasks": {"type": "list", "elements": "dict", "required": True},
+            "addresses": {"type": "dict", "required": True},
+            "plan": {"type": "str", "required": True},
+            "release": {"type": "str", "required": True},
+            "environments": {"type": "dict", "required": True},
+            "python_version": {"type": "str", "default": ""},
+            "cuda_source": {"type": "str", "choices": ["wheels", "system"], "default": "wheels"},
+            **{name: {"type": "path", "required": True} for name in directories},
+        },
+        supports_check_mode=True,
+    )
+    began = time.time()
+    values = module.params
+    facts = read_host_facts()
+    deployment = read_deployment(Path(values["install_directory"]), Path(values["configuration_directory"]))
+    checks = described(host_chain(facts, asked_of(values)))
+    checks += described(own_checks(values, deployment, facts))
+    if any(task["gpus"] for task in values["tasks"]):
+        checks += described(gpu_chain(read_gpu_facts(), values["tasks"], facts.machine))
+    checks += tensorflow_checks(values, deployment, check_mode=module.check_mode)
+    module.exit_json(
+        changed=False,
+        checks=checks,
+        deployed=deployment.tensorflow if deployment.plan else "",
+        alive=alive_tasks(values["tasks"]),
+        began=began,
+        ended=time.time(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.host.port_checks import (
+    USUAL_EPHEMERAL,
+    Holder,
+    PortFacts,
+    TaskPort,
+    parse_range,
+    parse_sockets,
+    port_check,
+    read_port_facts,
+    unit_of,
+)
+
+PS, WORKER = TaskPort("ps", 0, 2222), TaskPort("worker", 1, 2223)
+# Of a host of Debian 12: a listener, a connection of it, and one that no process has any more.
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 41234 1
+   1: 0B00590A:08AF 0C00590A:A1B2 01 00000000:00000000 00:00000000 00000000   998        0 41235 1
+   2: 0B00590A:08AE 0C00590A:A1B3 06 00000000:00000000 03:00000A2C 00000000     0        0 0 3
+"""
+# What cgroup v1 in hybrid mode and cgroup v2 say of a task.
+CGROUP_V1 = (
+    "12:pids:/system.slice\n1:name=systemd:/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n"
+)
+CGROUP_V2 = "0::/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n"
+
+
+def test_the_sockets_of_the_ports_that_were_asked_for() -> None:
+    assert parse_sockets(TABLE, [2222, 2223]) == {41234: 2222, 41235: 2223}
+    assert parse_sockets(TABLE, [22]) == {}
+    assert parse_sockets("", [2222]) == {}
+
+
+@pytest.mark.parametrize("cgroups", [CGROUP_V1, CGROUP_V2])
+def test_the_unit_of_a_process(cgroups: str) -> None:
+    assert unit_of(cgroups) == "psfleet-ps@0.service"
+    assert unit_of("0::/user.slice/user-0.slice/session-3.scope\n") == "session-3.scope"
+    assert unit_of("0::/\n") == ""
+
+
+def test_who_listens_here_is_found_in_proc() -> None:
+    with socket.socket() as listener, socket.socket(socket.AF_INET6) as other:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        other.bind(("::1", 0))
+        other.listen()
+        ports = [listener.getsockname()[1], other.getsockname()[1]]
+        found = {holder.port: holder for holder in read_port_facts(ports).holders}
+    assert [found[port].pid for port in ports] == [os.getpid()] * 2
+    assert found[ports[0]].program == Path("/proc/self/comm").read_text().strip()
+    assert read_port_facts(ports).holders == ()
+
+
+def test_the_range_of_this_machine_is_read() -> None:
+    first, last = read_port_facts([1]).ephemeral
+    assert 0 < first < last < 65536
+    assert parse_range("1024\t65000\n") == (1024, 65000)
+    assert parse_range("") == USUAL_EPHEMERAL
+
+
+def test_ports_that_are_free_or_the_tasks_own() -> None:
+    own = Holder(2222, 77, "python", "psfleet-ps@0.service")
+    check = port_check([PS, WORKER], PortFacts((own,)))
+    assert (check.state, check.found) == ("ok", "2222 is ps0's, 2223 (worker1) is free")
+
+
+@pytest.mark.parametrize("unit", ["psfleet-worker@1.service", "psfleet-server@1.service"])
+def test_a_server_may_listen_in_place_of_its_worker(unit: str) -> None:
+    assert port_check([WORKER], PortFacts((Holder(2223, 77, "python", unit),))).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("holder", "words"),
+    [
+        (
+            Holder(2223, 812, "nginx", "nginx.service"),
+            "port 2223 of worker1 is held by nginx (pid 812, nginx.service)",
+        ),
+        (Holder(2223, 812, "nc"), "nc (pid 812)"),
+        (Holder(2223, 9, "python", "psfleet-worker@0.service"), "psfleet-worker@0.service"),
+        (Holder(2223, 0), "such as a container"),
+    ],
+)
+def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
+    check = port_check([PS, WORKER], PortFacts((holder,)))
+    assert check.state == "failed"
+    assert words in check.found
+    assert "trainer_base_port, or trainer_ps_port, trainer_worker_port" in check.remedy
+
+
+def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
+    task = TaskPort("ps", 0, 40000)
+    check = port_check([task, WORKER], PortFacts(()))
+    assert check.state == "warning"
+    assert "port 40000 of ps0: any connection may take a port from 32768 to 60999" in check.found
+    assert "below 32768" in check.remedy
+    assert "ip_local_reserved_ports=40000" in check.remedy
+    for reserved in ("40000", "8080,39990-40010"):
+        assert port_check([task], PortFacts((), reserved=reserved)).state == "ok"
+    assert port_check([task], PortFacts((), reserved="40001-40010,9")).state == "warning"
+
+
+def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """A /proc in which one process has gone, and another's descriptors may not be read."""
+    (tmp_path / "proc" / "net").mkdir(parents=True)
+    (tmp_path / "proc" / "net" / "tcp").write_text(TABLE)
+    (tmp_path / "proc" / "9").mkdir()
+    (tmp_path / "proc" / str(os.getpid()) / "fd").mkdir(parents=True)
+    (tmp_path / "proc" / str(os.getpid()) / "comm").write_text(f"{Path(sys.executable).name}\n")
+    (tmp_path / "proc" / str(os.getpid()) / "cgroup").write_text(CGROUP_V2)
+    (tmp_path / "proc" / str(os.getpid()) / "fd" / "3").symlink_to("socket:[41234]")
+    (tmp_path / "proc" / str(os.getpid()) / "fd" / "4").symlink_to("/dev/null")
+    facts = read_port_facts([2222, 2223], tmp_path)
+    assert facts.holders == (
+        Holder(2222, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service"),
+        Holder(2223, 0),
+    )

@@ -1,0 +1,227 @@
+"""What doctor.yml found on the hosts of a cluster, put together: a row for each host, and what is wrong.
+
+Pure: `Findings.of` takes the hosts' answers, `trainer.doctor_table` makes lines of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer.host.check import Check, State
+from trainer.host.environment import TENSORFLOW_VERSION
+from trainer.progress import printable
+
+# The columns of the table, in the order in which one needs the other.
+CHECKS = (
+    *("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports"),
+    *("bus", "driver", "nvidia-smi", "uvm", "gpus"),
+    *("environment", "tensorflow", "libraries", "devices", "product"),
+)
+CONNECTION = "connection"
+MEND_CONNECTION = (
+    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or sudo on the host"
+)
+MOST_CHARACTERS = 1000
+HOSTS_SHOWN = 10
+_WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """A check of a host, or of a task there where `task` names one ("worker0")."""
+
+    check: Check
+    task: str = ""
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> HostCheck:
+        """Return the check as a host's answer holds it, in one line and without what steers a terminal."""
+        words = {name: _words(content.get(name, "")) for name in ("task", "name", "found", "remedy")}
+        state = content.get("state")
+        if state not in _WORST:
+            return cls(Check(words["name"], "failed", f"the host said {_words(state)}", "deploy again"))
+        return cls(Check(words["name"], state, words["found"], words["remedy"]), words["task"])
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A host of the table; `problem` is why it gave no answer, "" where it did."""
+
+    host: str
+    checks: tuple[HostCheck, ...]
+    problem: str = ""
+
+    def state(self, name: str) -> State | None:
+        """Return the worst state of a check over the host's tasks, None where it has no such check."""
+        found = {entry.check.state for entry in self.checks if entry.check.name == name}
+        return next((state for state in _WORST if state in found), None)
+
+    @property
+    def worst(self) -> State:
+        """The worst state of all its checks; that of a host without an answer is "failed"."""
+        if self.problem:
+            return "failed"
+        found = {entry.check.state for entry in self.checks}
+        return next(state for state in _WORST if state in found or state == "skipped")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What failed or deserves a warning on some hosts, and what to do: `found` maps words to those hosts."""
+
+    name: str
+    state: State
+    remedy: str
+    found: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that it concerns, each once."""
+        return list(dict.fromkeys(host for hosts in self.found.values() for host in hosts))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The rows in the order of the inventory, the names of the columns, what is wrong, what else to say."""
+
+    rows: tuple[HostRow, ...]
+    names: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    summary: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed, or a host gave no answer."""
+        return any(row.worst == "failed" for row in self.rows)
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Findings:
+        """Put together what the hosts answered.
+
+        `plan` is today's (`plan.json` in docs/architecture.md). `answers` maps each host that was asked to
+        `problem` ("" where it answered), `checks`, `deployed` and `alive`, as the action host_doctor returns.
+        """
+        rows = _with_one_version([_row(host, answer) for host, answer in answers.items()], answers)
+        problems = tuple(_problems(rows))
+        present = {entry.check.name for row in rows for entry in row.checks if entry.check.state != "skipped"}
+        left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
+        return cls(
+            rows=tuple(rows),
+            names=(
+                *(name for name in CHECKS if name in present),
+                *sorted(present - set(CHECKS)),
+            ),
+            problems=problems,
+            notes=tuple(_notes(answers, left_out)),
+            summary=_summary(rows),
+        )
+
+
+def _row(host: str, answer: Mapping[str, Any]) -> HostRow:
+    problem = _words(answer.get("problem", "") if answer else "gave no answer")
+    return HostRow(host, tuple(HostCheck.from_json(check) for check in answer.get("checks", ())), problem)
+
+
+def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
+    """Return the rows; where hosts have different versions of TensorFlow, those with another one fail."""
+    versions: dict[str, list[str]] = {}
+    for host, answer in answers.items():
+        if answer.get("deployed"):
+            versions.setdefault(_words(answer["deployed"]), []).append(host)
+    if len(versions) < 2:
+        return list(rows)
+    which = "; ".join(f"TensorFlow {version} on {host_names(hosts)}" for version, hosts in versions.items())
+    check = Check(
+        "environment",
+        "failed",
+        f"the hosts compute with different versions: {which}",
+        "run `ansible-playbook deploy.yml` on all hosts, between runs",
+    )
+    return [
+        HostRow(row.host, (*row.checks, HostCheck(check)), row.problem)
+        if (version := answers[row.host].get("deployed")) and version != TENSORFLOW_VERSION
+        else row
+        for row in rows
+    ]
+
+
+def _problems(rows: Iterable[HostRow]) -> Iterator[Problem]:
+    """Give what failed, then what deserves a warning, each by column and by what to do about it."""
+    found: dict[tuple[State, str, str], Problem] = {}
+    for row in rows:
+        for name, task, check in _wrong(row):
+            key = (check.state, name, check.remedy)
+            problem = found.setdefault(key, Problem(name, check.state, check.remedy))
+            words = f"{task}: {check.found}" if task else check.found
+            hosts = problem.found.setdefault(words, [])
+            if row.host not in hosts:
+                hosts.append(row.host)
+    order = {name: place for place, name in enumerate((CONNECTION, *CHECKS))}
+    return iter(
+        sorted(
+            found.values(),
+            key=lambda problem: (_WORST.index(problem.state), order.get(problem.name, len(order))),
+        )
+    )
+
+
+def _wrong(row: HostRow) -> Iterator[tuple[str, str, Check]]:
+    """Give name, task and check of all that is wrong with a host."""
+    if row.problem:
+        yield CONNECTION, "", Check(CONNECTION, "failed", row.problem, MEND_CONNECTION)
+    for entry in row.checks:
+        if entry.check.state in {"failed", "warning"}:
+            yield entry.check.name, entry.task, entry.check
+
+
+def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) -> Iterator[str]:
+    bare = [
+        host
+        for host, answer in answers.items()
+        if answer and not answer.get("problem") and not answer["deployed"]
+    ]
+    if bare:
+        yield (
+            f"Not deployed: {host_names(bare)}. TensorFlow was not tried there; "
+            "`ansible-playbook deploy.yml` makes them ready."
+        )
+    alive = {host: answer["alive"] for host, answer in answers.items() if answer.get("alive")}
+    if alive:
+        where = [f"{', '.join(map(_words, tasks))} on {host}" for host, tasks in alive.items()]
+        yield f"A run is going on and was not disturbed: {host_names(where)}."
+    if left_out:
+        yield f"Left out by --limit: {host_names(left_out)}."
+
+
+def _summary(rows: Sequence[HostRow]) -> str:
+    states = [row.state(name) for row in rows for name in {entry.check.name for entry in row.checks}]
+    looked = len(states) - states.count("skipped")
+    parts = [f"{_counted(len(rows), 'host')}, {_counted(looked, 'check')}"]
+    shown: tuple[tuple[State, str], ...] = (("failed", "failed"), ("warning", "with a warning"))
+    for state, words in shown:
+        if count := states.count(state):
+            on = {row.host for row in rows if any(entry.check.state == state for entry in row.checks)}
+            parts.append(f"{count} {words} on {_counted(len(on), 'host')}")
+    silent = [row for row in rows if row.problem]
+    if silent:
+        parts.append(f"{_counted(len(silent), 'host')} not reached")
+    return f"{parts[0]}: {', '.join(parts[1:]) or 'all well'}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def host_names(hosts: Sequence[str], shown: int = HOSTS_SHOWN) -> str:
+    """Return the first of these names, and how many more there are."""
+    more = f" and {len(hosts) - shown} more" if len(hosts) > shown else ""
+    return ", ".join(hosts[:shown]) + more
+
+
+def _words(text: object) -> str:
+    """Return a host's words in one line, bounded, without what steers a terminal."""
+    words = " ".join(printable(str(text)).split())
+    return words if len(words) <= MOST_CHARACTERS else f"{words[: MOST_CHARACTERS - 3]}..."

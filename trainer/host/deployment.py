@@ -1,0 +1,89 @@
+"""What deploy.yml left on a host: which environment, which release of the trainer, which plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .check import Check
+from .environment import TENSORFLOW_VERSION
+from .task_traces import bytes_of, read_object
+
+NOT_DEPLOYED = "not deployed"
+MARKER = ".complete"
+# Of a cluster of thousands of tasks; it is root's file.
+MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
+HASH_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is in use: `plan` is its hash, "" where nothing was deployed.
+
+    `environment` and `release` are the hashes that the links `environment` and `current` name, "" where there
+    is no such link. `tensorflow` is the version in an environment that is whole, "" where it is not.
+    """
+
+    plan: str = ""
+    environment: str = ""
+    tensorflow: str = ""
+    release: str = ""
+
+
+def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:
+    """Look at what is deployed on this host."""
+    plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
+    return Deployment(
+        plan=str(plan.get("hash") or ""),
+        environment=_target(install_directory / "environment").name,
+        tensorflow=installed_tensorflow(install_directory),
+        release=_target(install_directory / "current").name,
+    )
+
+
+def installed_tensorflow(install_directory: Path) -> str:
+    """Return the version of TensorFlow in the environment in use, "" where none is whole."""
+    marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")
+    words = marker.split()
+    return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
+
+
+def _target(link: Path) -> Path:
+    """Return where a link leads, a path without a name where it is none."""
+    try:
+        return link.parent / link.readlink()
+    except OSError:
+        return Path()
+
+
+def deployment_check(deployment: Deployment, plan: str, release: str) -> Check:
+    """Return the check `environment`; `plan` and `release` are the hashes of today's on the controller."""
+    if not deployment.plan:
+        return Check("environment", "skipped", NOT_DEPLOYED)
+    found = (
+        f"TensorFlow {deployment.tensorflow}, lock {deployment.environment[:HASH_DIGITS]}, "
+        f"release {deployment.release}"
+    )
+    if not deployment.tensorflow or not deployment.release:
+        lacking = "Python environment" if not deployment.tensorflow else "trainer"
+        return Check(
+            "environment",
+            "failed",
+            f"it has a plan, but no {lacking} that is whole: a deployment was interrupted",
+            "`ansible-playbook deploy.yml` finishes it",
+        )
+    other = []
+    if deployment.tensorflow != TENSORFLOW_VERSION:
+        other.append(f"psfleet deploys TensorFlow {TENSORFLOW_VERSION} today")
+    if deployment.release != release:
+        other.append(f"the trainer's release is {release} today")
+    if deployment.plan != plan:
+        other.append("the inventory has another plan today")
+    if other:
+        return Check(
+            "environment",
+            "warning",
+            f"{found}; {', '.join(other)}",
+            "run `ansible-playbook deploy.yml` between runs",
+        )
+    return Check("environment", "ok", found)

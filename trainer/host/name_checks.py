@@ -1,0 +1,102 @@
+"""Whether a host finds the others by the names that the plan gives them."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from .check import Check
+
+SECONDS_TO_RESOLVE = 10
+AT_ONCE = 16
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a name is on a host: IP addresses; none where it does not resolve, and `problem` says why."""
+
+    addresses: tuple[str, ...]
+    problem: str = ""
+
+
+def names_in(addresses: Mapping[str, str]) -> list[str]:
+    """Return those of the plan's addresses (by host) that are names, each once."""
+    return sorted({address for address in addresses.values() if not _is_ip(address)})
+
+
+def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
+    """Ask this host for names, as its programs do: by /etc/nsswitch.conf, so by /etc/hosts and DNS."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = {name: pool.submit(_resolve, name) for name in names}
+    return {name: answer.result() for name, answer in asked.items()}
+
+
+def _resolve(name: str) -> Resolution:
+    command = ["getent", "ahosts", name]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RESOLVE
+        )
+    except subprocess.TimeoutExpired:
+        return Resolution((), f"no answer within {SECONDS_TO_RESOLVE} s")
+    except OSError as error:
+        return Resolution((), str(error))
+    found = tuple(sorted({line.split()[0] for line in done.stdout.splitlines() if line.strip()}))
+    return Resolution(found, "" if found else "not known")
+
+
+def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Check:
+    """Return the check `names` of `host`. `addresses` are the plan's, by host; `resolved` what `host` finds.
+
+    A name for itself may be a loopback address: the tasks listen on every address. Debian's 127.0.1.1 is.
+    """
+    names = names_in(addresses)
+    if not names:
+        return Check("names", "ok", "addresses are used, no names")
+    failed, remedies, own = [], set(), ""
+    for other, name in sorted(addresses.items()):
+        if name not in resolved:
+            continue
+        found = resolved[name]
+        loopback = [address for address in found.addresses if _is_loopback(address)]
+        if not found.addresses:
+            failed.append(f"{_called(other, name)} does not resolve ({found.problem})")
+            remedies.add(
+                "write it into /etc/hosts or DNS, or give an IP address: trainer_address of that host"
+            )
+        elif loopback and other != host:
+            failed.append(f"{_called(other, name)} is {loopback[0]}, which is {host} itself")
+            remedies.add("mend /etc/hosts of this host, or give an IP address: trainer_address of that host")
+        elif loopback and len(addresses) > 1:
+            own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
+    if failed:
+        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        return Check("names", "failed", "; ".join(failed[:SHOWN]) + more, "; ".join(sorted(remedies)))
+    if own:
+        return Check(
+            "names",
+            "warning",
+            f"{own}: psfleet's tasks listen on every address, a program of one's own may listen there alone",
+            "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
+        )
+    return Check("names", "ok", f"{len(names)} name{'' if len(names) == 1 else 's'} found")
+
+
+def _called(host: str, name: str) -> str:
+    return host if host == name else f"{name} (of {host})"
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -1,0 +1,177 @@
+"""Whether the ports of a host's tasks are free, or held by those tasks; and who holds them where not.
+
+Read from /proc, for hosts without `ss`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .check import Check
+from .task_units import unit_name
+
+# An unused port of this range is given to any connection that a program opens.
+USUAL_EPHEMERAL = (32768, 60999)
+_UNIT = re.compile(r"[^/]+\.(?:service|scope)")
+
+
+@dataclass(frozen=True)
+class TaskPort:
+    """Where a task of the plan listens."""
+
+    job: str
+    index: int
+    port: int
+
+    @property
+    def name(self) -> str:
+        """The task's name, such as "worker0"."""
+        return f"{self.job}{self.index}"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The systemd units that may hold the port: a run may let a server listen in place of a worker."""
+        jobs = ("worker", "server") if self.job == "worker" else (self.job,)
+        return tuple(unit_name(job, self.index) for job in jobs)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a port: `pid` 0 where no process of this host does, `unit` "" where systemd knows none."""
+
+    port: int
+    pid: int
+    program: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class PortFacts:
+    """`holders` of the ports that were asked for, the ephemeral range, and the ports kept out of it."""
+
+    holders: tuple[Holder, ...]
+    ephemeral: tuple[int, int] = USUAL_EPHEMERAL
+    reserved: str = ""
+
+
+def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
+    """Look at who holds these TCP ports. Root alone sees the processes of others."""
+    proc = root / "proc"
+    sockets: dict[int, int] = {}
+    for name in ("tcp", "tcp6"):
+        sockets.update(parse_sockets(_text(proc / "net" / name), ports))
+    pids = dict(_owners(proc, set(sockets))) if sockets else {}
+    holders = {
+        Holder(port, pid, _text(proc / str(pid) / "comm").strip(), unit_of(_text(proc / str(pid) / "cgroup")))
+        if (pid := pids.get(inode, 0))
+        else Holder(port, 0)
+        for inode, port in sockets.items()
+    }
+    ip = proc / "sys" / "net" / "ipv4"
+    return PortFacts(
+        holders=tuple(sorted(holders, key=lambda holder: (holder.port, holder.pid))),
+        ephemeral=parse_range(_text(ip / "ip_local_port_range")),
+        reserved=_text(ip / "ip_local_reserved_ports").strip(),
+    )
+
+
+def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, int]:
+    """Return the inodes of the sockets in /proc/net/tcp that have one of these local ports, and which one.
+
+    Sockets that no process has any more have the inode 0, and keep nobody from listening.
+    """
+    found = {}
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10:
+            continue
+        port, inode = int(fields[1].rpartition(":")[2], 16), int(fields[9])
+        if inode and port in ports:
+            found[inode] = port
+    return found
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """Parse /proc/sys/net/ipv4/ip_local_port_range: the first and the last port."""
+    values = text.split()
+    return (int(values[0]), int(values[1])) if len(values) == 2 else USUAL_EPHEMERAL
+
+
+def unit_of(cgroups: str) -> str:
+    """Return the systemd unit in /proc/<pid>/cgroup, "" where there is none."""
+    units = [part for line in cgroups.splitlines() for part in line.split("/") if _UNIT.fullmatch(part)]
+    return units[-1] if units else ""
+
+
+def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
+    """Give inode and pid of each of these sockets."""
+    for process in proc.iterdir():
+        if not process.name.isdigit():
+            continue
+        with suppress(OSError):  # it ends while one looks
+            for link in os.scandir(process / "fd"):
+                target = str(Path(link).readlink())
+                if target.startswith("socket:[") and int(target[8:-1]) in inodes:
+                    yield int(target[8:-1]), int(process.name)
+
+
+def port_check(tasks: Sequence[TaskPort], facts: PortFacts) -> Check:
+    """Return the check `ports` for the tasks of a host."""
+    taken, own = [], []
+    for task in tasks:
+        holders = [holder for holder in facts.holders if holder.port == task.port]
+        foreign = [holder for holder in holders if holder.unit not in task.units]
+        taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
+        own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
+    if taken:
+        return Check(
+            "ports",
+            "failed",
+            "; ".join(taken),
+            "stop that program, or give the host's tasks other ports: trainer_base_port, or "
+            + ", ".join(f"trainer_{job}_port" for job in sorted({task.job for task in tasks}))
+            + ", in host_vars of this host",
+        )
+    random = [task for task in tasks if _may_be_taken(task.port, facts)]
+    if random:
+        first, last = facts.ephemeral
+        where = ", ".join(f"port {task.port} of {task.name}" for task in random)
+        return Check(
+            "ports",
+            "warning",
+            f"{where}: any connection may take a port from {first} to {last} on this host",
+            f"set trainer_base_port below {first}, or keep the ports with sysctl "
+            f"net.ipv4.ip_local_reserved_ports={','.join(str(task.port) for task in random)}",
+        )
+    return Check("ports", "ok", ", ".join(own))
+
+
+def _words(holder: Holder) -> str:
+    if not holder.pid:
+        return "something outside of what this host sees, such as a container"
+    unit = f", {holder.unit}" if holder.unit else ""
+    return f"{holder.program} (pid {holder.pid}{unit})"
+
+
+def _may_be_taken(port: int, facts: PortFacts) -> bool:
+    return facts.ephemeral[0] <= port <= facts.ephemeral[1] and not any(
+        int(first) <= port <= int(last or first)
+        for first, _, last in (part.partition("-") for part in facts.reserved.split(",") if part)
+    )
+
+
+def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
+    """Return where tasks of the plan listen."""
+    return [TaskPort(str(task["job"]), int(str(task["index"])), int(str(task["port"]))) for task in tasks]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
