@@ -67,7 +67,7 @@ def render(folder: Path) -> Path:
     for job in RUN_JOBS:
         text = jinja.get_template("task.service.j2").render(values, job=job)
         (units / f"psfleet-{job}@.service").write_text(text + "\n", encoding="utf-8")
-    for name in ("journal", "evaluator"):
+    for name in ("journal", "evaluator", "doctor"):
         text = jinja.get_template(f"{name}.service.j2").render(values)
         (units / f"psfleet-{name}@.service").write_text(text + "\n", encoding="utf-8")
     metrics = {**values, "trainer_user": "daemon", "trainer_metrics_directory": "/var/lib/textfiles"}
@@ -88,7 +88,7 @@ def verify(units: Path, name: str) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator")),
+        *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator", "doctor")),
         "psfleet.target",
         "psfleet-metrics.service",
         "psfleet-metrics.timer",
@@ -103,7 +103,13 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
 
 @with_systemd
 @pytest.mark.parametrize(
-    ("name", "threshold"), [("psfleet-worker@", 20), ("psfleet-evaluator@", 10), ("psfleet-metrics", 10)]
+    ("name", "threshold"),
+    [
+        ("psfleet-worker@", 20),
+        ("psfleet-evaluator@", 10),
+        ("psfleet-doctor@", 10),
+        ("psfleet-metrics", 10),
+    ],
 )
 def test_a_unit_is_exposed_no_more_than_promised(tmp_path: Path, name: str, threshold: int) -> None:
     units = render(tmp_path)
