@@ -1,5 +1,6 @@
 """Bad inventories, given to the real playbooks: refused, with what is wrong and where to mend it."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -233,11 +234,34 @@ def test_every_host_has_the_whole_plan(
     assert ("node3 sees" in printed) is (options != ("--limit", "node2"))
 
 
-def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight) -> None:
-    for bound in ("preflight_first_unsupported_ansible_core=2.19.0", "preflight_oldest_ansible_core=9.0"):
-        run = preflight({"hosts.yml": GOOD}, "-e", bound)
-        assert run.status == 2
-        assert re.search(r"ansible-core is 2\.\d+\.\d+\S*; expected \S+ or newer", run.output)
+@pytest.mark.parametrize(
+    "bounds",
+    [{"oldest": "2.19", "first_unsupported": "2.19.0"}, {"oldest": "9.0", "first_unsupported": "10"}],
+)
+def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dict[str, str]) -> None:
+    variables = json.dumps({"preflight_versions": {"ansible-core": bounds}})
+    run = preflight({"hosts.yml": GOOD}, "-e", variables)
+    assert run.status == 2
+    expected = f"expected {bounds['oldest']} or newer, and older than {bounds['first_unsupported']}"
+    assert re.search(rf"ansible-core is 2\.\d+\.\d+\S*; {re.escape(expected)}", run.output)
+
+
+@pytest.mark.parametrize("version", ["2.21.1", "4.0.0"])
+def test_a_collection_that_is_too_old_or_too_new(
+    preflight: Preflight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    collection = tmp_path / "collections/ansible_collections/community/crypto"
+    collection.mkdir(parents=True)
+    manifest = {"collection_info": {"namespace": "community", "name": "crypto", "version": version}}
+    (collection / "MANIFEST.json").write_text(json.dumps(manifest))
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
+    run = preflight({"hosts.yml": GOOD})
+    assert run.status == 2
+    words = " ".join(run.output.split())
+    assert f"community.crypto is {version}; expected 2.22 or newer, and older than 4" in words
+    assert str(collection) in run.output
+    assert "`make setup` installs what fits into .venv" in words
+    assert "ansible-core is" not in run.output
 
 
 # This machine stands for hosts that answer, without SSH and without sudo.
