@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.run_roles import lead_of
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -48,13 +49,17 @@ def decide(
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/architecture.md), `tasks` are those of the run
     (`described_tasks`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
-    `deployed` (a plan or {}) and `tasks`.
+    `deployed` (a plan or {}), `tensorflow` (the version installed there, or "") and `tasks`.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
+    leading = _leading(tasks, hosts)
+    attaches = bool(leading.get("alive")) and leading["run_id"] == run_id
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
+    if not attaches:  # what runs goes on with the versions that it was started with
+        problems += _versions(of_run)
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -67,11 +72,9 @@ def decide(
         )
     if problems:
         return Decision("refuse", tuple(problems))
-    leading = lead_of(tasks)
-    lead = next(task for task in hosts[leading["host"]]["tasks"] if task["name"] == leading["name"])
-    if lead["alive"]:
+    if attaches:
         return Decision("attach")
-    over = lead["run_id"] == run_id and lead["phase"] in {"finished", "failed"}
+    over = leading["run_id"] == run_id and leading["phase"] in {"finished", "failed"}
     # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
     return Decision("collect" if over and folder.state == "running" else "start")
 
@@ -138,6 +141,13 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
     )
 
 
+def _leading(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what the host of the run's lead says of it, {} where that host was not asked."""
+    lead = lead_of(tasks)
+    said: Sequence[Mapping[str, Any]] = hosts.get(lead["host"], {}).get("tasks", ())
+    return next((task for task in said if task["name"] == lead["name"]), {})
+
+
 def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, object]) -> list[str]:
     left_out = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
     if not left_out:
@@ -161,6 +171,25 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
             "run deploy.yml"
         )
     return problems
+
+
+def _versions(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say which hosts have which TensorFlow, where not all have one and the same.
+
+    Their Pythons and what else their environments hold may differ: tasks exchange graphs and tensors, which
+    are TensorFlow's own.
+    """
+    by_version: dict[str, list[str]] = {}
+    for host, found in hosts.items():
+        if found["deployed"]:  # of the others something else is said
+            by_version.setdefault(found["tensorflow"] or "none that is whole", []).append(host)
+    if len(by_version) < 2:
+        return []
+    which = "; ".join(f"{version} on {', '.join(names)}" for version, names in by_version.items())
+    other = [name for version, names in by_version.items() if version != TENSORFLOW_VERSION for name in names]
+    return [
+        f"the hosts have different versions of TensorFlow ({which}): run deploy.yml on {', '.join(other)}"
+    ]
 
 
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow
 from ansible.module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ansible.module_utils.task_units import is_alive, parse_show, task_of, unit_name
@@ -52,6 +53,10 @@ options:
     description: Tell also what people want to know of each task, such as its last step.
     type: bool
     default: false
+  install_directory:
+    description: Where deploy.yml left the environment.
+    type: path
+    default: /opt/psfleet
   configuration_directory:
     description: Where deploy.yml left the plan.
     type: path
@@ -85,6 +90,10 @@ deployed:
   description: The plan that deploy.yml left on this host, or an empty object.
   returned: always
   type: dict
+tensorflow:
+  description: The version of TensorFlow in use on this host, empty where no environment is whole.
+  returned: always
+  type: str
 tasks:
   description:
     - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase) and
@@ -123,8 +132,6 @@ RESULTS = {
     "timeout": "systemd has ended it, for it took longer than its unit allows",
     "watchdog": "systemd has ended it, for it gave no sign of life",
 }
-# Of a cluster of thousands of tasks; it is root's file.
-MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 
 def why_ended(result: str, lines: str) -> str:
@@ -274,6 +281,7 @@ def main() -> None:
             "stopped": {"type": "list", "elements": "str", "default": []},
             "traffic": {"type": "bool", "default": False},
             "details": {"type": "bool", "default": False},
+            "install_directory": {"type": "path", "default": "/opt/psfleet"},
             "configuration_directory": {"type": "path", "default": "/etc/psfleet"},
             "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
             "log_directory": {"type": "path", "default": "/var/log/psfleet"},
@@ -290,6 +298,7 @@ def main() -> None:
     module.exit_json(
         changed=changed,
         deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
+        tensorflow=installed_tensorflow(Path(module.params["install_directory"])),
         tasks=tasks.describe(),
         stopped=sorted(tasks.ended),
     )

@@ -4,7 +4,7 @@ import importlib
 import sys
 
 for folder, names in {
-    "trainer.host": ["safe_directory", "task_traces", "task_units"],
+    "trainer.host": ["check", "environment", "safe_directory", "task_traces", "task_units", "deployment"],
     "plugins.module_utils": ["unit_traffic", "task_details"],
 }.items():
     for name in names:

@@ -10,7 +10,7 @@ import pytest
 from plugins.module_utils import task_details, unit_traffic
 from plugins.modules import run_archive, trainer_tasks
 from tests.run.step_record import STEP
-from trainer.host import task_traces, task_units
+from trainer.host import deployment, task_traces, task_units
 
 
 def test_parses_the_states_of_several_units() -> None:
@@ -54,6 +54,20 @@ def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
         "wall": 1e9,
     }
     assert task_traces.last_record(events)["reason"] == "last step"
+
+
+def test_the_version_of_tensorflow_is_that_of_the_environment_in_use(tmp_path: Path) -> None:
+    assert deployment.installed_tensorflow(tmp_path) == ""
+    for lock, marker in {"aaaa": "tensorflow 2.21.0\n", "bbbb": None, "cccc": "tensorboard 2.20.0\n"}.items():
+        environment = tmp_path / "environments" / lock
+        environment.mkdir(parents=True)
+        if marker:
+            (environment / ".complete").write_text(marker)
+    link = tmp_path / "environment"
+    for lock, version in {"aaaa": "2.21.0", "bbbb": "", "cccc": ""}.items():
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"environments/{lock}")
+        assert deployment.installed_tensorflow(tmp_path) == version
 
 
 @pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
@@ -176,7 +190,7 @@ def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
 def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"tasks": ["x" * 100_000]}))
-    assert task_traces.read_object(plan, most=trainer_tasks.MOST_BYTES_OF_PLAN) != {}
+    assert task_traces.read_object(plan, most=deployment.MOST_BYTES_OF_PLAN) != {}
     assert task_traces.read_object(plan) == {}
 
 

@@ -5,6 +5,7 @@ import pytest
 from ansible import constants
 
 from plugins.hints import with_inventory
+from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.run_start import Decision, Folder, decide, going_on, stopped_tasks, unstopped
 
 PLAN: dict[str, Any] = {
@@ -28,10 +29,15 @@ def found(
     run_id: str = "",
     deployed: dict[str, Any] | None = None,
     phase: str = "",
+    tensorflow: str = TENSORFLOW_VERSION,
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
-    return {"deployed": PLAN if deployed is None else deployed, "tasks": [task]}
+    return {
+        "deployed": PLAN if deployed is None else deployed,
+        "tensorflow": tensorflow,
+        "tasks": [task],
+    }
 
 
 def test_deployed_and_idle_hosts_start() -> None:
@@ -159,6 +165,38 @@ def test_bare_hosts_are_told_to_deploy() -> None:
         "r1", PLAN, TASKS, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, Folder()
     ).problems
     assert problem == "run deploy.yml first, on these hosts: n1"
+
+
+def test_hosts_with_different_versions_of_tensorflow_are_told_apart() -> None:
+    old = {"n1": found("ps0", tensorflow="2.20.0"), "n2": found("worker0")}
+    (problem,) = decide("r1", PLAN, TASKS, old, Folder()).problems
+    assert problem == (
+        f"the hosts have different versions of TensorFlow (2.20.0 on n1; {TENSORFLOW_VERSION} on n2): "
+        "run deploy.yml on n1"
+    )
+    torn = {"n1": found("ps0"), "n2": found("worker0", tensorflow="")}
+    (problem,) = decide("r1", PLAN, TASKS, torn, Folder()).problems
+    assert "none that is whole on n2): run deploy.yml on n2" in problem
+
+
+def test_hosts_that_all_have_the_version_of_the_past_start() -> None:
+    hosts = {"n1": found("ps0", tensorflow="2.20.0"), "n2": found("worker0", tensorflow="2.20.0")}
+    assert decide("r1", PLAN, TASKS, hosts, Folder()).action == "start"
+
+
+def test_versions_are_not_asked_of_hosts_that_take_no_part_or_were_never_deployed() -> None:
+    idle = {"n1": found("ps0"), "n2": found("worker0"), "n3": found("worker7", tensorflow="2.20.0")}
+    assert decide("r1", PLAN, TASKS, idle, Folder()).action == "start"
+    bare = {"n1": found("ps0", deployed={}, tensorflow=""), "n2": found("worker0")}
+    assert len(decide("r1", PLAN, TASKS, bare, Folder()).problems) == 1
+
+
+def test_a_run_that_goes_on_is_watched_although_a_host_was_deployed_anew() -> None:
+    hosts = {
+        "n1": found("ps0", tensorflow="2.20.0", alive=True, run_id="r1"),
+        "n2": found("worker0", alive=True, run_id="r1"),
+    }
+    assert decide("r1", PLAN, TASKS, hosts, Folder("running", "aaa")).action == "attach"
 
 
 def test_a_changed_inventory_is_shown() -> None:
