@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from plugins.long_step import MEGABYTE, REPORT_SECONDS
 from plugins.module_utils.content_directory import file_sha256, files_below
 
-REPORT_SECONDS = 5
-MEGABYTE = 1_000_000
 KEY_DIGITS = 16
 
 

@@ -6,6 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from plugins.long_step import REPORT_SECONDS, bytes_read, told
+from plugins.module_utils.disk_space import readable
+
+display = Display()
 
 
 class CarryingAction(ActionBase):
@@ -18,14 +24,22 @@ class CarryingAction(ActionBase):
         asked: dict[str, Any] = self._execute_module(self.MODULE, arguments, task_vars=task_vars)
         if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
             return asked
+        host = task_vars["inventory_hostname"]
+        size = readable(archive.stat().st_size)
+
+        def copied() -> str:
+            return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
+
         directory = self._make_tmp_path()
         try:
             remote = self._connection._shell.join_path(directory, archive.name)
-            self._transfer_file(str(archive), remote)
+            with told(display.display, copied, REPORT_SECONDS):
+                self._transfer_file(str(archive), remote)
             self._fixup_perms2((directory, remote))
-            done: dict[str, Any] = self._execute_module(
-                self.MODULE, {**arguments, "archive": remote}, task_vars=task_vars
-            )
+            with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
+                done: dict[str, Any] = self._execute_module(
+                    self.MODULE, {**arguments, "archive": remote}, task_vars=task_vars
+                )
         finally:
             self._remove_tmp_path(directory, force=True)
         return done

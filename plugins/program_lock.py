@@ -10,22 +10,24 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from plugins.locks import Pinned, lock_text, normalized, read_lock
+from plugins.locks import Pinned, lock_text, normalized, read_lock, read_locks
 from plugins.module_utils.content_directory import locked
+from trainer.host.environment import HostEnvironment
 
 VARIABLE = "trainer_program_requirements"
-PLATFORM = "x86_64-manylinux_2_28"
+GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
 KEY_DIGITS = 16
 EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, without options, URLs and paths"
-# The hosts' lock has TensorFlow under the first name; programs and libraries ask for it by the second.
-TENSORFLOW = ("tensorflow_cpu", "tensorflow")
+# TensorFlow has two names, of which a host's environment has one; programs and libraries ask for either.
+TENSORFLOW = ("tensorflow", "tensorflow_cpu")
+CUDA_EXTRA = "and-cuda"
 # What uv is told of pip's settings, so that there is one place to configure a mirror.
 SETTINGS = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -42,20 +44,40 @@ UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A line of the user's file; `hashes` are those that it allows, all where there are none."""
+
+    requirement: Requirement
+    hashes: frozenset[str]
+
+
+@dataclass(frozen=True)
 class ProgramLock:
-    """The packages that the user's file `requirements` needs beside those of the lock `base`."""
+    """The packages that the user's file `requirements` needs beside the locks `base` of an environment."""
 
     requirements: Path
-    base: Path
-    python_version: str
+    base: tuple[Path, ...]
+    environment: HostEnvironment
     cache: Path
 
     @property
     def key(self) -> str:
-        """Hash of all that decides the resolution but the package index: it names the lock in the cache."""
-        content = self.requirements.read_bytes() + b"\0" + self.base.read_bytes()
-        inputs = [hashlib.sha256(content).hexdigest(), self.python_version, PLATFORM]
-        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:KEY_DIGITS]
+        """Hash of all that decides the resolution but the package index: it names the lock in the cache.
+
+        It begins with the hash of the user's file.
+        """
+        content = b"\0".join(lock.read_bytes() for lock in self.base)
+        inputs = [hashlib.sha256(content).hexdigest(), self.environment.python, self._platform]
+        digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+        return f"{self._requirements_key}-{digest[:KEY_DIGITS]}"
+
+    @property
+    def _requirements_key(self) -> str:
+        return hashlib.sha256(self.requirements.read_bytes()).hexdigest()[:KEY_DIGITS]
+
+    @property
+    def _platform(self) -> str:
+        return f"{self.environment.machine}-{GLIBC}"
 
     @property
     def path(self) -> Path:
@@ -77,14 +99,18 @@ class ProgramLock:
                 fresh.replace(self.path)
         return self.path
 
-    def _beside_base(self, asked: Mapping[str, frozenset[str]]) -> list[Pinned]:
+    def _beside_base(self, asked: Sequence[Asked]) -> list[Pinned]:
         """Return the resolved packages that the base lacks, each with the hashes that the user allows."""
-        base = read_lock(self.base.read_text(encoding="utf-8"))
-        found = read_lock(self._compile(base))
+        allowed: dict[str, frozenset[str]] = {}
+        for each in asked:
+            name = normalized(each.requirement.name)
+            allowed[name] = allowed.get(name, frozenset()) | each.hashes
+        base = read_locks(self.base)
+        tensorflow = next((base[name] for name in TENSORFLOW if name in base), None)
         lacking = []
-        for name, package in found.items():
-            provided = base.get(name, base.get(TENSORFLOW[0]) if name == TENSORFLOW[1] else None)
-            narrowed = self._narrowed(provided or package, asked.get(name, frozenset()))
+        for name, package in read_lock(self._compile(asked, tensorflow)).items():
+            provided = base.get(name, tensorflow if name in TENSORFLOW else None)
+            narrowed = self._narrowed(provided or package, allowed.get(name, frozenset()))
             if provided is None:
                 lacking.append(narrowed)
         return lacking
@@ -99,9 +125,9 @@ class ProgramLock:
             )
         return Pinned(package.name, package.version, hashes)
 
-    def _asked(self) -> dict[str, frozenset[str]]:
-        """Return the hashes that the user's file gives for each package, or raise ValueError for a line."""
-        asked: dict[str, frozenset[str]] = {}
+    def _asked(self) -> list[Asked]:
+        """Return what the user's file asks for, or raise ValueError for a line."""
+        asked = []
         for number, line in logical_lines(self.requirements.read_text(encoding="utf-8")):
             words, hashes = without_hashes(line)
             problem, requirement = parsed(words)
@@ -110,33 +136,57 @@ class ProgramLock:
                     f"{VARIABLE}: {self.requirements}, line {number}: {line!r} is refused ({problem}); "
                     f"{EXPECTED}: hosts install offline what a hash names. Edit {self.requirements}"
                 )
-            name = normalized(requirement.name)
-            asked[name] = asked.get(name, frozenset()) | hashes
+            asked.append(Asked(requirement, hashes))
         return asked
 
-    def _compile(self, base: Mapping[str, Pinned]) -> str:
-        """Return uv's lock of the user's file with the base's packages as constraints."""
-        version = base[TENSORFLOW[0]].version if TENSORFLOW[0] in base else None
-        with tempfile.TemporaryDirectory() as directory:
-            constraints = Path(directory) / "tensorflow.txt"
-            constraints.write_text(f"{TENSORFLOW[1]}=={version}\n" if version else "", encoding="utf-8")
+    def _resolvable(self, asked: Requirement, tensorflow: Pinned | None) -> str:
+        """Return a requirement as uv is to resolve it: TensorFlow and its CUDA are the environment's own."""
+        if tensorflow is None or normalized(asked.name) not in TENSORFLOW:
+            return str(asked)
+        own = Requirement(str(asked))
+        if normalized(tensorflow.name) == TENSORFLOW[0]:  # the other has no wheel for every processor
+            own.name = TENSORFLOW[0]
+        if self.environment.device != "gpu":
+            own.extras.discard(CUDA_EXTRA)
+        return str(own)
+
+    def _compile(self, asked: Sequence[Asked], tensorflow: Pinned | None) -> str:
+        """Return uv's lock of what is asked for, with the base's packages as constraints."""
+        lines = [self._resolvable(each.requirement, tensorflow) for each in asked]
+        pins = [f"{name.replace('_', '-')}=={tensorflow.version}" for name in TENSORFLOW if tensorflow]
+        with tempfile.TemporaryDirectory() as folder:
+            requirements, constraints, lock = (
+                Path(folder) / name for name in ("requirements.txt", "tensorflow.txt", "lock.txt")
+            )
+            for path, content in {requirements: lines, constraints: pins, lock: self._preferred()}.items():
+                path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
             done = subprocess.run(
                 [
                     str(Path(sys.executable).parent / "uv"),
                     *["pip", "compile", "--quiet", "--only-binary=:all:", "--generate-hashes"],
                     *["--strip-extras", "--no-header", "--no-annotate"],
-                    *[f"--python-version={self.python_version}", f"--python-platform={PLATFORM}"],
-                    *[f"--constraints={self.base}", f"--constraints={constraints}", str(self.requirements)],
+                    # Any Python resolves for another. Without its path uv searches for the other one.
+                    *[f"--python={sys.executable}", f"--python-version={self.environment.python}"],
+                    f"--python-platform={self._platform}",
+                    *[f"--constraints={path}" for path in (*self.base, constraints)],
+                    *[f"--output-file={lock}", str(requirements)],
                 ],
-                cwd=directory,
+                cwd=folder,
                 env={**pip_settings(), "UV_NO_CONFIG": "1", **os.environ},
                 capture_output=True,
                 text=True,
                 check=False,
             )
-        if done.returncode:
-            raise ValueError(self._failure(done.stderr.strip()))
-        return done.stdout
+            if done.returncode:
+                raise ValueError(self._failure(done.stderr.strip()))
+            return lock.read_text(encoding="utf-8")
+
+    def _preferred(self) -> list[str]:
+        """Return the versions that hosts of another environment got: uv takes them wherever it can."""
+        others = sorted(
+            self.path.parent.glob(f"{self._requirements_key}-*.txt"), key=lambda path: path.stat().st_mtime
+        )
+        return [f"{package.name}=={package.version}" for package in read_locks(others[-1:]).values()]
 
     def _failure(self, said: str) -> str:
         if any(words in said for words in UNREACHED):
@@ -145,9 +195,11 @@ class ProgramLock:
                 "package index for. Put right the network, or pip's settings of this machine, which uv is "
                 f"told (python -m pip config list). uv said:\n{said}"
             )
+        pins = " and ".join(str(lock) for lock in self.base)
         return (
-            f"{VARIABLE}: {self.requirements} cannot be resolved beside the packages that psfleet pins "
-            f"({self.base}), which stay as they are. Edit {self.requirements}. uv said:\n{said}"
+            f"{VARIABLE}: {self.requirements} cannot be resolved for {self.environment.name} beside the "
+            f"packages that psfleet pins ({pins}), which stay as they are. "
+            f"Edit {self.requirements}. uv said:\n{said}"
         )
 
 

@@ -11,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 LEADING=3.11
 
 compile() {
-  .venv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header --no-emit-index-url \
-    --no-emit-find-links "$@"
+  .venv/bin/uv pip compile --quiet --python .venv/bin/python --generate-hashes --no-annotate --no-header \
+    --no-emit-index-url --no-emit-find-links "$@"
 }
 
 # compile_for PYTHON MACHINE REQUIREMENT OPTION...: for hosts, which compile nothing; their glibc is 2.28 or newer.

@@ -16,15 +16,8 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
 
-from plugins.carried_manifest import (
-    MEGABYTE,
-    REPORT_SECONDS,
-    Part,
-    batches,
-    manifest_bytes,
-    pack,
-    read_index,
-)
+from plugins.carried_manifest import Part, batches, manifest_bytes, pack, read_index
+from plugins.long_step import MEGABYTE, REPORT_SECONDS
 from plugins.module_utils.disk_space import readable
 
 display = Display()

@@ -7,22 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from plugins.action.wheel_store import WheelStore
 from plugins.locks import read_locks
 from plugins.program_lock import ProgramLock, logical_lines, pip_settings
+from plugins.wheel_stores import WheelStore
+from trainer.host.environment import HostEnvironment
+
+CPU = HostEnvironment("cpu", "3.11", "x86_64")
+GPU = HostEnvironment("gpu", "3.11", "x86_64")
+ZEROS = "0" * 64
 
 
-def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> str:
-    """Write a wheel and return its SHA-256."""
-    path, information = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+def make_wheel(folder: Path, name: str, version: str, requires: str = "", tag: str = "py3-none-any") -> str:
+    """Write a wheel that requires what the lines of `requires` say, and return its SHA-256."""
+    path, information = folder / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: and-cuda\n"
         wheel.writestr(
-            f"{information}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else "")
+            f"{information}/METADATA",
+            metadata + "".join(f"Requires-Dist: {each}\n" for each in requires.splitlines()),
         )
-        wheel.writestr(
-            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
+        wheel.writestr(f"{information}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         wheel.writestr(f"{information}/RECORD", "")
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -33,7 +37,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "index"
     folder.mkdir()
     for version in ("2.21.0", "2.22.0"):
-        make_wheel(folder, "tensorflow", version, "numpy")
+        make_wheel(folder, "tensorflow", version, 'numpy\nnvidia-nccl-cu12; extra == "and-cuda"')
     for version in ("1.0", "2.4"):
         make_wheel(folder, "numpy", version)
     make_wheel(folder, "layers", "3.0", "tensorflow>=2.20")
@@ -45,14 +49,20 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def program_lock(
+    folder: Path, environment: HostEnvironment, tensorflow: str = "tensorflow-cpu"
+) -> ProgramLock:
+    """Return a lock for the requirements.txt in `folder`, beside those of an environment."""
+    python, wheel = folder / "python.txt", folder / f"{tensorflow}.txt"
+    python.write_text(f"numpy==2.4 --hash=sha256:{ZEROS}\n")
+    wheel.write_text(f"{tensorflow}==2.21.0 --hash=sha256:{ZEROS}\n")
+    return ProgramLock(folder / "requirements.txt", (python, wheel), environment, folder / "cache")
+
+
 @pytest.fixture
 def lock(index: Path, tmp_path: Path) -> ProgramLock:
     assert index.is_dir()
-    zeros = "0" * 64
-    (tmp_path / "base.txt").write_text(
-        f"tensorflow-cpu==2.21.0 --hash=sha256:{zeros}\nnumpy==2.4 --hash=sha256:{zeros}\n"
-    )
-    return ProgramLock(tmp_path / "requirements.txt", tmp_path / "base.txt", "3.11", tmp_path / "cache")
+    return program_lock(tmp_path, CPU)
 
 
 def resolved(lock: ProgramLock, text: str) -> dict[str, str]:
@@ -73,7 +83,8 @@ def test_tensorflow_is_that_of_the_base_under_its_other_name(lock: ProgramLock) 
 def test_a_conflict_with_a_pin_is_refused_in_uvs_words(lock: ProgramLock, line: str) -> None:
     with pytest.raises(ValueError, match="unsatisfiable") as error:
         resolved(lock, f"{line}\n")
-    words = ("trainer_program_requirements", str(lock.requirements), "psfleet pins", f"you require {line}")
+    words = ["trainer_program_requirements", str(lock.requirements), "psfleet pins", f"you require {line}"]
+    words += ["for cpu-python3.11-x86_64", *(str(path) for path in lock.base)]
     assert all(word in str(error.value) for word in words)
     assert not lock.path.exists()
 
@@ -133,7 +144,7 @@ def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: P
 
 def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock, tmp_path: Path) -> None:
     (tmp_path / "installer.txt").write_text("uv==1.0\n")
-    store = WheelStore(lock.base, tmp_path / "installer.txt", "3.11", lock.cache)
+    store = WheelStore(CPU, lock.base, tmp_path / "installer.txt", lock.cache)
     assert store.extended(Path()) is None
     lock.requirements.write_text("numpy\n")
     assert store.extended(lock.requirements) is None
@@ -142,6 +153,41 @@ def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock,
     assert extended is not None
     assert extended.lock_hash != store.lock_hash
     assert extended.base == lock.base
+
+
+def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_others(
+    lock: ProgramLock, index: Path, tmp_path: Path
+) -> None:
+    make_wheel(index, "native", "1.0", tag="cp311-cp311-manylinux_2_17_x86_64")
+    assert resolved(lock, "native\nplots\n") == {"native": "1.0", "plots": "1.0"}
+    make_wheel(index, "plots", "2.0")
+    other = program_lock(tmp_path, HostEnvironment("cpu", "3.12", "aarch64"), "tensorflow")
+    with pytest.raises(ValueError, match=r"cannot be resolved for cpu-python3\.12-aarch64") as error:
+        other.resolve()
+    assert "native" in str(error.value)
+    make_wheel(index, "native", "1.1", tag="cp312-cp312-manylinux_2_28_aarch64")
+    assert resolved(other, "native\nplots\n") == {"native": "1.1", "plots": "1.0"}
+
+
+def test_the_cuda_of_tensorflow_goes_only_where_the_environment_has_it(
+    index: Path, tmp_path: Path, lock: ProgramLock
+) -> None:
+    make_wheel(index, "nvidia_nccl_cu12", "2.32.3")
+    assert resolved(lock, "tensorflow[and-cuda]\nplots\n") == {"plots": "1.0"}
+    gpu = program_lock(tmp_path, GPU, "tensorflow")
+    cuda = tmp_path / "cuda.txt"
+    cuda.write_text(f"nvidia-nccl-cu12==2.32.3 --hash=sha256:{ZEROS}\n")
+    assert resolved(gpu, "tensorflow[and-cuda]\nplots\n") == {"nvidia-nccl-cu12": "2.32.3", "plots": "1.0"}
+    of_its_own = ProgramLock(gpu.requirements, (*gpu.base, cuda), GPU, gpu.cache)
+    assert resolved(of_its_own, "tensorflow[and-cuda]\nplots\n") == {"plots": "1.0"}
+
+
+def test_tensorflow_without_gpus_may_be_asked_for_by_name_on_every_host(index: Path, tmp_path: Path) -> None:
+    assert index.is_dir()
+    gpu = program_lock(tmp_path, GPU, "tensorflow")
+    assert resolved(gpu, "tensorflow-cpu>=2.20\n") == {}
+    with pytest.raises(ValueError, match="unsatisfiable"):
+        resolved(gpu, "tensorflow-cpu==2.22.0\n")
 
 
 def test_lines_are_joined_and_keep_their_number() -> None:
