@@ -110,6 +110,13 @@ def test_what_keeps_a_host_out_is_said(
     assert remedy in failed.remedy
 
 
+def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Path) -> None:
+    root = DEBIAN_12.lay_out(tmp_path)
+    (root / "run/systemd/system").rmdir()
+    check = host_chain(read_host_facts(root, "x86_64"), Asked())[NAMES.index("system")]
+    assert (check.state, check.found) == ("failed", "it was not booted with systemd")
+
+
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
     assert {check.state for check in checks_of(host, tmp_path).values()} == {"failed"}

@@ -128,7 +128,7 @@ def test_the_limit_of_a_control_group_is_read(
 def test_a_program_that_hangs_or_fails_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.host.host_facts.SECONDS_TO_ANSWER", 0.3)
     root = RecordedHost("debian-12", ["3.11"], "2.36", "252").lay_out(tmp_path)
-    (root / "usr/bin/python3.11").write_text("#!/bin/sh\nexec sleep 5\n")
+    (root / "usr/bin/python3.11").write_text("#!/bin/sh\nsleep 1.5\necho 3.11\n")
     (root / "usr/bin/getconf").write_text("#!/bin/sh\necho glibc 2.36\nexit 1\n")
     facts = read_host_facts(root, "x86_64")
     assert (facts.pythons, facts.default_python) == ((), "")
