@@ -69,17 +69,15 @@ class HostRow:
 
 @dataclass(frozen=True)
 class Problem:
-    """What failed or deserves a warning on some hosts, and what to do: `found` maps words to those hosts."""
+    """What failed or deserves a warning, and what to do.
+
+    `found` maps words to where that was found: hosts, with a task's name in brackets where it is a task's.
+    """
 
     name: str
     state: State
     remedy: str
     found: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts that it concerns, each once."""
-        return list(dict.fromkeys(host for hosts in self.found.values() for host in hosts))
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,8 @@ class Findings:
 
 def _row(host: str, answer: Mapping[str, Any]) -> HostRow:
     problem = _words(answer.get("problem", "") if answer else "gave no answer")
-    return HostRow(host, tuple(HostCheck.from_json(check) for check in answer.get("checks", ())), problem)
+    checks = [HostCheck.from_json(check) for check in answer.get("checks", ())]
+    return HostRow(host, tuple(sorted(checks, key=lambda entry: _place(entry.check.name))), problem)
 
 
 def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
@@ -155,17 +154,15 @@ def _problems(rows: Iterable[HostRow]) -> Iterator[Problem]:
         for name, task, check in _wrong(row):
             key = (check.state, name, check.remedy)
             problem = found.setdefault(key, Problem(name, check.state, check.remedy))
-            words = f"{task}: {check.found}" if task else check.found
-            hosts = problem.found.setdefault(words, [])
-            if row.host not in hosts:
-                hosts.append(row.host)
-    order = {name: place for place, name in enumerate((CONNECTION, *CHECKS))}
-    return iter(
-        sorted(
-            found.values(),
-            key=lambda problem: (_WORST.index(problem.state), order.get(problem.name, len(order))),
-        )
-    )
+            where = f"{row.host} ({task})" if task else row.host
+            problem.found.setdefault(check.found, []).append(where)
+    order = sorted(found.values(), key=lambda problem: (_WORST.index(problem.state), _place(problem.name)))
+    return iter(order)
+
+
+def _place(name: str) -> int:
+    """Return the place of a check's column; connection comes first, a name that is not known last."""
+    return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
 
 
 def _wrong(row: HostRow) -> Iterator[tuple[str, str, Check]]:
@@ -191,7 +188,7 @@ def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) ->
     alive = {host: answer["alive"] for host, answer in answers.items() if answer.get("alive")}
     if alive:
         where = [f"{', '.join(map(_words, tasks))} on {host}" for host, tasks in alive.items()]
-        yield f"A run is going on and was not disturbed: {host_names(where)}."
+        yield f"A run is going on, before which the doctor steps back: {host_names(where)}."
     if left_out:
         yield f"Left out by --limit: {host_names(left_out)}."
 

@@ -119,11 +119,11 @@ def _problem(problem: Problem, columns: int) -> Iterator[Line]:
     kind = _KINDS[problem.state]
     yield f"{_CELLS[problem.state]}  {problem.name}", kind
     found = list(problem.found.items())
-    for words, hosts in found[:FOUND_SHOWN]:
-        yield from _wrapped(f"{host_names(hosts)}: {words}", _GAP, kind, columns)
+    for words, places in found[:FOUND_SHOWN]:
+        yield from _wrapped(f"{host_names(places)}: {words}", _GAP, kind, columns)
     if len(found) > FOUND_SHOWN:
-        more = list(dict.fromkeys(host for _, hosts in found[FOUND_SHOWN:] for host in hosts))
-        yield from _wrapped(f"and {len(more)} hosts more: {host_names(more)}", _GAP, kind, columns)
+        more = [place for _, places in found[FOUND_SHOWN:] for place in places]
+        yield from _wrapped(f"and {len(more)} more: {host_names(more)}", _GAP, kind, columns)
     if problem.remedy:
         yield from _wrapped(f"-> {problem.remedy}", _GAP, "plain", columns)
     yield "", "plain"

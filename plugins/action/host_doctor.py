@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are 
 
 from plugins.module_utils.content_directory import content_hash
 from plugins.reaching import ask
+from plugins.wheel_stores import USUAL_BYTES, WheelStore
 from trainer.host.clock_checks import clock_check, clock_offset
+from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 
 
 class ActionModule(ActionBase):
-    """Arguments: those of the module but `release`; `trainer`, the trainer's folder on the controller."""
+    """Arguments: those of the module but `release` and `environments`, and three folders on the controller.
+
+    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels).
+    """
 
     _supports_check_mode = True
 
@@ -28,7 +34,12 @@ class ActionModule(ActionBase):
         """
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        arguments["release"] = content_hash(Path(arguments.pop("trainer")))
+        arguments |= {
+            "release": content_hash(Path(arguments.pop("trainer"))),
+            "environments": environments(
+                Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
+            ),
+        }
         asked = time.time()
         answer, problem = ask(self, "host_doctor", arguments, task_vars or {})
         answered = time.time()
@@ -45,3 +56,24 @@ class ActionModule(ActionBase):
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
+
+
+def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
+    """Return what a deployment would install, by the names of all environments that a host may get."""
+    found = {}
+    for device, python, machine in product(DEVICES, SUPPORTED_PYTHONS, MACHINES):
+        if problems(device, python, machine):
+            continue
+        environment = HostEnvironment(device, python, machine)
+        store = WheelStore(
+            environment=environment,
+            locks=tuple(locks / name for name in environment.locks),
+            installer=locks / "installer.txt",
+            cache=cache,
+            usual_bytes=USUAL_BYTES[device],
+        )
+        described = store.describe()
+        found[environment.name] = {
+            name: described[name] for name in ("lock_hash", "archive_bytes", "environment_bytes")
+        }
+    return found

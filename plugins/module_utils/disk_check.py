@@ -43,9 +43,11 @@ def disk_check(
             f"{scarce} by the checkpoints of all but small models",
             "remove old runs there, or give trainer_state_directory a larger file system",
         )
-    places = {existing_parent(path) for path in (install, *run_directories)}
-    free = {path.stat().st_dev: (path, shutil.disk_usage(path).free) for path in sorted(places)}
-    return Check("disk", "ok", ", ".join(f"{path} has {readable(size)} free" for path, size in free.values()))
+    places: dict[int, Path] = {}
+    for path in map(existing_parent, (install, *run_directories)):
+        places.setdefault(path.stat().st_dev, path)
+    free = {path: shutil.disk_usage(path).free for path in places.values()}
+    return Check("disk", "ok", ", ".join(f"{path} has {readable(size)} free" for path, size in free.items()))
 
 
 def _together(*needs: dict[Path, int]) -> dict[Path, int]:

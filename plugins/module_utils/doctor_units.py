@@ -67,7 +67,7 @@ def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
         NAMES[0],
         "failed",
         f"{ended}: {words}" if words else ended,
-        f"the whole output is in {output} of the host; `systemctl status` of the unit says more",
+        f"look at its whole output on the host, {output.parent}/doctor-<job>-<index>.out",
     )
     return [failed, *skipped(f"{NAMES[0]} failed")[1:]]
 

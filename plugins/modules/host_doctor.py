@@ -5,12 +5,20 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.check import Check
-from ansible.module_utils.deployment import NOT_DEPLOYED, Deployment, deployment_check, read_deployment
+from ansible.module_utils.deployment import (
+    NOT_DEPLOYED,
+    Deployment,
+    Today,
+    deployment_check,
+    is_installed,
+    read_deployment,
+)
 from ansible.module_utils.disk_check import disk_check
 from ansible.module_utils.doctor_units import ask_tensorflow, skipped
 from ansible.module_utils.gpu_checks import gpu_chain
@@ -18,8 +26,8 @@ from ansible.module_utils.host_checks import Asked, host_chain, host_environment
 from ansible.module_utils.host_facts import HostFacts, read_host_facts
 from ansible.module_utils.name_checks import name_check, names_in, resolve_names
 from ansible.module_utils.nvidia import read_gpu_facts
-from ansible.module_utils.port_checks import port_check, read_port_facts, task_ports
-from ansible.module_utils.task_units import is_alive, parse_show, unit_name
+from ansible.module_utils.port_checks import TaskPort, port_check, read_port_facts, task_ports
+from ansible.module_utils.task_units import parse_show
 
 DOCUMENTATION = r"""
 module: host_doctor
@@ -52,8 +60,8 @@ options:
     required: true
   environments:
     description:
-      - By the name of an environment, C(archive_bytes) and C(environment_bytes), the disk that its
-        installation needs.
+      - By the name of each environment that a host may get, its C(lock_hash), and the disk that its
+        installation needs, C(archive_bytes) and C(environment_bytes).
     type: dict
     required: true
   python_version:
@@ -92,7 +100,9 @@ EXAMPLES = r"""
     addresses: {node1: 10.89.0.11}
     plan: 0a1b2c3d4e5f
     release: 9d2f6a0c1b7e
-    environments: {}
+    environments:
+      cpu-python3.11-x86_64: {lock_hash: 58add9378a89, archive_bytes: 372920320,
+        environment_bytes: 2100000000}
     install_directory: /opt/psfleet
     configuration_directory: /etc/psfleet
     state_directory: /var/lib/psfleet
@@ -127,14 +137,17 @@ def tried_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{task['job']}-{task['index']}" for task in with_gpus or tasks[:1]]
 
 
-def alive_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the tasks that run now."""
-    units = {
-        unit_name(str(task["job"]), int(task["index"])): f"{task['job']}{task['index']}" for task in tasks
-    }
-    command = ["systemctl", "show", "--property=Id,ActiveState,Job", *units]
+def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
+    """Return the user (uid) of each unit of these tasks that runs now."""
+    units = [unit for port in ports for unit in port.units]
+    command = ["systemctl", "show", "--property=Id,MainPID", *units]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return [units[values["Id"]] for values in parse_show(done.stdout) if is_alive(values)]
+    running = {}
+    for values in parse_show(done.stdout):
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            if pid := int(values["MainPID"]):
+                running[values["Id"]] = Path(f"/proc/{pid}").stat().st_uid
+    return running
 
 
 def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
@@ -142,20 +155,27 @@ def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
     return [{"task": task, **check.to_json()} for check in checks]
 
 
-def own_checks(values: Mapping[str, Any], deployment: Deployment, facts: HostFacts) -> list[Check]:
+def own_checks(
+    values: Mapping[str, Any], deployment: Deployment, facts: HostFacts, running: Mapping[str, int]
+) -> list[Check]:
     """Return the checks of the host's disk, names and ports, and of what is deployed there."""
-    tasks = values["tasks"]
+    install = Path(values["install_directory"])
+    today = today_of(values, facts)
+    installed = is_installed(install, today["lock_hash"])
     addresses = {str(host): str(address) for host, address in values["addresses"].items()}
-    ports = task_ports(tasks)
+    ports = task_ports(values["tasks"])
     return [
         disk_check(
-            Path(values["install_directory"]),
+            install,
             [Path(values["state_directory"]), Path(values["log_directory"])],
-            **({} if deployment.tensorflow else needed(values, facts)),
+            archive_bytes=0 if installed else today["archive_bytes"],
+            environment_bytes=0 if installed else today["environment_bytes"],
         ),
         name_check(values["host"], addresses, resolve_names(names_in(addresses))),
-        port_check(ports, read_port_facts([task.port for task in ports])),
-        deployment_check(deployment, values["plan"], values["release"]),
+        port_check(ports, read_port_facts([task.port for task in ports]), running),
+        deployment_check(
+            deployment, Today(values["plan"], values["release"], today["lock_hash"]), installed=installed
+        ),
     ]
 
 
@@ -169,14 +189,13 @@ def asked_of(values: Mapping[str, Any]) -> Asked:
     )
 
 
-def needed(values: Mapping[str, Any], facts: HostFacts) -> dict[str, int]:
-    """Return the bytes that a deployment would carry and install; nothing where the host is not supported."""
+def today_of(values: Mapping[str, Any], facts: HostFacts) -> Mapping[str, Any]:
+    """Return the environment that a deployment would install; none where the host is not supported."""
     try:
         environment, _ = host_environment(facts, asked_of(values))
     except ValueError:
-        return {}
-    size = values["environments"].get(environment.name, {})
-    return {name: int(size.get(name, 0)) for name in ("archive_bytes", "environment_bytes")}
+        return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
+    return dict(values["environments"][environment.name])
 
 
 def tensorflow_checks(
@@ -195,6 +214,7 @@ def tensorflow_checks(
 
 def main() -> None:
     """Run the module."""
+    began = time.time()
     directories = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     module = AnsibleModule(
         argument_spec={
@@ -210,12 +230,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    began = time.time()
     values = module.params
     facts = read_host_facts()
     deployment = read_deployment(Path(values["install_directory"]), Path(values["configuration_directory"]))
     checks = described(host_chain(facts, asked_of(values)))
-    checks += described(own_checks(values, deployment, facts))
+    ports = task_ports(values["tasks"])
+    running = running_units(ports)
+    checks += described(own_checks(values, deployment, facts, running))
     if any(task["gpus"] for task in values["tasks"]):
         checks += described(gpu_chain(read_gpu_facts(), values["tasks"], facts.machine))
     checks += tensorflow_checks(values, deployment, check_mode=module.check_mode)
@@ -223,7 +244,7 @@ def main() -> None:
         changed=False,
         checks=checks,
         deployed=deployment.tensorflow if deployment.plan else "",
-        alive=alive_tasks(values["tasks"]),
+        alive=[port.name for port in ports if running.keys() & set(port.units)],
         began=began,
         ended=time.time(),
     )

@@ -82,7 +82,7 @@ def test_a_tasks_check_is_told_with_its_name_and_its_host_has_the_worst_of_them(
     other = check("product", "failed", "out of memory", "look at nvidia-smi", task="worker1")
     findings = Findings.of(plan("node1"), {"node1": answer(one, other)})
     assert findings.rows[0].state("product") == "failed"
-    assert findings.problems[0].found == {"worker1: out of memory": ["node1"]}
+    assert findings.problems[0].found == {"out of memory": ["node1 (worker1)"]}
     assert findings.summary == "1 host, 14 checks: 1 failed on 1 host"
 
 
@@ -127,7 +127,7 @@ def test_what_else_is_to_be_said() -> None:
     answers = {"node1": answer(alive=["ps0", "worker0"])}
     findings = Findings.of(plan("node1", "node2"), answers)
     assert findings.notes == (
-        "A run is going on and was not disturbed: ps0, worker0 on node1.",
+        "A run is going on, before which the doctor steps back: ps0, worker0 on node1.",
         "Left out by --limit: node2.",
     )
 
@@ -177,7 +177,7 @@ def test_of_many_hosts_that_each_say_something_else_the_first_are_told() -> None
     }
     shown = lines(answers, 140)
     assert sum("MB free" in line for line in shown) == 10
-    assert any("and 40 hosts more: node10, node11" in line and "and 30 more" in line for line in shown)
+    assert any("and 40 more: node10, node11" in line and "and 30 more" in line for line in shown)
 
 
 def test_a_hosts_words_do_not_steer_the_terminal_and_have_an_end() -> None:

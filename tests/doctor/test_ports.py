@@ -33,7 +33,7 @@ CGROUP_V2 = "0::/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n
 
 
 def test_the_sockets_of_the_ports_that_were_asked_for() -> None:
-    assert parse_sockets(TABLE, [2222, 2223]) == {41234: 2222, 41235: 2223}
+    assert parse_sockets(TABLE, [2222, 2223]) == {41234: (2222, 998), 41235: (2223, 998)}
     assert parse_sockets(TABLE, [22]) == {}
     assert parse_sockets("", [2222]) == {}
 
@@ -66,30 +66,40 @@ def test_the_range_of_this_machine_is_read() -> None:
 
 
 def test_ports_that_are_free_or_the_tasks_own() -> None:
-    own = Holder(2222, 77, "python", "psfleet-ps@0.service")
-    check = port_check([PS, WORKER], PortFacts((own,)))
+    own = Holder(2222, 998, 77, "python", "psfleet-ps@0.service")
+    check = port_check([PS, WORKER], PortFacts((own,)), {})
     assert (check.state, check.found) == ("ok", "2222 is ps0's, 2223 (worker1) is free")
 
 
 @pytest.mark.parametrize("unit", ["psfleet-worker@1.service", "psfleet-server@1.service"])
 def test_a_server_may_listen_in_place_of_its_worker(unit: str) -> None:
-    assert port_check([WORKER], PortFacts((Holder(2223, 77, "python", unit),))).state == "ok"
+    assert port_check([WORKER], PortFacts((Holder(2223, 998, 77, "python", unit),)), {}).state == "ok"
+
+
+def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_of_the_unit() -> None:
+    """Root of a container without CAP_SYS_PTRACE sees nothing of what other users have open."""
+    facts = PortFacts((Holder(2222, 998),))
+    assert port_check([PS], facts, {"psfleet-ps@0.service": 998}).state == "ok"
+    assert port_check([PS], facts, {"psfleet-ps@0.service": 997}).state == "failed"
+    assert port_check([PS], facts, {"psfleet-worker@0.service": 998}).state == "failed"
+    seen = PortFacts((Holder(2222, 998, 7, "python", "other.service"),))
+    assert port_check([PS], seen, {"psfleet-ps@0.service": 998}).state == "failed"
 
 
 @pytest.mark.parametrize(
     ("holder", "words"),
     [
         (
-            Holder(2223, 812, "nginx", "nginx.service"),
+            Holder(2223, 33, 812, "nginx", "nginx.service"),
             "port 2223 of worker1 is held by nginx (pid 812, nginx.service)",
         ),
-        (Holder(2223, 812, "nc"), "nc (pid 812)"),
-        (Holder(2223, 9, "python", "psfleet-worker@0.service"), "psfleet-worker@0.service"),
-        (Holder(2223, 0), "such as a container"),
+        (Holder(2223, 33, 812, "nc"), "nc (pid 812)"),
+        (Holder(2223, 998, 9, "python", "psfleet-worker@0.service"), "psfleet-worker@0.service"),
+        (Holder(2223, 33), "a process of the user with id 33 that cannot be seen"),
     ],
 )
 def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
-    check = port_check([PS, WORKER], PortFacts((holder,)))
+    check = port_check([PS, WORKER], PortFacts((holder,)), {})
     assert check.state == "failed"
     assert words in check.found
     assert "trainer_base_port, or trainer_ps_port, trainer_worker_port" in check.remedy
@@ -97,14 +107,14 @@ def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
 
 def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
     task = TaskPort("ps", 0, 40000)
-    check = port_check([task, WORKER], PortFacts(()))
+    check = port_check([task, WORKER], PortFacts(()), {})
     assert check.state == "warning"
     assert "port 40000 of ps0: any connection may take a port from 32768 to 60999" in check.found
     assert "below 32768" in check.remedy
     assert "ip_local_reserved_ports=40000" in check.remedy
     for reserved in ("40000", "8080,39990-40010"):
-        assert port_check([task], PortFacts((), reserved=reserved)).state == "ok"
-    assert port_check([task], PortFacts((), reserved="40001-40010,9")).state == "warning"
+        assert port_check([task], PortFacts((), reserved=reserved), {}).state == "ok"
+    assert port_check([task], PortFacts((), reserved="40001-40010,9"), {}).state == "warning"
 
 
 def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
@@ -119,6 +129,6 @@ def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "proc" / str(os.getpid()) / "fd" / "4").symlink_to("/dev/null")
     facts = read_port_facts([2222, 2223], tmp_path)
     assert facts.holders == (
-        Holder(2222, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service"),
-        Holder(2223, 0),
+        Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service"),
+        Holder(2223, 998),
     )

@@ -70,7 +70,7 @@ def test_how_a_process_without_an_answer_ended_is_told(
     first, *rest = read_answer(output, {**WELL, **unit})
     assert (first.name, first.state) == ("tensorflow", "failed")
     assert f"python -m trainer.doctor {words}" in first.found
-    assert str(output) in first.remedy
+    assert f"{tmp_path}/doctor-<job>-<index>.out" in first.remedy
     assert {check.state for check in rest} == {"skipped"}
 
 

@@ -30,6 +30,23 @@ class Deployment:
     release: str = ""
 
 
+@dataclass(frozen=True)
+class Today:
+    """What a deployment would leave now: hashes of the plan, the trainer's release and the host's lock.
+
+    `lock` is "" where the host is not supported.
+    """
+
+    plan: str
+    release: str
+    lock: str
+
+
+def is_installed(install_directory: Path, lock: str) -> bool:
+    """Tell whether the environment of a lock is there entire. One of a program's own is made from it."""
+    return bool(lock) and (install_directory / "environments" / lock / MARKER).is_file()
+
+
 def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:
     """Look at what is deployed on this host."""
     plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
@@ -56,8 +73,8 @@ def _target(link: Path) -> Path:
         return Path()
 
 
-def deployment_check(deployment: Deployment, plan: str, release: str) -> Check:
-    """Return the check `environment`; `plan` and `release` are the hashes of today's on the controller."""
+def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Check:
+    """Return the check `environment`; `installed` is whether the environment of today's lock is there."""
     if not deployment.plan:
         return Check("environment", "skipped", NOT_DEPLOYED)
     found = (
@@ -75,9 +92,11 @@ def deployment_check(deployment: Deployment, plan: str, release: str) -> Check:
     other = []
     if deployment.tensorflow != TENSORFLOW_VERSION:
         other.append(f"psfleet deploys TensorFlow {TENSORFLOW_VERSION} today")
-    if deployment.release != release:
-        other.append(f"the trainer's release is {release} today")
-    if deployment.plan != plan:
+    elif today.lock and not installed:
+        other.append(f"the lock is {today.lock} today")
+    if deployment.release != today.release:
+        other.append(f"the trainer's release is {today.release} today")
+    if deployment.plan != today.plan:
         other.append("the inventory has another plan today")
     if other:
         return Check(

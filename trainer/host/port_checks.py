@@ -42,10 +42,15 @@ class TaskPort:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a port: `pid` 0 where no process of this host does, `unit` "" where systemd knows none."""
+    """Who holds a port: a process of the user `uid`; `unit` is "" where systemd knows none.
+
+    `pid` is 0 where the process cannot be seen: it is in a container, or this host is one and its root
+    sees nothing of what other users have open.
+    """
 
     port: int
-    pid: int
+    uid: int
+    pid: int = 0
     program: str = ""
     unit: str = ""
 
@@ -62,16 +67,11 @@ class PortFacts:
 def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
     """Look at who holds these TCP ports. Root alone sees the processes of others."""
     proc = root / "proc"
-    sockets: dict[int, int] = {}
+    sockets: dict[int, tuple[int, int]] = {}
     for name in ("tcp", "tcp6"):
         sockets.update(parse_sockets(_text(proc / "net" / name), ports))
     pids = dict(_owners(proc, set(sockets))) if sockets else {}
-    holders = {
-        Holder(port, pid, _text(proc / str(pid) / "comm").strip(), unit_of(_text(proc / str(pid) / "cgroup")))
-        if (pid := pids.get(inode, 0))
-        else Holder(port, 0)
-        for inode, port in sockets.items()
-    }
+    holders = {_holder(proc, port, uid, pids.get(inode, 0)) for inode, (port, uid) in sockets.items()}
     ip = proc / "sys" / "net" / "ipv4"
     return PortFacts(
         holders=tuple(sorted(holders, key=lambda holder: (holder.port, holder.pid))),
@@ -80,8 +80,15 @@ def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
     )
 
 
-def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, int]:
-    """Return the inodes of the sockets in /proc/net/tcp that have one of these local ports, and which one.
+def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
+    if not pid:
+        return Holder(port, uid)
+    process = proc / str(pid)
+    return Holder(port, uid, pid, _text(process / "comm").strip(), unit_of(_text(process / "cgroup")))
+
+
+def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return port and user of each socket in /proc/net/tcp that has one of these local ports, by its inode.
 
     Sockets that no process has any more have the inode 0, and keep nobody from listening.
     """
@@ -92,7 +99,7 @@ def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, int]:
             continue
         port, inode = int(fields[1].rpartition(":")[2], 16), int(fields[9])
         if inode and port in ports:
-            found[inode] = port
+            found[inode] = (port, int(fields[7]))
     return found
 
 
@@ -120,12 +127,16 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
                     yield int(target[8:-1]), int(process.name)
 
 
-def port_check(tasks: Sequence[TaskPort], facts: PortFacts) -> Check:
-    """Return the check `ports` for the tasks of a host."""
+def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Check:
+    """Return the check `ports` for the tasks of a host.
+
+    `running` has the user (uid) of each unit of a task that runs: of a process that cannot be seen that tells
+    whether it is the task.
+    """
     taken, own = [], []
     for task in tasks:
         holders = [holder for holder in facts.holders if holder.port == task.port]
-        foreign = [holder for holder in holders if holder.unit not in task.units]
+        foreign = [holder for holder in holders if not _is_own(holder, task, running)]
         taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
     if taken:
@@ -151,9 +162,15 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts) -> Check:
     return Check("ports", "ok", ", ".join(own))
 
 
+def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
+    if holder.pid:
+        return holder.unit in task.units
+    return any(running.get(unit) == holder.uid for unit in task.units)
+
+
 def _words(holder: Holder) -> str:
     if not holder.pid:
-        return "something outside of what this host sees, such as a container"
+        return f"a process of the user with id {holder.uid} that cannot be seen, as in a container"
     unit = f", {holder.unit}" if holder.unit else ""
     return f"{holder.program} (pid {holder.pid}{unit})"
 
