@@ -1,0 +1,118 @@
+"""What it does to a host to install NVIDIA's driver from packages, said before it is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .nvidia import GpuFacts
+
+# 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
+_VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
+_COMPONENTS = {
+    "debian": "add `contrib non-free non-free-firmware` to the components of "
+    "/etc/apt/sources.list.d/debian.sources (or /etc/apt/sources.list)",
+    "ubuntu": "add `restricted multiverse` to the components of /etc/apt/sources.list.d/ubuntu.sources "
+    "(or /etc/apt/sources.list)",
+}
+
+
+@dataclass(frozen=True)
+class DriverPackages:
+    """The packages to install, what that means, in sentences, and why it is not done, "" where it may be."""
+
+    packages: tuple[str, ...]
+    says: tuple[str, ...]
+    refusal: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as a module's answer holds it."""
+        return asdict(self)
+
+
+def kernel_flavour(kernel: str) -> str:
+    """Return the kind of a kernel, such as "amd64", "cloud-amd64", "generic", "aws"."""
+    return _VERSION.sub("", kernel, count=1)
+
+
+def choose_packages(
+    system: str, kernel: str, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the driver's packages: those that somebody chose, else the distribution's, () of an unknown.
+
+    `system` is such as "debian-12"; `by_system` has the packages by it. {flavour} in them is the kernel's.
+    """
+    flavour = kernel_flavour(kernel)
+    return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
+
+
+def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages that no source of the host has, by what `apt-cache policy PACKAGES` printed."""
+    found, name = set(), ""
+    for line in policy.splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.strip().startswith("Candidate:") and "(none)" not in line:
+            found.add(name)
+    return tuple(package for package in packages if package not in found)
+
+
+def describe_installation(
+    facts: GpuFacts, system: str, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
+) -> DriverPackages:
+    """Return what an installation will do. `unknown` are the packages that no source of the host has.
+
+    `chosen` says that somebody has named the packages, and answers for their signatures.
+    """
+    return DriverPackages(
+        packages=tuple(packages),
+        says=tuple(_sentences(facts, packages)),
+        refusal=_refusal(facts, system, packages, unknown, chosen),
+    )
+
+
+def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
+    says = [f"apt-get installs {', '.join(packages)} and what they need."]
+    if any("dkms" in package or package.startswith("nvidia-headless") for package in packages):
+        says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
+    held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
+    if held:
+        says.append(f"A reboot will be needed: {' and '.join(held)} holds the device until then.")
+    else:
+        says.append(
+            "The module is loaded without a reboot where it can be built for the kernel that runs, "
+            f"{facts.kernel}; where that kernel's headers are no longer in the sources, a reboot into the "
+            "newest kernel is needed."
+        )
+    if facts.secure_boot is None:
+        says.append(
+            "The firmware does not tell whether Secure Boot is on; with it, an unsigned module does not load."
+        )
+    return says
+
+
+def _refusal(
+    facts: GpuFacts, system: str, packages: Sequence[str], unknown: Sequence[str], chosen: bool
+) -> str:
+    if not packages:
+        return (
+            f"psfleet knows no packages of the driver for {system}: name them in "
+            "nvidia_cuda_driver_packages, or install the driver yourself and set nvidia_cuda_driver to check"
+        )
+    if facts.secure_boot and not chosen:
+        return (
+            "Secure Boot is on: the kernel refuses a module that DKMS compiles, until its key was enrolled "
+            "with somebody at the console. Name packages with signed modules in nvidia_cuda_driver_packages "
+            "(of Ubuntu linux-modules-nvidia-580-server-generic), or enrol the key (`mokutil --import "
+            "/var/lib/dkms/mok.pub`, a reboot) and name the packages there, too, or turn Secure Boot off"
+        )
+    if unknown:
+        distribution = system.partition("-")[0]
+        cure = _COMPONENTS.get(distribution, "add the source that has them")
+        return (
+            f"the host's package sources have no {', '.join(unknown)}: {cure}, then `apt-get update`; or "
+            "name other packages in nvidia_cuda_driver_packages"
+        )
+    return ""
