@@ -1,6 +1,7 @@
 """The units as the role renders them, judged by systemd itself."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,7 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from plugins.filter.exit_codes import exit_codes
 from plugins.filter.run_files import run_environment_path
-from plugins.filter.task_files import environment_text, gpu_drop_ins, task_environments
+from plugins.filter.task_files import (
+    cuda_environment_of,
+    environment_text,
+    gpu_drop_ins,
+    task_environments,
+)
 from plugins.modules.trainer_units import departed, loaded_units
 from trainer.exit_codes import NO_RESTART
 from trainer.plan import JOBS, ClusterPlan, Task
@@ -35,6 +41,8 @@ TASKS: list[dict[str, Any]] = [
     {"job": "worker", "index": 1, "gpus": [0, 3]},
 ]
 RUN_JOBS = (*JOBS, SERVER)
+LOCK = (ROLE.parent / "package_store" / "files" / "cuda.txt").read_text(encoding="utf-8")
+CUDA = cuda_environment_of("gpu-python3.11-x86_64", "/opt/psfleet", LOCK, "/usr/local/cuda", [])
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
@@ -74,7 +82,8 @@ def render(folder: Path) -> Path:
     for kind in ("service", "timer"):
         text = jinja.get_template(f"metrics.{kind}.j2").render(metrics)
         (units / f"psfleet-metrics.{kind}").write_text(text + "\n", encoding="utf-8")
-    shutil.copy(ROLE / "files" / "psfleet.target", units)
+    for name in ("psfleet.target", "psfleet-gpu-devices.service"):
+        shutil.copy(ROLE / "files" / name, units)
     return units
 
 
@@ -90,6 +99,7 @@ def verify(units: Path, name: str) -> str:
     [
         *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator", "doctor")),
         "psfleet.target",
+        "psfleet-gpu-devices.service",
         "psfleet-metrics.service",
         "psfleet-metrics.timer",
     ],
@@ -166,7 +176,7 @@ def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path)
 
 @pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
 def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
-    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
+    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
     assert worker["path"] == "/etc/psfleet/tasks/worker-1.env"
     read = read_by_systemd(worker["content"], tmp_path)
     assert json.loads(read.pop("TF_CONFIG")) == {
@@ -179,10 +189,11 @@ def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_p
         "PSFLEET_PLAN_HASH": PLAN.hash,
         "PSFLEET_RELEASE": "aaaaaaaaaaaa",
         "CUDA_VISIBLE_DEVICES": "0,3",
+        **CUDA,
     }
     # For units an empty value is one; for logins it is none, so their parser does not take it.
     text, no_gpus, rest = ps["content"].partition('CUDA_VISIBLE_DEVICES=""\n')
-    assert (bool(no_gpus), rest) == (True, "")
+    assert (bool(no_gpus), rest) == (True, 'LD_LIBRARY_PATH=""\n')
     assert json.loads(read_by_systemd(text, tmp_path)["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
 
 
@@ -205,10 +216,95 @@ def test_a_value_that_would_break_the_environment_file_is_refused(value: str) ->
         environment_text({"A": value})
 
 
-def test_only_a_task_with_gpus_sees_devices() -> None:
-    assert gpu_drop_ins(TASKS, "/etc/systemd/system", "[Service]\n") == [
-        {"path": "/etc/systemd/system/psfleet-worker@1.service.d/gpu.conf", "content": "[Service]\n"}
+def test_only_a_task_with_gpus_sees_devices_and_so_do_its_server_and_its_doctor() -> None:
+    server = {"job": "server", "index": 1, "gpus": [0, 3]}
+    assert gpu_drop_ins([*TASKS, server], "/units", "[Service]\n") == [
+        {"path": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
+        for unit in ("worker@1", "server@1", "doctor@worker-1")
     ]
+
+
+def test_a_task_has_the_libraries_of_its_environment_in_the_python_of_its_host() -> None:
+    """The locked wheels have their libraries in nvidia/*/lib, and nvidia-cuda-nvcc-cu12 has none."""
+    found = cuda_environment_of("gpu-python3.13-x86_64", "/opt/ml", LOCK, "/usr/local/cuda", [])
+    packages = "/opt/ml/environment/lib/python3.13/site-packages/nvidia"
+    libraries = found["LD_LIBRARY_PATH"].split(":")
+    assert {f"{packages}/{name}/lib" for name in ("cuda_runtime", "cudnn", "nccl", "nvjitlink")} < set(
+        libraries
+    )
+    locked = [line for line in LOCK.splitlines() if line.startswith("nvidia-")]
+    assert len(libraries) == len(set(libraries)) == len(locked) - 1
+    assert found["PATH"].startswith(f"{packages}/cuda_nvcc/bin:")
+    assert found["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={packages}/cuda_nvcc"
+    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", "the inventory counts as nvidia-smi does"
+
+
+def test_a_host_may_have_cuda_of_its_own() -> None:
+    name = "gpu-system-python3.11-x86_64"
+    found = cuda_environment_of(name, "/opt/psfleet", LOCK, "/opt/cuda", [])
+    assert found["LD_LIBRARY_PATH"] == "/opt/cuda/lib64:/opt/cuda/extras/CUPTI/lib64"
+    assert found["PATH"].startswith("/opt/cuda/bin:")
+    assert found["XLA_FLAGS"] == "--xla_gpu_cuda_data_dir=/opt/cuda"
+    libraries = ["/opt/cuda/lib64", "/opt/cudnn/lib"]
+    found = cuda_environment_of(name, "/opt/psfleet", LOCK, "/opt/cuda", libraries)
+    assert found["LD_LIBRARY_PATH"] == ":".join(libraries)
+
+
+def test_a_host_without_gpus_is_told_of_no_cuda() -> None:
+    assert cuda_environment_of("cpu-python3.11-aarch64", "/opt/psfleet", LOCK, "/usr/local/cuda", []) == {}
+
+
+def test_gpus_without_an_environment_for_them_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="worker1 has GPUs, and the environment of node2 is not made for them"
+    ):
+        task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
+
+
+def test_a_lock_without_the_compilers_is_refused() -> None:
+    with pytest.raises(ValueError, match="make lock"):
+        cuda_environment_of(
+            "gpu-python3.11-x86_64", "/opt/psfleet", "nvidia-cudnn-cu12==9\n", "/usr/local/cuda", []
+        )
+
+
+@with_systemd
+@pytest.mark.parametrize("unit", ["worker@1", "server@1", "doctor@worker-1"])
+def test_a_unit_with_gpus_is_one_that_systemd_takes(tmp_path: Path, unit: str) -> None:
+    units = render(tmp_path)
+    drop_in = give_gpus(units, unit)
+    assert verify(units, f"psfleet-{unit}.service") == ""
+    drop_in.write_text(drop_in.read_text().replace("DevicePolicy=", "DevicePolicies="))
+    assert "DevicePolicies" in verify(units, f"psfleet-{unit}.service")
+
+
+@with_systemd
+def test_a_unit_with_gpus_is_exposed_no_more_than_promised(tmp_path: Path) -> None:
+    units = render(tmp_path)
+    drop_in = give_gpus(units, "worker@1")
+    template = (units / "psfleet-worker@.service").read_text()
+    (units / "psfleet-worker@1.service").write_text(template.replace("User=root", "User=daemon"))
+    seen = exposure(units / "psfleet-worker@1.service")
+    assert 14 < seen <= 18
+    drop_in.write_text(drop_in.read_text() + "SystemCallFilter=@mount\nRestrictAddressFamilies=AF_PACKET\n")
+    assert exposure(units / "psfleet-worker@1.service") > seen
+
+
+def give_gpus(units: Path, unit: str) -> Path:
+    """Write the drop-in of a unit's instance, and return it."""
+    drop_in = units / f"psfleet-{unit}.service.d" / "gpu.conf"
+    drop_in.parent.mkdir()
+    shutil.copy(ROLE / "files" / "gpu.conf", drop_in)
+    return drop_in
+
+
+def exposure(unit: Path) -> int:
+    """Return what `systemd-analyze security` says of a unit, in tenths: 0 is best, 100 worst."""
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figure = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert figure, done.stdout
+    return round(10 * float(figure[1]))
 
 
 def test_units_of_tasks_that_left_the_plan_are_found() -> None:
