@@ -100,7 +100,12 @@ class TrainingGraph(ABC):
     def placed_on(self, worker_device: str) -> Iterator[None]:
         """Place what is built inside: variables on the ps by turns, operations on this worker."""
         ps = len(self.cluster.ps_devices)
-        setter = v1.train.replica_device_setter(ps_tasks=ps, worker_device=worker_device)
+        # The variables of a ps lie in its host's memory, whatever GPUs it may see: each step reads and writes
+        # them over the network, which goes through that memory. And every task's graph must say the same of a
+        # variable: TensorFlow would choose for each graph anew, and one on a GPU is not the one on the CPU.
+        setter = v1.train.replica_device_setter(
+            ps_tasks=ps, ps_device="/job:ps/device:CPU:0", worker_device=worker_device
+        )
         with v1.device(setter or worker_device):
             yield
 
@@ -115,11 +120,12 @@ class TrainingGraph(ABC):
     def next_batch_of(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Features and labels of a worker's next batch; where it is read is for the caller to say."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
-        dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
-        iterator = v1.data.make_initializable_iterator(dataset)
-        self.iterator_starts.append((iterator.initializer, feeds))
-        features, labels = iterator.get_next()
-        return features, labels
+        with tf.device("/device:CPU:0"):  # which reads for a GPU, too
+            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
+            iterator = v1.data.make_initializable_iterator(dataset)
+            self.iterator_starts.append((iterator.initializer, feeds))
+            features, labels = iterator.get_next()
+            return features, labels
 
     def count_step(self, applied: tf.Operation, workers: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
         """The global step before, and the counters after: `applied` ran, and is counted for these workers."""

@@ -76,9 +76,8 @@ def test_placement_demo_learns_its_matrix_with_two_workers(
         metrics = _metrics(cluster)
         assert metrics["largest_error"] < 0.01
         assert metrics["loss"] < 0.001
-        places = (
-            rf"matrix on /job:ps/task:0: [0-9.]+, offset on /job:ps/task:{offset_on}: [0-9.]+, loss: [0-9.]+"
-        )
+        matrix, offset = (rf"/job:ps/task:{index}/device:CPU:0: [0-9.]+" for index in (0, offset_on))
+        places = f"matrix on {matrix}, offset on {offset}, loss: [0-9.]+"
         assert re.search(rf"Step: 50, global step: \d+, largest error of the {places}", cluster.outputs())
 
 
