@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainer import flags
+from trainer import flags, gpus
 from trainer.console import say
 from trainer.exit_codes import FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.failure import recorded
@@ -42,13 +42,13 @@ def main(arguments: Sequence[str]) -> int:
         return run_program(options)
     if options.cluster.job == "ps":
         # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+        os.environ.setdefault(gpus.VISIBLE, "")
     elif options.cluster.existing_servers and not options.cluster.serves:
         # The GPUs are its server's.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ[gpus.VISIBLE] = ""
+    gpus.prepare(os.environ)
     # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus else "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
     records = _records(options.run_directory, options.identity)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,7 +13,7 @@ _COUNT = integer(1, 1024)
 
 # Keys that people try, and what to say instead of the closest one.
 _NOT_OFFERED = {
-    "ps": {"gpus": "a ps never sees a GPU", "batch_size": "a ps takes no steps"},
+    "ps": {"gpu": "write gpus, a list such as [0]", "batch_size": "a ps takes no steps"},
     "worker": {"gpu": "write gpus, a list such as [0]"},
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import TypeVar
 
@@ -60,15 +60,30 @@ def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.
 
     `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these for ever.
     """
-    session = v1.Session(target, graph=graph, config=v1.ConfigProto(device_filters=filters))
+    session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
     _OPEN.add(session)
     return session
 
 
-def thread_config(threads: int | None) -> tf.compat.v1.ConfigProto:
-    """The configuration of a server or session with so many threads; None: as many as TensorFlow takes."""
+def runtime_config(
+    threads: int | None = None, gpu_memory_fraction: float | None = None, filters: Sequence[str] = ()
+) -> tf.compat.v1.ConfigProto:
+    """The configuration of every server and session of ours.
+
+    `threads`: None for as many as TensorFlow takes. `gpu_memory_fraction`: what part of the memory of each
+    GPU is taken at once; None: memory is taken as it is needed, and kept. `filters`: as for `open_session`.
+    What a session says of threads and memory counts only where it has no server: a server's devices are made
+    when it starts.
+    """
     count = threads or 0  # TensorFlow's word for that
-    return v1.ConfigProto(intra_op_parallelism_threads=count, inter_op_parallelism_threads=count)
+    config = v1.ConfigProto(
+        intra_op_parallelism_threads=count, inter_op_parallelism_threads=count, device_filters=filters
+    )
+    if gpu_memory_fraction is None:
+        config.gpu_options.allow_growth = True
+    else:
+        config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction
+    return config
 
 
 def close_in_background(session: tf.compat.v1.Session) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from trainer.calls import thread_config
+from trainer.calls import runtime_config
 from trainer.checkpoints import Checkpoint, RestoreOperation
 from trainer.data import Examples
 from trainer.exit_codes import CONFIGURATION
@@ -73,7 +73,7 @@ def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: 
         evaluation = Evaluation(model, context, variables)
         restore_operation = RestoreOperation(variables)
     _require_no_others(checkpoint, model, variables)
-    with v1.Session(graph=graph, config=thread_config(settings.threads)) as session:
+    with v1.Session(graph=graph, config=runtime_config(settings.threads)) as session:
         restore_operation.run(session, checkpoint)
         metrics = evaluation.run(session, data.test)
     return Evaluated(metrics, len(data.test), tuple(model.summary_lines(metrics)))

@@ -24,7 +24,7 @@ Trains a model with TensorFlow's parameter servers. Start this program once for 
 
 Training starts when all tasks are there. Worker 0, the chief, initialises, saves and evaluates; every task
 ends by itself when the run is over. Training flags go to the workers, the same to all of them except for
---batch_size and --data_dir.
+--batch_size, --data_dir, --threads and --gpu_memory_fraction.
 """
 
 _CLUSTER_FLAGS = {
@@ -56,6 +56,7 @@ _SETTING_HELP = {
     "data_dir": "folder of MNIST's IDX files",
     "shard_data": "whether each worker reads its own part of every epoch, rather than all examples",
     "threads": "of this task for operations, and within one",
+    "gpu_memory_fraction": "part of the memory of each of this task's GPUs that it takes at once",
     "seed": "worker k draws from seed + k",
     "barrier_deadline_seconds": "how long a task waits for the others; 0: without waiting for other workers",
 }
@@ -201,7 +202,7 @@ def _help_text() -> str:
     lines += ["", "Training:"]
     defaults = TrainingSettings().as_dict()
     for name, rule in RULES.items():
-        default = "the model's own" if defaults[name] is None else defaults[name]
+        default = "null" if defaults[name] is None else defaults[name]
         parts = [_SETTING_HELP.get(name, ""), rule.expected, f"default {default}" if default != "" else ""]
         text = "; ".join(part for part in parts if part)
         lines += _flag_lines(name, text)

@@ -89,7 +89,8 @@ _PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
 _GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
 _PATH = Rule("a path on this machine, or empty for none", _to_path)
 _TASK_KEYS = {"index": integer(0), "port": _PORT}
-_WORKER_KEYS = {**_TASK_KEYS, "gpus": _GPUS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
+_PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
+_WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
 _DIRECTORY_RULE = _matching(_DIRECTORY, "an absolute path of letters, digits, '.', '_', '-' and '/'")
 
 TRAINER_RULES: Mapping[str, Rule] = {
@@ -105,8 +106,10 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_ps_port": _PORT_OR_NULL,
     "trainer_worker_port": _PORT_OR_NULL,
     "trainer_chief_port": _PORT_OR_NULL,
-    "trainer_ps_tasks": tasks_rule("trainer_ps_tasks", "ps", _TASK_KEYS),
+    "trainer_ps_tasks": tasks_rule("trainer_ps_tasks", "ps", _PS_KEYS),
     "trainer_worker_tasks": tasks_rule("trainer_worker_tasks", "worker", _WORKER_KEYS),
+    "trainer_ps_gpus": _GPUS,
+    "trainer_ps_may_use_gpus": BOOLEAN,
     "trainer_worker_gpus": _GPUS,
     "trainer_program": _PATH,
     "trainer_program_entry": Rule(
@@ -144,6 +147,7 @@ HOST_VARIABLES = frozenset(
         "trainer_chief_port",
         "trainer_ps_tasks",
         "trainer_worker_tasks",
+        "trainer_ps_gpus",
         "trainer_worker_gpus",
     }
     | {PREFIX + name for name in PER_HOST}
@@ -151,7 +155,7 @@ HOST_VARIABLES = frozenset(
 
 # Names that people try, and what to say instead of the closest name.
 NOT_OFFERED = {
-    "trainer_ps_gpus": "a ps never sees a GPU; a worker sees those of trainer_worker_gpus",
+    "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,13 @@ _NEEDED = {
     *(f"trainer_{job}_port" for job in JOBS),
     "trainer_ps_tasks",
     "trainer_worker_tasks",
+    "trainer_ps_gpus",
+    "trainer_ps_may_use_gpus",
     "trainer_worker_gpus",
 }
 _ADDRESS = TRAINER_RULES["trainer_address"]
+_JOBS_WITH_GPUS: tuple[Job, ...] = ("ps", "worker")
+_MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def _places(
         for job in jobs
         for task in ((AskedTask(),) if job == "chief" else values[f"trainer_{job}_tasks"])
     ]
-    gpus, problems = _gpus(host, asked, values["trainer_worker_gpus"])
+    gpus, problems = _gpus(host, asked, values)
     places = [
         _Place(job, host, task, address, *port, seen)
         for (job, task), port, seen in zip(asked, _ports(asked, values), gpus, strict=True)
@@ -126,26 +130,44 @@ def _port_variable(job: Job, task: AskedTask, values: Mapping[str, Any]) -> str:
 
 
 def _gpus(
-    host: str, asked: Sequence[tuple[Job, AskedTask]], gpus: Sequence[int]
+    host: str, asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]
 ) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
-    """Return each task's GPUs: its own, else an even share of the host's for a worker; and what is wrong."""
-    sharing = sum(job == "worker" and task.gpus is None for job, task in asked)
+    """Return each task's GPUs, and what is wrong with them; a chief has none."""
+    dealt: dict[Job, Iterator[tuple[int, ...]]] = {"chief": iter(lambda: (), None)}
+    problems = []
+    for job in _JOBS_WITH_GPUS:
+        tasks = [task for its, task in asked if its == job]
+        gpus, uneven = _dealt(host, job, tasks, values[f"trainer_{job}_gpus"])
+        dealt[job] = iter(gpus)
+        problems += uneven
+        if job == "ps" and any(gpus) and not values["trainer_ps_may_use_gpus"]:
+            problems.append(_ps_without_the_switch(host, tasks, values["trainer_ps_gpus"]))
+    return [next(dealt[job]) for job, _ in asked], problems
+
+
+def _dealt(
+    host: str, job: Job, tasks: Sequence[AskedTask], gpus: Sequence[int]
+) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
+    """Return the GPUs of each of a host's tasks of a job: its own, else an even share of the host's."""
+    sharing = sum(task.gpus is None for task in tasks)
     share, left = divmod(len(gpus), sharing) if sharing else (0, 0)
-    seen: list[tuple[int, ...]] = []
-    dealt = 0
-    for job, task in asked:
-        own = task.gpus if job == "worker" else ()
-        if own is None:
-            own = tuple(gpus[dealt : dealt + share])
-            dealt += share
-        seen.append(own)
+    shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
+    dealt = [next(shares) if task.gpus is None else task.gpus for task in tasks]
     if not left:
-        return seen, []
+        return dealt, []
     what = (
-        f"trainer_worker_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} workers; expected as "
-        "many for each, or gpus in each task of trainer_worker_tasks"
+        f"trainer_{job}_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} {_MANY[job]}; "
+        f"expected as many for each, or gpus in each task of trainer_{job}_tasks"
     )
-    return seen, [InventoryProblem(what, "trainer_worker_tasks", (host,))]
+    return dealt, [InventoryProblem(what, f"trainer_{job}_tasks", (host,))]
+
+
+def _ps_without_the_switch(host: str, tasks: Sequence[AskedTask], gpus: Sequence[int]) -> InventoryProblem:
+    of_tasks = any(task.gpus for task in tasks)
+    variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
+    found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
+    what = f"{found}; expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+    return InventoryProblem(what, variable, (host,))
 
 
 def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
@@ -200,13 +222,14 @@ def _port_problems(placed: Sequence[tuple[Task, _Place]]) -> list[InventoryProbl
 def _shared_gpus(placed: Sequence[tuple[Task, _Place]]) -> list[InventoryProblem]:
     problems = []
     holders: dict[tuple[str, int], Task] = {}
-    for task, _ in placed:
+    for task, member in placed:
+        variable = f"trainer_{task.job}_{'gpus' if member.asked.gpus is None else 'tasks'}"
         for gpu in task.gpus:
             other = holders.setdefault((task.host, gpu), task)
             if other is not task:
                 what = f"{other.name} and {task.name} on {task.host} have GPU {gpu}"
                 what = f"{what}; expected one task for each GPU"
-                problems.append(InventoryProblem(what, "trainer_worker_tasks", (task.host,)))
+                problems.append(InventoryProblem(what, variable, (task.host,)))
     return problems
 
 

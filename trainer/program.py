@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trainer import gpus
 from trainer.cluster import PROGRAM_CHIEF
 from trainer.console import say
 from trainer.exit_codes import CONFIGURATION, STOPPED
@@ -105,7 +106,12 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     environment = {name: value for name, value in inherited.items() if name not in _OF_SYSTEMD}
     if cluster.job == "ps":
         # A ps that takes a GPU keeps its memory from the worker beside it.
-        environment.setdefault("CUDA_VISIBLE_DEVICES", "")
+        environment.setdefault(gpus.VISIBLE, "")
+    gpus.prepare(environment)
+    fraction = settings.gpu_memory_fraction
+    if fraction is None:
+        # Left to itself TensorFlow takes nearly all memory of every GPU that it sees, whatever it needs.
+        environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     path = [str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
     return environment | {
         "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
@@ -117,6 +123,7 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
         "PSFLEET_PROGRAM_RELEASE": program.release,
         "PSFLEET_BATCH_SIZE": str(settings.batch_size),
         "PSFLEET_THREADS": "" if settings.threads is None else str(settings.threads),
+        "PSFLEET_GPU_MEMORY_FRACTION": "" if fraction is None else str(fraction),
         "PSFLEET_DATA_DIR": settings.data_dir,
         "PSFLEET_SEED": str(settings.seed),
         "PYTHONPATH": os.pathsep.join(path),

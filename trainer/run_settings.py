@@ -15,6 +15,7 @@ _OF_PS = (
     "replicas_to_aggregate",
     "existing_servers",
     "threads",
+    "gpu_memory_fraction",
     "barrier_deadline_seconds",
 )
 # What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.

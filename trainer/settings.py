@@ -18,7 +18,7 @@ OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = ("sigmoid", "relu")
 
 # A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
-PER_HOST = frozenset({"batch_size", "data_dir", "threads"})
+PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"})
 
 # Flags are split at blanks by systemd, which also expands $ and quotes.
 _PLAIN_ABSOLUTE_PATH = re.compile(r"/[^\s\"'\\$`]*")
@@ -94,14 +94,15 @@ def integer(minimum: int, maximum: int | None = None) -> Rule:
     return Rule(f"an integer {f'from {minimum} to {maximum}' if maximum else f'>= {minimum}'}", convert)
 
 
-def _number(minimum: float, *, exclusive: bool) -> Rule:
+def _number(minimum: float, maximum: float = math.inf, *, exclusive: bool) -> Rule:
     def convert(value: object) -> float:
         number = _to_number(value)
-        if number < minimum or (exclusive and number == minimum):
+        if not minimum <= number <= maximum or (exclusive and number == minimum):
             raise ValueError(value)
         return number
 
-    return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}", convert)
+    most = f" and <= {maximum:g}" if maximum < math.inf else ""
+    return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}{most}", convert)
 
 
 BOOLEAN = Rule("true or false", to_boolean)
@@ -170,6 +171,9 @@ class TrainingSettings:
     )
     shard_data: bool = _setting(False, BOOLEAN)
     threads: int | None = _setting(None, or_null(integer(1), "as many as TensorFlow takes"))
+    gpu_memory_fraction: float | None = _setting(
+        None, or_null(_number(0, 1, exclusive=True), "memory taken as it is needed")
+    )
     seed: int = _setting(1, integer(0))
     barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
 

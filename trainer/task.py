@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import secrets
 import time
@@ -10,7 +11,8 @@ from threading import Event
 
 import tensorflow as tf
 
-from trainer.calls import thread_config
+from trainer import gpus
+from trainer.calls import runtime_config
 from trainer.cluster import Cluster
 from trainer.exit_codes import CLUSTER_BROKE
 from trainer.failure import StopRequested, TaskFailure
@@ -62,11 +64,13 @@ class Task:
         """Listen on this task's port, or take the server that runs there; write `started`.
 
         Returns where this task's sessions go. READY is for the caller to say. Raises TaskFailure of class
-        `cluster_broke` where the port is taken: its holder may be on its way out.
+        `cluster_broke` where the port is taken: its holder may be on its way out; and of class
+        `configuration` where TensorFlow does not see the GPUs that this task was given.
         """
         cluster = self.cluster
+        gpus.require_given(cluster.task, os.environ)
         if cluster.is_local:
-            self._server = v1.train.Server.create_local_server(config=self._server_config())
+            self._server = v1.train.Server.create_local_server(config=self.server_config())
         elif cluster.serves or not cluster.existing_servers:
             self._server = self._listen()
         target = self._server.target if self._server else f"grpc://{cluster.address}"
@@ -89,7 +93,7 @@ class Task:
                 tf.train.ClusterSpec(cluster.jobs),
                 job_name="ps" if cluster.job == "ps" else "worker",
                 task_index=cluster.index,
-                config=self._server_config(),
+                config=self.server_config(),
             )
         except tf.errors.OpError as error:
             port = cluster.address.rpartition(":")[2]
@@ -99,10 +103,9 @@ class Task:
                 f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
             ) from error
 
-    def _server_config(self) -> tf.compat.v1.ConfigProto:
-        config = thread_config(self.settings.threads)
-        config.gpu_options.allow_growth = True
-        return config
+    def server_config(self) -> tf.compat.v1.ConfigProto:
+        """How this task's own server is to use the machine."""
+        return runtime_config(self.settings.threads, self.settings.gpu_memory_fraction)
 
 
 def ready(status: str) -> None:

@@ -76,7 +76,7 @@ def test_every_bad_variable_is_listed_with_its_file_and_line(preflight: Prefligh
                 "trainer_cluster_name: My Cluster\ntrainer_seed: '{{ nowhere }}'\ncolour: blue\n",
                 "group_vars/worker/training.yml": "trainer_batch_size: many\ntrainer_steps: 7\n",
                 "host_vars/node3.yml": own,
-                "host_vars/node4/model.yml": {"trainer_model": "resnet", "trainer_ps_gpus": [0]},
+                "host_vars/node4/model.yml": {"trainer_model": "resnet", "trainer_ps_gpu": 0},
             },
             "-e",
             "trainer_learning_rate=-1 run_id=night-1",
@@ -100,7 +100,7 @@ def test_every_bad_variable_is_listed_with_its_file_and_line(preflight: Prefligh
     assert cure(problems, "trainer_model is 'resnet' on", "one of linear").endswith(
         "host_vars/node4/model.yml:1"
     )
-    assert cure(problems, "trainer_ps_gpus is", "a ps never sees a GPU").endswith(
+    assert cure(problems, "trainer_ps_gpu is", "write trainer_ps_gpus").endswith(
         "host_vars/node4/model.yml:2"
     )
     assert cure(problems, "trainer_base_port is 22 on node1; expected an integer from 1024").endswith(
@@ -136,9 +136,9 @@ def test_every_wrong_part_of_a_list_of_tasks_is_named_with_the_line_of_the_list(
                 "host_vars/node2.yml": {"trainer_worker_tasks": tasks},
                 "host_vars/node3.yml": {
                     "trainer_worker_gpus": [0, 1, 2],
-                    "trainer_ps_gpus": [0],
                     "trainer_gpus": [0],
                 },
+                "host_vars/node1.yml": {"trainer_ps_gpus": [0, 1]},
             },
             "-e",
             "trainer_replicas_to_aggregate=9",
@@ -156,7 +156,11 @@ def test_every_wrong_part_of_a_list_of_tasks_is_named_with_the_line_of_the_list(
     )
     uneven = cure(problems, "trainer_worker_gpus [0, 1, 2] of node3 are 3 GPUs for 2 workers")
     assert uneven.endswith("hosts.yml:15")
-    assert cure(problems, "trainer_gpus is", "write trainer_worker_gpus").endswith("host_vars/node3.yml:7")
+    assert cure(problems, "trainer_gpus is", "write trainer_worker_gpus").endswith("host_vars/node3.yml:5")
+    of_ps = cure(
+        problems, "trainer_ps_gpus of node1 is [0, 1]; expected none", "trainer_ps_may_use_gpus: true"
+    )
+    assert of_ps.endswith("host_vars/node1.yml:1")
     only_sync = "trainer_replicas_to_aggregate is 9 with trainer_replication 'async'"
     assert cure(problems, only_sync) == "given with -e on the command line"
     assert len(problems) == 7, problems

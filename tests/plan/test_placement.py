@@ -7,6 +7,7 @@ import pytest
 
 from tests.plan.inventories import Hosts, inventory, problems, read
 from trainer.inventory import read_inventory
+from trainer.inventory_problems import InventoryError
 from trainer.plan import JOBS, ClusterPlan
 
 PROGRAM = "train.py"
@@ -148,6 +149,48 @@ def test_a_gpu_for_two_tasks_of_a_host_but_not_of_two_hosts() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"trainer_ps_gpus": [1]}, "trainer_ps_gpus of a is [1]"),
+        ({"trainer_ps_gpus": "0,1", "trainer_ps_tasks": 2}, "trainer_ps_gpus of a is [0, 1]"),
+        ({"trainer_ps_tasks": [{"gpus": [0]}]}, "trainer_ps_tasks of a asks for GPUs"),
+    ],
+)
+def test_a_ps_has_gpus_only_where_the_switch_says_so(variables: dict[str, object], found: str) -> None:
+    expected = "expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+    assert problems(["a"], ["a"], {"a": variables}) == [f"{found}; {expected}"]
+    plan = read(["a"], ["a"], {"a": variables}, trainer_ps_may_use_gpus="true")
+    assert sum((task.gpus for task in plan.tasks_of("ps")), ()) != ()
+    assert plan.tasks_of("worker")[0].gpus == ()
+
+
+def test_gpus_of_the_ps_are_dealt_as_those_of_the_workers() -> None:
+    hosts: Hosts = {
+        "a": {"trainer_ps_tasks": 2, "trainer_ps_gpus": [3, 1], "trainer_worker_gpus": [0, 2]},
+        "b": {"trainer_ps_tasks": [{"gpus": [7]}, {}]},
+    }
+    plan = read(["a", "b"], ["a"], hosts, trainer_ps_may_use_gpus=True)
+    assert [task.gpus for task in plan.tasks] == [(3,), (1,), (7,), (), (0, 2)]
+    (uneven,) = problems(
+        ["a"], ["a"], {"a": {"trainer_ps_tasks": 2, "trainer_ps_gpus": [1]}}, trainer_ps_may_use_gpus=True
+    )
+    assert uneven.startswith("trainer_ps_gpus [1] of a are 1 GPUs for 2 ps; expected as many for each")
+
+
+@pytest.mark.parametrize(
+    ("of_worker", "variable"),
+    [({"trainer_worker_gpus": [0]}, "trainer_worker_gpus"), ({"trainer_worker_tasks": [{"gpus": [0]}]}, "")],
+)
+def test_a_gpu_of_a_ps_and_of_a_worker(of_worker: dict[str, object], variable: str) -> None:
+    both = {"trainer_ps_gpus": [0], **of_worker}
+    with pytest.raises(InventoryError) as caught:
+        read_inventory(inventory(["a"], ["a"], {"a": both}, trainer_ps_may_use_gpus=True))
+    (problem,) = caught.value.problems
+    assert problem.what == "ps0 and worker0 on a have GPU 0; expected one task for each GPU"
+    assert problem.variable == (variable or "trainer_worker_tasks")
+
+
 def test_a_task_s_own_value_wins_over_its_host_s() -> None:
     own = {
         "trainer_worker_tasks": [{"batch_size": 32, "threads": "2", "data_dir": "/data"}, {"threads": None}],
@@ -180,11 +223,15 @@ def test_a_number_of_tasks_that_is_none(name: str, number: object) -> None:
         ({"gpus": [0, 0]}, ".gpus is [0, 0]; expected a list of distinct GPU numbers >= 0, such as [0, 1]"),
         ({"batch_size": 0}, ".batch_size is 0; expected an integer >= 1"),
         ({"threads": 0}, ".threads is 0; expected an integer >= 1, or null"),
+        (
+            {"gpu_memory_fraction": 1.5},
+            ".gpu_memory_fraction is 1.5; expected a number > 0 and <= 1, or null",
+        ),
         ({"data_dir": "mnist"}, ".data_dir is 'mnist'; expected an absolute path on the hosts"),
         (
             {"bacth_size": 7},
-            ".bacth_size is 7; expected only index, port, gpus, batch_size, data_dir, threads in a task "
-            "(did you mean batch_size?)",
+            ".bacth_size is 7; expected only index, port, gpus, batch_size, data_dir, threads, "
+            "gpu_memory_fraction in a task (did you mean batch_size?)",
         ),
         ({"gpu": 0}, ".gpu is 0; expected only"),
         (3, " is 3; expected a mapping of index, port, gpus"),
@@ -197,10 +244,10 @@ def test_a_task_with_a_wrong_part(task: object, problem: str) -> None:
 
 def test_every_wrong_part_is_found_at_once_and_alike_ones_are_told_together() -> None:
     wrong = {"trainer_worker_tasks": [{"batch_size": 0, "port": 1}]}
-    hosts = {name: {**wrong, "trainer_ps_tasks": [{"gpus": [0]}]} for name in "ab"}
+    hosts = {name: {**wrong, "trainer_ps_tasks": [{"batch_size": 7}]} for name in "ab"}
     assert problems(["a", "b"], ["a", "b", "c"], hosts) == [
-        "trainer_ps_tasks[0].gpus is [0] on a, b; expected only index, port in a task (a ps never sees a "
-        "GPU)",
+        "trainer_ps_tasks[0].batch_size is 7 on a, b; expected only index, port, gpus in a task (a ps takes "
+        "no steps)",
         "trainer_worker_tasks[0].batch_size is 0 on a, b; expected an integer >= 1",
         "trainer_worker_tasks[0].port is 1 on a, b; expected an integer from 1024 to 65535",
     ]

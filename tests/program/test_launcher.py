@@ -73,6 +73,9 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
             "PSFLEET_DATA_DIR": "/data",
             "PSFLEET_SEED": "5",
             "CUDA_VISIBLE_DEVICES": "1,3",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            "PSFLEET_GPU_MEMORY_FRACTION": "",
             "PYTHONPATH": str(ROOT / "trainer" / "library"),
             "PYTHONUNBUFFERED": "1",
         }
@@ -82,7 +85,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
 def test_a_program_without_flags_gets_its_arguments_alone(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
         tasks.flags, tasks.arguments = False, ["--x"]
-        tasks.start("chief0")
+        tasks.start("chief0", options=["--gpu_memory_fraction=0.5"])
         assert tasks.wait() == {"chief0": FINISHED}
         assert told(tasks, "chief0")["arguments"] == ["--x"]
         environment = told(tasks, "chief0")["environment"]
@@ -90,6 +93,8 @@ def test_a_program_without_flags_gets_its_arguments_alone(tmp_path: Path) -> Non
         settings = TrainingSettings()
         assert environment["PSFLEET_BATCH_SIZE"] == str(settings.batch_size)
         assert (environment["PSFLEET_THREADS"], environment["PSFLEET_DATA_DIR"]) == ("", "")
+        assert environment["PSFLEET_GPU_MEMORY_FRACTION"] == "0.5"
+        assert "TF_FORCE_GPU_ALLOW_GROWTH" not in environment
 
 
 def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class Cluster:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.codes: dict[str, int] = {}
+        self.environment: dict[str, str] = {}  # more of what the next tasks to start are given
         self._processes: dict[str, ForkedProcess] = {}
 
     def __enter__(self) -> Cluster:
@@ -59,7 +60,11 @@ class Cluster:
             command = [*program, f"--job_name={job}", f"--task_index={index}"]
             command += [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.hosts.items()]
             command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags, *flags]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+            environment = {
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "CUDA_VISIBLE_DEVICES": "",
+            } | self.environment
             self.directory(task).mkdir(parents=True, exist_ok=True)
             self._processes[task] = ForkedProcess(command, self.folder, environment, self._output_file(task))
             self.started[task] = time.monotonic()
