@@ -1,0 +1,140 @@
+"""What a task's environment can compute on; this machine's TensorFlow has no CUDA."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.trainer.processes import ROOT
+from trainer import doctor
+from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, look
+from trainer.doctor_product import product_check, remedy_of
+from trainer.host.check import Check
+
+OF_A_TASK = {**os.environ, "PYTHONPATH": str(ROOT)}
+SEEN = Check("devices", "failed", "was given GPU 0 (CUDA_VISIBLE_DEVICES), and TensorFlow sees none", "look")
+IMPORTED = Check("tensorflow", "ok", "TensorFlow 2.21.0")
+
+
+def run_doctor(gpus: str) -> dict[str, Check]:
+    command = [sys.executable, "-m", "trainer.doctor"]
+    environment = {**OF_A_TASK, "CUDA_VISIBLE_DEVICES": gpus}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stdout.splitlines()
+    checks = [Check.from_json(check) for check in json.loads(line)["checks"]]
+    assert [check.name for check in checks] == [*NAMES]
+    return {check.name: check for check in checks}
+
+
+def test_a_task_without_gpus_computes_on_the_cpu() -> None:
+    checks = run_doctor("")
+    assert [check.state for check in checks.values()] == ["ok", "skipped", "skipped", "ok"]
+    assert checks["tensorflow"].found.startswith("TensorFlow 2.21.0, built without CUDA, Python 3.")
+    assert checks["libraries"].found == checks["devices"].found == NO_GPU
+    assert checks["product"].found.startswith("512 x 512 on CPU:0 as NumPy has it, ")
+
+
+def test_a_task_with_gpus_needs_the_tensorflow_with_cuda() -> None:
+    checks = run_doctor("0")
+    assert [check.state for check in checks.values()] == ["failed", "skipped", "skipped", "skipped"]
+    assert "built without CUDA" in checks["tensorflow"].found
+    assert checks["tensorflow"].remedy == "run deploy.yml, which installs the one with CUDA"
+    assert {checks[name].found for name in NAMES[1:]} == {"tensorflow failed"}
+
+
+def test_what_hangs_is_left_behind() -> None:
+    checks = look({**OF_A_TASK, "CUDA_VISIBLE_DEVICES": ""}, seconds=0.2)
+    assert [check.state for check in checks] == ["failed", "skipped", "skipped", "skipped"]
+    assert checks[0].found == "TensorFlow did not answer within 0.2 s: it said nothing"
+
+
+def test_a_library_that_does_not_open_ends_the_chain_before_the_devices() -> None:
+    failed = Check("libraries", "failed", "libcusolver.so.11: cannot open", "run deploy.yml")
+    assert [check.state for check in chained([IMPORTED, failed])] == ["ok", "failed", "skipped", "skipped"]
+    warned = Check("libraries", "warning", "libnccl.so.2: cannot open", "run deploy.yml")
+    product = Check("product", "ok", "as NumPy has it")
+    devices = Check("devices", "ok", "GPU:0")
+    assert chained([product, warned, devices, IMPORTED]) == [IMPORTED, warned, devices, product]
+
+
+def printed(*checks: Check) -> str:
+    return "".join(json.dumps(check.to_json()) + "\n" for check in checks)
+
+
+def test_what_tensorflow_logs_of_the_devices_is_told() -> None:
+    # As TensorFlow 2.21 logs it on a machine without NVIDIA's driver.
+    cu_init = "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)"
+    driver = "kernel driver does not appear to be running on this host (vm)"
+    log = (
+        "I0000 00:00:1795285259.964634   19012 dso_loader.cc:144] Could not load dynamic library\n"
+        f"E0000 00:00:1795285259.964651   19012 cuda_platform.cc:52] {cu_init}\n"
+        f"I0000 00:00:1795285259.964698   19012 cuda_diagnostics.cc:145] {driver}\n"
+    )
+    imported, devices = checks_of(Ended(printed(IMPORTED, SEEN), log))
+    assert imported == IMPORTED
+    assert devices.found == f"{SEEN.found}: {cu_init}; {driver}"
+    assert devices.remedy == SEEN.remedy
+
+
+@pytest.mark.parametrize(
+    ("told", "how", "name", "remedy"),
+    [
+        ((), "was ended by SIGILL", "tensorflow", "AVX"),
+        ((IMPORTED,), "was ended by SIGSEGV", "devices", "`nvidia-smi`"),
+        ((IMPORTED, Check("devices", "ok", "GPU:0")), "was ended by SIGKILL", "product", "memory"),
+        ((IMPORTED,), "did not answer within 120 s", "devices", "`nvidia-smi`"),
+    ],
+)
+def test_the_check_during_which_tensorflow_died_has_failed(
+    told: tuple[Check, ...], how: str, name: str, remedy: str
+) -> None:
+    checks = chained(checks_of(Ended(printed(*told), "first\n\nI0000 00:00:1 2 a.cc:5] last words\n", how)))
+    failed = next(check for check in checks if check.state == "failed")
+    assert (failed.name, failed.found) == (name, f"TensorFlow {how}: last words")
+    assert remedy in failed.remedy
+
+
+def test_a_product_on_a_gpu_that_is_not_there() -> None:
+    check = product_check(["0"])
+    assert check.state == "failed"
+    assert check.found.startswith("on GPU:0: ")
+
+
+@pytest.mark.parametrize(
+    ("problem", "remedy"),
+    [
+        # As people report them of GPUs that are too new: tensorflow#101746, #97387, #111958.
+        (
+            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0.",
+            "compute capability",
+        ),
+        ("InternalError: 'cuModuleLoadData(...)' failed with 'CUDA_ERROR_INVALID_PTX'", "compute capability"),
+        (
+            "PTX version 8.5 does not support target 'sm_120', minimum required PTX version is 8.7",
+            "compute capability",
+        ),
+        (
+            "ResourceExhaustedError: failed to allocate memory: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+            "`nvidia-smi` on the host names it",
+        ),
+        ("InternalError: libdevice not found at ./libdevice.10.bc", "XLA_FLAGS"),
+        (
+            "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.",
+            "XLA_FLAGS",
+        ),
+        ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS", "Xid"),
+    ],
+)
+def test_errors_of_a_product_have_remedies(problem: str, remedy: str) -> None:
+    assert remedy in remedy_of(problem)
+
+
+def test_libraries_without_a_driver_are_the_driver_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    check = doctor.libraries_check({})
+    if check.state == "ok":
+        pytest.fail("this machine has CUDA: run this test where it has none")
+    assert "driver" in check.found + check.remedy

@@ -1,0 +1,150 @@
+"""`python -m trainer.doctor`: what a task's environment can compute on, as one line of JSON.
+
+    {"checks": [{"name": "tensorflow", "state": "ok", "found": "...", "remedy": ""}, ...]}
+
+The checks (trainer/host/check.py) are `tensorflow`, `libraries`, `devices` and `product`, in this order. It
+always ends, with exit code 0: TensorFlow works in a process of its own (doctor_product.py), for a driver that
+hangs cannot be interrupted, and a library that crashes takes its process along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainer import gpu_libraries, gpus
+from trainer.host.check import Check
+
+NO_GPU = "no GPU was given to this task"
+NAMES = ("tensorflow", "libraries", "devices", "product")
+SECONDS = 120.0
+_COMMAND = (sys.executable, "-m", "trainer.doctor_product")
+_FOUND_LENGTH = 400
+# The lines of TensorFlow and CUDA that say why there is no GPU, and what stands before their words.
+_TELLING = re.compile(
+    r"cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability", re.IGNORECASE
+)
+_PREFIX = re.compile(r"^[IWEF]\d{4} .*?\] ")
+_REMEDIES_OF_DEATH = {
+    "SIGILL": "this processor lacks what TensorFlow is built for; expected one with AVX",
+    "SIGKILL": "the kernel kills what takes more memory than there is: `journalctl -k` names it",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The process with TensorFlow: what it printed and logged, and its end in words ("" if it ended well)."""
+
+    printed: str
+    log: str
+    how: str = ""
+
+
+def look(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
+    """Return the checks of a task with this environment; takes so many seconds and a few more at most."""
+    if not gpus.given(environment):
+        libraries = Check("libraries", "skipped", NO_GPU)
+        return chained([*checks_of(_run(environment, seconds)), libraries])
+    libraries = libraries_check(environment)
+    # Without its libraries TensorFlow would only say less clearly what is known by now.
+    alone = ("--import",) if libraries.state == "failed" else ()
+    return chained([*checks_of(_run(environment, seconds, alone)), libraries])
+
+
+def libraries_check(environment: Mapping[str, str]) -> Check:
+    """Open what TensorFlow opens for a GPU, with the environment of this process."""
+    opened = gpu_libraries.open_libraries()
+    driver, needed, others = gpu_libraries.failures(opened)
+    compiler = gpu_libraries.compiler_problem(environment)
+    if driver:
+        remedy = "NVIDIA's driver is a package of the system: roles/nvidia_cuda/README.md"
+        return Check("libraries", "failed", f"of the driver: {driver}", remedy)
+    if needed or compiler:
+        remedy = "run deploy.yml; with nvidia_cuda_source: system, see nvidia_cuda_library_directories"
+        return Check("libraries", "failed", "; ".join(filter(None, (needed, compiler))), remedy)
+    if others:
+        remedy = "none of our models needs it; a program may: run deploy.yml"
+        return Check("libraries", "warning", others, remedy)
+    return Check("libraries", "ok", f"all {len(opened)} open")
+
+
+def checks_of(ended: Ended) -> list[Check]:
+    """Return the checks that the process has told, and for that which it did not come to, how it ended."""
+    found = [Check.from_json(json.loads(line)) for line in ended.printed.splitlines() if line.startswith("{")]
+    told = {check.name for check in found}
+    if ended.how:
+        name = next((name for name in NAMES if name not in told | {"libraries"}), NAMES[-1])
+        words = f"TensorFlow {ended.how}: {_last_words(ended.log)}"
+        remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
+        remedy = next(remedies, "its log is above; `nvidia-smi` on the host says whether the driver answers")
+        found.append(Check(name, "failed", words[:_FOUND_LENGTH], remedy))
+    return [_with_reason(check, ended.log) for check in found]
+
+
+def chained(checks: Sequence[Check]) -> list[Check]:
+    """Return the four checks in order; those after one that failed are skipped."""
+    by_name = {check.name: check for check in checks}
+    chain: list[Check] = []
+    failed = ""
+    for name in NAMES:
+        check = by_name.get(name)
+        if failed or check is None:
+            check = Check(name, "skipped", f"{failed or 'an earlier check'} failed")
+        elif check.state == "failed":
+            failed = name
+        chain.append(check)
+    return chain
+
+
+def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] = ()) -> Ended:
+    own = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    # A task of a run may be on the same GPU at this moment: what is taken of its memory is a little.
+    own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    gpus.prepare(own)
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    process = subprocess.Popen([*_COMMAND, *options], stdin=nothing, stdout=pipe, stderr=pipe, env=own)
+    try:
+        printed, log = process.communicate(timeout=seconds)
+        how = _how(process.returncode)
+    except subprocess.TimeoutExpired as error:
+        # Not waited for: what hangs in the kernel does not even die.
+        process.kill()
+        printed, log, how = error.stdout or b"", error.stderr or b"", f"did not answer within {seconds:g} s"
+    return Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}" if code else ""
+
+
+def _last_words(log: str) -> str:
+    lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _with_reason(check: Check, log: str) -> Check:
+    """Return the check of the devices with what TensorFlow has logged of them, others as they are."""
+    if check.name != "devices" or check.state != "failed":
+        return check
+    lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if _TELLING.search(line)]
+    reason = "; ".join(dict.fromkeys(lines))
+    return replace(check, found=f"{check.found}: {reason}"[:_FOUND_LENGTH]) if reason else check
+
+
+def main() -> int:
+    """Print the checks of this process's environment; returns 0."""
+    checks = [check.to_json() for check in look(os.environ)]
+    sys.stdout.write(json.dumps({"checks": checks}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
