@@ -63,7 +63,8 @@ def test_the_mean_is_weighted_by_the_examples_of_each_tower() -> None:
     assert found[1] == pytest.approx(bias - RATE * np.mean(2 * error), rel=1e-5)
     assert (before, list(counters)) == (0, [1, 0, 1, 1])
     # The devices are those that the towers are named after.
-    assert [features.device for features, _ in towers] == ["/job:worker/task:0", "/job:worker/task:1"]
+    places = [f"/job:worker/task:{worker}/device:CPU:0" for worker in (0, 1)]
+    assert [features.device for features, _ in towers] == places
     towers_there, global_step, last_loss = counted.towers()
     assert (towers_there, global_step) == (1, 1)
     x, y = read[1]
