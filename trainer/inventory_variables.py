@@ -218,6 +218,13 @@ _SPECIFIED_TYPES: Mapping[str, tuple[str, Callable[[object], object]]] = {
 }
 
 
+def _as_written(choice: object) -> str:
+    """Return a choice as a YAML file must have it: without quotes 3.10 is a number, and is 3.1."""
+    text = str(choice)
+    quoted = isinstance(choice, str) and not re.match("[A-Za-z]", text)
+    return f'"{text}"' if quoted else text
+
+
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
     """Return the rule that an entry of argument_specs says: its type and its choices."""
     expected, to_type = _SPECIFIED_TYPES.get(str(specification.get("type", "str")), ("", lambda value: value))
@@ -233,5 +240,5 @@ def _specified_rule(specification: Mapping[str, object]) -> Rule:
         return converted
 
     if isinstance(choices, list):
-        expected = f"one of {', '.join(map(str, choices))}"
+        expected = f"one of {', '.join(map(_as_written, choices))}"
     return Rule(expected + (", or null" if nullable else ""), convert)

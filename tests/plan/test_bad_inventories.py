@@ -238,6 +238,16 @@ def test_every_host_has_the_whole_plan(
     assert ("node3 sees" in printed) is (options != ("--limit", "node2"))
 
 
+@pytest.mark.parametrize(("given", "shown"), [("3.14", "'3.14'"), (3.10, "3.1")])
+def test_a_python_that_tensorflow_has_no_wheel_for(preflight: Preflight, given: object, shown: str) -> None:
+    tree = hosts_file({"node1": {}}, {"node2": {"package_store_python_version": given}})
+    cure(
+        refused(preflight({"hosts.yml": tree})),
+        f"package_store_python_version is {shown} on node2",
+        'expected one of "", "3.10", "3.11", "3.12", "3.13"',
+    )
+
+
 @pytest.mark.parametrize(
     "bounds",
     [{"oldest": "2.19", "first_unsupported": "2.19.0"}, {"oldest": "9.0", "first_unsupported": "10"}],
