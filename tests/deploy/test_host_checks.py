@@ -79,7 +79,7 @@ def test_kin_of_supported_systems_are_warned_of_and_not_refused(host: RecordedHo
         (replace(DEBIAN_13, pythons=["3.14"]), "python", "Python 3.14", "no wheel for Python 3.14"),
         (replace(DEBIAN_12, pythons=[]), "python", "no Python 3", "install one of Python 3.10 to 3.13"),
         (replace(DEBIAN_12, glibc="2.26"), "libc", "glibc 2.26", "2.27 or newer"),
-        (replace(DEBIAN_12, systemd="246"), "system", "systemd is 246", "systemd 247 or newer"),
+        (replace(DEBIAN_12, systemd="247"), "system", "systemd is 247", "systemd 248 or newer"),
         (
             replace(DEBIAN_12, programs=["systemctl", "tail", "sleep", "cp", "mv"]),
             "system",
