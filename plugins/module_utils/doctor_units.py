@@ -40,6 +40,8 @@ def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> dict[str, list[
         _systemctl("start", *units.values())
         shown = parse_show(_systemctl("show", f"--property={','.join(PROPERTIES)}", *units.values()))
         states = {values["Id"]: values for values in shown}
+        # What failed here is in the answer, and is no failed unit of the host.
+        _systemctl("reset-failed", *units.values())
         return {
             task: read_answer(log_directory / f"doctor-{task}.out", states.get(unit, {}))
             for task, unit in units.items()

@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.action.host_doctor import environments
+from plugins.modules.host_doctor import described, today_of, tried_tasks
+from trainer.host.check import Check
+from trainer.host.environment import HostEnvironment
+from trainer.host.host_facts import read_host_facts
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+PS: dict[str, Any] = {"job": "ps", "index": 0, "gpus": []}
+WORKER: dict[str, Any] = {"job": "worker", "index": 0, "gpus": [0]}
+OTHER: dict[str, Any] = {"job": "worker", "index": 11, "gpus": [1, 2]}
+
+
+def test_tensorflow_is_tried_for_each_task_with_gpus_and_else_for_one() -> None:
+    assert tried_tasks([PS, WORKER, OTHER]) == ["worker-0", "worker-11"]
+    assert tried_tasks([PS, {**WORKER, "gpus": []}]) == ["ps-0"]
+
+
+def test_checks_are_told_with_their_task() -> None:
+    assert described([Check("product", "ok", "well")], "worker0") == [
+        {"task": "worker0", "name": "product", "state": "ok", "found": "well", "remedy": ""}
+    ]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What a deployment would install, by environment, where no wheel is on the controller yet."""
+    return environments(ROLES / "package_store" / "files", tmp_path_factory.mktemp("cache"))
+
+
+def test_every_environment_that_a_host_may_get_has_a_lock_and_a_size(
+    locked: dict[str, dict[str, Any]],
+) -> None:
+    assert {HostEnvironment.parse(name).name for name in locked} == set(locked)
+    assert len({size["lock_hash"] for size in locked.values()}) == len(locked) >= 12
+    cpu, gpu = (locked[f"{device}-python3.11-x86_64"] for device in ("cpu", "gpu"))
+    assert 300e6 < cpu["archive_bytes"] < 500e6
+    assert 1.5e9 < cpu["environment_bytes"] < gpu["environment_bytes"] / 3
+
+
+def test_a_host_that_is_not_supported_has_no_environment(locked: dict[str, dict[str, Any]]) -> None:
+    facts = read_host_facts()
+    values = {"tasks": [PS], "environments": locked, "cuda_source": "wheels", "python_version": "3.9"}
+    assert today_of(values, facts) == {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
