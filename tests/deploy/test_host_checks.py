@@ -59,7 +59,13 @@ def test_ubuntu_is_said_not_to_be_tested(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [MINT_22, replace(DEBIAN_13, os_release="debian-sid"), replace(DEBIAN_11, pythons=["3.11"])]
+    "host",
+    [
+        MINT_22,
+        replace(DEBIAN_13, os_release="debian-sid"),
+        # Its backports have this systemd.
+        replace(DEBIAN_11, pythons=["3.11"], systemd="252"),
+    ],
 )
 def test_kin_of_supported_systems_are_warned_of_and_not_refused(host: RecordedHost, tmp_path: Path) -> None:
     checks = checks_of(host, tmp_path)
