@@ -139,6 +139,27 @@ def test_an_environment_without_a_link_leaves_the_one_in_use(host: Path, archive
     assert sorted(path.name for path in host.iterdir()) == ["environments"]
 
 
+def test_a_host_of_another_kind_gets_the_other_environment_and_keeps_the_one_it_had(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    cpu = environment(host, archive)
+    cpu.install(archive, getpass.getuser())
+    cpu.use()
+    wheel = sample_wheel("psfleet_gpu")
+    other = make_archive(tmp_path / "x.tar", wheel, hashlib.sha256(wheel).hexdigest(), "psfleet_gpu")
+    lock = environment(host, other).lock
+    gpu = module.Environment(host, module.Lock(**{**vars(lock), "name": "f" * 12, "module": "psfleet_gpu"}))
+    assert not gpu.is_in_use()
+    gpu.install(other, getpass.getuser())
+    gpu.use()
+    command = [str(host / "environment" / "bin" / "python"), "-c"]
+    subprocess.run([*command, "import psfleet_gpu"], check=True)
+    assert subprocess.run([*command, f"import {NAME}"], capture_output=True, check=False).returncode == 1
+    assert cpu.is_complete()
+    cpu.use()  # and back, at no cost
+    subprocess.run([*command, f"import {NAME}"], check=True)
+
+
 def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: Path) -> None:
     fresh = environment(host, archive)
     archive.write_bytes(archive.read_bytes()[:-100])
