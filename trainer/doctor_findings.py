@@ -13,12 +13,13 @@ from trainer.host.check import Check, State
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.progress import printable
 
-# The columns of the table, in the order in which one needs the other.
-CHECKS = (
-    *("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports"),
-    *("bus", "driver", "nvidia-smi", "uvm", "gpus"),
-    *("environment", "tensorflow", "libraries", "devices", "product"),
+# The columns of the table: of the host, of its GPUs, and of what is deployed there.
+GROUPS = (
+    ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports"),
+    ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
+    ("environment", "tensorflow", "libraries", "devices", "product"),
 )
+CHECKS = tuple(name for group in GROUPS for name in group)
 CONNECTION = "connection"
 MEND_CONNECTION = (
     "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or sudo on the host"

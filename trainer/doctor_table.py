@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from trainer.doctor_findings import Findings, HostRow, Problem, host_names
+from trainer.doctor_findings import GROUPS, Findings, HostRow, Problem, host_names
 from trainer.host.check import State
 from trainer.status import Kind
 
@@ -62,17 +62,30 @@ def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> list[tuple[str, Ho
 
 
 def _parts(rows: Sequence[tuple[str, HostRow]], names: Sequence[str], columns: int) -> list[list[str]]:
-    """Divide the columns so that each part fits into the terminal; no part is without a column."""
-    used = _title_width(rows)
-    parts: list[list[str]] = [[]]
-    width = used
-    for name in names:
-        width += len(_GAP) + _width(name, rows)
-        if width > (columns or sys.maxsize) - 1 and parts[-1]:
-            parts.append([])
-            width = used + len(_GAP) + _width(name, rows)
-        parts[-1].append(name)
-    return parts
+    """Divide the columns so that each part fits into the terminal, between two groups where that is enough.
+
+    No part is without a column.
+    """
+    room = (columns or sys.maxsize) - 1 - _title_width(rows)
+    parts: list[list[str]] = []
+    for _, group in groupby(names, _group_of):
+        together = list(group)
+        wide = _columns_width(together, rows) > room
+        for piece in [[name] for name in together] if wide else [together]:
+            if parts and _columns_width([*parts[-1], *piece], rows) <= room:
+                parts[-1].extend(piece)
+            else:
+                parts.append(piece)
+    return parts or [[]]
+
+
+def _group_of(name: str) -> int:
+    """Return which of the groups of columns a name is in; one that is not known makes a last group."""
+    return next((number for number, group in enumerate(GROUPS) if name in group), len(GROUPS))
+
+
+def _columns_width(names: Sequence[str], rows: Sequence[tuple[str, HostRow]]) -> int:
+    return sum(len(_GAP) + _width(name, rows) for name in names)
 
 
 def _table(rows: Sequence[tuple[str, HostRow]], names: Sequence[str]) -> Iterator[Line]:

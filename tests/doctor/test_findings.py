@@ -151,6 +151,16 @@ def test_lines_fit_the_terminal(columns: int) -> None:
     assert {name.upper() for name in (*HOST, *GPU, *INSIDE)} == set(" ".join(headings).split()) - {"HOST"}
 
 
+def test_a_table_that_is_too_wide_goes_on_where_a_group_of_columns_begins() -> None:
+    headings = [line.split() for line in lines({"node1": answer()}, 110) if line.startswith("HOST")]
+    assert [heading[1] for heading in headings] == ["SYSTEM", "ENVIRONMENT"]
+    headings = [line.split() for line in lines({"node1": answer()}, 140) if line.startswith("HOST")]
+    assert [heading[1] for heading in headings] == ["SYSTEM"]
+    gpus = {"node1": answer(names=(*HOST, *GPU, *INSIDE))}
+    headings = [line.split() for line in lines(gpus, 140) if line.startswith("HOST")]
+    assert [heading[1] for heading in headings] == ["SYSTEM", "ENVIRONMENT"]
+
+
 def test_three_hundred_hosts_stay_readable() -> None:
     answers = {f"node{number}": answer() for number in range(1, 301)}
     for number in (4, 5, 100):
