@@ -51,17 +51,16 @@ def look(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check
     if not gpus.given(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
         return chained([*checks_of(_run(environment, seconds)), libraries])
-    libraries = libraries_check(environment)
+    opened = gpu_libraries.open_libraries()
+    libraries = libraries_check(opened, gpu_libraries.compiler_problem(environment))
     # Without its libraries TensorFlow would only say less clearly what is known by now.
     alone = ("--import",) if libraries.state == "failed" else ()
     return chained([*checks_of(_run(environment, seconds, alone)), libraries])
 
 
-def libraries_check(environment: Mapping[str, str]) -> Check:
-    """Open what TensorFlow opens for a GPU, with the environment of this process."""
-    opened = gpu_libraries.open_libraries()
+def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Check:
+    """Return what the opening of the libraries comes to; `compiler` is what XLA lacks to compile."""
     driver, needed, others = gpu_libraries.failures(opened)
-    compiler = gpu_libraries.compiler_problem(environment)
     if driver:
         remedy = "NVIDIA's driver is a package of the system: roles/nvidia_cuda/README.md"
         return Check("libraries", "failed", f"of the driver: {driver}", remedy)
@@ -116,7 +115,10 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
         # Not waited for: what hangs in the kernel does not even die.
         process.kill()
         printed, log, how = error.stdout or b"", error.stderr or b"", f"did not answer within {seconds:g} s"
-    return Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)
+    ended = Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)
+    sys.stderr.write(ended.log)
+    sys.stderr.flush()  # what is printed is the last line, also where both go to one file
+    return ended
 
 
 def _how(code: int) -> str:

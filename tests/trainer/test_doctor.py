@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tests.trainer.processes import ROOT
-from trainer import doctor
-from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, look
+from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, libraries_check, look
 from trainer.doctor_product import product_check, remedy_of
+from trainer.gpu_libraries import LIBRARIES, Opened
 from trainer.host.check import Check
 
 OF_A_TASK = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -23,6 +23,7 @@ def run_doctor(gpus: str) -> dict[str, Check]:
     environment = {**OF_A_TASK, "CUDA_VISIBLE_DEVICES": gpus}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
     assert ended.returncode == 0, ended.stderr
+    assert "InitializeLog" in ended.stderr
     (line,) = ended.stdout.splitlines()
     checks = [Check.from_json(check) for check in json.loads(line)["checks"]]
     assert [check.name for check in checks] == [*NAMES]
@@ -132,9 +133,21 @@ def test_errors_of_a_product_have_remedies(problem: str, remedy: str) -> None:
     assert remedy in remedy_of(problem)
 
 
-def test_libraries_without_a_driver_are_the_driver_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    check = doctor.libraries_check({})
-    if check.state == "ok":
-        pytest.fail("this machine has CUDA: run this test where it has none")
-    assert "driver" in check.found + check.remedy
+@pytest.mark.parametrize(
+    ("failing", "compiler", "state", "words"),
+    [
+        ((), "", "ok", f"all {len(LIBRARIES)} open"),
+        (("libcuda.so.1", "libcublas.so.12"), "", "failed", "of the driver: libcuda.so.1: not there"),
+        (("libcublas.so.12", "libnccl.so.2"), "", "failed", "libcublas.so.12: not there"),
+        ((), "ptxas is not in PATH", "failed", "ptxas is not in PATH"),
+        (("libnccl.so.2",), "", "warning", "libnccl.so.2: not there"),
+    ],
+)
+def test_what_the_libraries_come_to(failing: tuple[str, ...], compiler: str, state: str, words: str) -> None:
+    opened = [
+        Opened(library, f"{library.name}: not there" if library.name in failing else "")
+        for library in LIBRARIES
+    ]
+    check = libraries_check(opened, compiler)
+    assert (check.name, check.state, check.found) == ("libraries", state, words)
+    assert bool(check.remedy) is (state != "ok")
