@@ -74,6 +74,13 @@ def test_how_a_process_without_an_answer_ended_is_told(
     assert {check.state for check in rest} == {"skipped"}
 
 
+@pytest.mark.parametrize("result", ["resources", "exit-code", "timeout"])
+def test_the_answer_of_an_earlier_time_counts_for_nothing(tmp_path: Path, result: str) -> None:
+    output = tmp_path / "doctor-worker-0.out"
+    output.write_text(f"{ANSWER}\n")
+    assert states(output, Result=result)["tensorflow"] == "failed"
+
+
 def test_a_link_leads_to_no_answer(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(ANSWER)
     (tmp_path / "doctor-worker-0.out").symlink_to(tmp_path / "elsewhere")
