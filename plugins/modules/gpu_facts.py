@@ -39,9 +39,9 @@ options:
       - C(check) fails with all that keeps the tasks from their GPUs.
       - C(present) takes it that packages can mend a driver. It fails with what they cannot, and where they
         cannot be installed; else it says which packages it takes.
-      - C(look) never fails.
+      - C(installed) is C(check) after the packages were installed, C(look) never fails.
     type: str
-    choices: [check, present, look]
+    choices: [check, present, installed, look]
     default: check
   system_packages:
     description:
@@ -49,7 +49,8 @@ options:
     type: dict
     default: {}
   packages:
-    description: Packages of the driver in place of the distribution's.
+    description:
+      - Packages of the driver in place of the distribution's; with C(installed) those that were installed.
     type: list
     elements: str
     default: []
@@ -80,7 +81,7 @@ installation:
   returned: always
   type: dict
 broken:
-  description: Names of the checks that failed and that a reboot may mend.
+  description: Names of the checks that failed and that a driver mends, once it is installed and loaded.
   returned: always
   type: list
   elements: str
@@ -91,12 +92,18 @@ OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
 UNTOUCHED = "Nothing was changed there."
 
 
-def refusal(host: str, checks: Sequence[Check]) -> str:
-    """Return why a host's tasks cannot compute on their GPUs, all in one message; empty where they can."""
+def refusal(host: str, checks: Sequence[Check], installed: Sequence[str]) -> str:
+    """Return why a host's tasks cannot compute on their GPUs, all in one message; empty where they can.
+
+    `installed` are the packages of the driver that were installed before this, () where none were.
+    """
     reasons = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     if not reasons:
         return ""
     numbered = "\n".join(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))
+    if installed:
+        packages = ", ".join(installed)
+        return f"{host}: {packages} are installed, and its tasks cannot have their GPUs yet:\n{numbered}"
     return f"{host} cannot give its tasks the GPUs that the inventory says:\n{numbered}\n{UNTOUCHED}"
 
 
@@ -124,7 +131,11 @@ def main() -> None:
         argument_spec={
             "host": {"type": "str", "required": True},
             "tasks": {"type": "list", "elements": "dict", "required": True},
-            "driver": {"type": "str", "choices": ["check", "present", "look"], "default": "check"},
+            "driver": {
+                "type": "str",
+                "choices": ["check", "present", "installed", "look"],
+                "default": "check",
+            },
             "system_packages": {"type": "dict", "default": {}},
             "packages": {"type": "list", "elements": "str", "default": []},
         },
@@ -151,7 +162,8 @@ def main() -> None:
             )
         installation = planned.to_json()
     elif driver != "look" and failed:
-        module.fail_json(msg=refusal(host, checks))
+        installed = module.params["packages"] if driver == "installed" else ()
+        module.fail_json(msg=refusal(host, checks, installed))
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}. {check.remedy}")

@@ -105,6 +105,13 @@ def test_a_host_without_the_source_of_the_packages_is_told_which(system: str, cu
     assert "nvidia_cuda_driver_packages" in refusal
 
 
+def test_a_kernel_of_ones_own_has_no_headers_in_the_sources() -> None:
+    refusal = described(unknown=["linux-headers-custom"]).refusal
+    assert f"the kernel that runs, {KERNEL}, is none of the distribution's" in refusal
+    assert "non-free" not in refusal
+    assert "non-free" in described(unknown=["linux-headers-custom", "nvidia-smi"]).refusal
+
+
 def test_a_distribution_without_known_packages_is_refused() -> None:
     refusal = described(system="rhel-9", packages=()).refusal
     assert "rhel-9" in refusal

@@ -11,6 +11,7 @@ from .nvidia import GpuFacts
 
 # 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
+HEADERS = "linux-headers-"
 _COMPONENTS = {
     "debian": "add `contrib non-free non-free-firmware` to the components of "
     "/etc/apt/sources.list.d/debian.sources (or /etc/apt/sources.list)",
@@ -74,7 +75,7 @@ def describe_installation(
 
 
 def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
-    says = [f"apt-get installs {', '.join(packages)} and what they need."]
+    says = [f"NVIDIA's driver is installed: apt-get installs {', '.join(packages)} and what they need."]
     if any("dkms" in package or package.startswith("nvidia-headless") for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
@@ -107,6 +108,13 @@ def _refusal(
             "with somebody at the console. Name packages with signed modules in nvidia_cuda_driver_packages "
             "(of Ubuntu linux-modules-nvidia-580-server-generic), or enrol the key (`mokutil --import "
             "/var/lib/dkms/mok.pub`, a reboot) and name the packages there, too, or turn Secure Boot off"
+        )
+    if unknown and all(package.startswith(HEADERS) for package in unknown):
+        return (
+            f"the host's package sources have no {', '.join(unknown)}: the kernel that runs, "
+            f"{facts.kernel}, is none of the distribution's, and DKMS compiles for no kernel without its "
+            "headers; boot the distribution's kernel, or name packages in nvidia_cuda_driver_packages, "
+            "without the headers where the kernel has brought its own"
         )
     if unknown:
         distribution = system.partition("-")[0]
