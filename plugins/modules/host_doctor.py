@@ -101,8 +101,10 @@ EXAMPLES = r"""
     plan: 0a1b2c3d4e5f
     release: 9d2f6a0c1b7e
     environments:
-      cpu-python3.11-x86_64: {lock_hash: 58add9378a89, archive_bytes: 372920320,
-        environment_bytes: 2100000000}
+      cpu-python3.11-x86_64:
+        lock_hash: 58add9378a89
+        archive_bytes: 372920320
+        environment_bytes: 1653193401
     install_directory: /opt/psfleet
     configuration_directory: /etc/psfleet
     state_directory: /var/lib/psfleet
