@@ -104,7 +104,7 @@ def main() -> None:
         module.fail_json(msg=reason)
     for check in checks:
         if check.state == "warning":
-            module.warn(f"{host}: {check.found}. {check.remedy}")
+            module.warn(f"{host}: {check.found}; {check.remedy}")
     environment, python = host_environment(facts, asked)
     module.exit_json(
         changed=False,

@@ -23,10 +23,7 @@ OURS = {*TESTED, *UNTESTED}
 SUPPORTED = "Debian 12 and 13, Ubuntu 22.04 and 24.04"
 PLATFORMS = "docs/platforms.md"
 RED_HAT = {"rhel", "centos", "rocky", "almalinux", "ol", "fedora", "amzn"}
-RED_HAT_LACKS = (
-    "psfleet was never run on it, and what would have to be looked at first (SELinux labels, sshd's crypto "
-    "policy, firewalld, the driver's packages) is listed there"
-)
+RED_HAT_LACKS = "SELinux labels, sshd's crypto policy, firewalld, the driver's packages"
 PACKAGES = {
     "systemctl": "systemd",
     "sshd": "openssh-server",
@@ -145,7 +142,8 @@ def _distribution(facts: HostFacts) -> Check:
             "system",
             "failed",
             f"{system.name} is of Red Hat's family",
-            f"use {SUPPORTED} ({PLATFORMS}): {RED_HAT_LACKS}",
+            f"use {SUPPORTED}; psfleet was never run on it, and what would have to be looked at "
+            f"({RED_HAT_LACKS}) is listed in {PLATFORMS}",
         )
     return Check("system", "failed", f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
 
