@@ -46,9 +46,9 @@ class SaveOperation:
         server, whose disk may be another: then the values are fetched and written by the client.
         """
         self._directory = directory
+        self._values = {variable.op.name: _finite(variable, device) for variable in variables}
+        self._write = None
         with tf.device(device):
-            self._values = {variable.op.name: _finite(variable) for variable in variables}
-            self._write = None
             if device is not None:
                 step = self._values[counters.op.name][GLOBAL_STEP]
                 path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
@@ -170,12 +170,18 @@ def _described(dtype: tf.DType, shape: tuple[int, ...]) -> str:
     return f"{dtype.name} of shape {shape}"
 
 
-def _finite(variable: tf.Variable) -> tf.Tensor:
-    """Its value; the save fails where that is not finite, so that no checkpoint keeps a diverged model."""
-    value = variable.read_value()
+def _finite(variable: tf.Variable, device: str | None) -> tf.Tensor:
+    """Its value, checked on the device.
+
+    The save fails where it is not finite, so that no checkpoint keeps a diverged model. It is read where it
+    lies: a variable that is read on a CPU is placed there, also in a run that could have it on a GPU.
+    """
+    with tf.device(variable.device):
+        value = variable.read_value()
     if not value.dtype.is_floating:
         return value
-    return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
+    with tf.device(device):
+        return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:

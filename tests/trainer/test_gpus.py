@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from tests.trainer.processes import Cluster
 from trainer import gpus
 from trainer.calls import runtime_config
+from trainer.checkpoints import SaveOperation
 from trainer.exit_codes import CONFIGURATION
 from trainer.flags import parse
 from trainer.models import REGISTRY
@@ -99,10 +99,22 @@ def test_where_the_graph_of_a_cluster_puts_things_does_not_hang_on_what_a_task_s
     assert not any("CPU" in device for device in products), products
 
 
-def test_a_local_run_is_free_to_use_its_gpu() -> None:
-    options = parse(["--job_name=local", "--model=mnist_mlp"])
+def test_a_local_run_is_free_to_have_its_variables_on_a_gpu(tmp_path: Path) -> None:
+    """What names the CPU where it uses a variable would take the variable there."""
+    options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam"])
     task = Task(options, RecordWriter(None, options.identity))
-    graph = build_graph(task, REGISTRY["mnist_mlp"], REGISTRY["mnist_mlp"].load(options.settings, 1))
-    assert {tf.DeviceSpec.from_string(found.device).device_type for found in graph.model_variables} == {None}
-    sums = [fetch for fetch in graph.fingerprint.fetches if fetch.dtype == tf.uint64]
-    assert {tf.DeviceSpec.from_string(found.device).device_type for found in sums} == {"CPU"}
+    model = REGISTRY["mnist_mlp"]
+    training = build_graph(task, model, model.load(options.settings, 1))
+    with training.graph.as_default():
+        SaveOperation(tmp_path, training.variables, training.counters, "/job:worker/task:0/device:CPU:0")
+    handles = {variable.handle.ref() for variable in training.saved_parameters}
+    users = [
+        operation
+        for operation in training.graph.get_operations()
+        if any(tensor.ref() in handles for tensor in operation.inputs)
+    ]
+    assert len(users) > 3 * len(handles)
+    on_a_cpu = [user.name for user in users if "CPU" in user.device]
+    assert on_a_cpu == []
+    computed = {fetch.device for fetch in training.fingerprint.fetches}
+    assert all(device.endswith("CPU:0") for device in computed), computed
