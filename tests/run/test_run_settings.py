@@ -31,6 +31,10 @@ def test_a_ps_knows_who_takes_part_and_nothing_of_what_is_trained() -> None:
     )
 
 
+def test_a_ps_knows_how_much_memory_of_a_gpu_it_takes() -> None:
+    assert "--gpu_memory_fraction=0.5" in settings(gpu_memory_fraction=0.5)["tasks"]["ps0"]["flags"]
+
+
 def test_a_run_has_the_tasks_of_its_replication() -> None:
     assert list(settings(replication="local")["tasks"]) == ["worker0"]
     assert list(settings()["tasks"]) == ["ps0", "worker0"]
