@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .check import Check
 from .nvidia import Gpu, GpuFacts
@@ -20,7 +20,8 @@ UVM_NODE = "/dev/nvidia-uvm"
 MAKE_UVM = "nvidia-modprobe -u -c 0"
 INSTALL = "set nvidia_cuda_driver to present, or install a driver, 555 or newer, yourself, and deploy again"
 
-Task = Mapping[str, Any]
+if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
+    Task = Mapping[str, Any]
 
 
 def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Check]:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .host_facts import SYSTEM_DIRECTORIES
+
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
 FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap", "driver_version")
@@ -20,7 +22,6 @@ MIG_FIELD = "mig.mode.current"
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD)
 # Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
 SMI_SECONDS = 60
-PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 
 _VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
 _UNKNOWN_FIELD = re.compile(r'Field "(?P<field>[^"]+)" is not a valid field to query')
@@ -132,7 +133,7 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != len(fields):
         raise ValueError(line)
-    values = dict(zip(fields, cells))  # noqa: B905 - hosts may run Ansible's modules by Python 3.9
+    values = dict(zip(fields, cells))  # noqa: B905 - hosts may run Ansible's modules by Python 3.8
     # A GPU that fell off the bus stays in the list, with words such as [GPU is lost] in its cells.
     if not values["index"].isdigit() or not values["uuid"].startswith("GPU-"):
         raise ValueError(line)
@@ -185,12 +186,12 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
 
 
 def _program(name: str, root: Path) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(str(root / folder) for folder in PROGRAM_FOLDERS))
+    return shutil.which(name, path=os.pathsep.join(str(root / folder) for folder in SYSTEM_DIRECTORIES))
 
 
 def _run(command: Sequence[str], seconds: float = SMI_SECONDS) -> tuple[int, str]:
     """Return the exit status and all that a command printed; it explains itself on either stream."""
-    environment = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    environment = {"LC_ALL": "C", "PATH": os.pathsep.join(f"/{folder}" for folder in SYSTEM_DIRECTORIES)}
     try:
         process = subprocess.Popen(
             command,
@@ -236,7 +237,7 @@ def _module_kernels(folder: Path) -> tuple[str, ...]:
 
 def _driver_of(device: Path) -> str:
     link = device / "driver"
-    return link.readlink().name if link.is_symlink() else ""
+    return Path(os.readlink(link)).name if link.is_symlink() else ""  # noqa: PTH115 - Python 3.8 has no other
 
 
 def _text(file: Path) -> str:
