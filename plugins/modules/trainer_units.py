@@ -52,7 +52,7 @@ reloaded:
   type: bool
 """
 
-PATTERNS = ("psfleet-*@*.service", "psfleet.target", TIMER, SERVICE)
+PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.service", TIMER, SERVICE)
 
 
 def loaded_units(text: str) -> list[str]:
