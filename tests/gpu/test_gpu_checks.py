@@ -200,6 +200,13 @@ def test_a_gpu_is_one_that_the_wheel_is_built_for(capability: tuple[int, int] | 
     assert ("Blackwell" in check.found) == bool(capability and capability >= (10, 0))
 
 
+@pytest.mark.parametrize(("state", "waits"), [("In Progress", True), ("Completed", False), ("", False)])
+def test_gpus_of_a_fabric_wait_for_its_manager(state: str, waits: bool) -> None:
+    check = checks(replace(GOOD, gpus=(replace(H200, fabric=state),)))["gpus"]
+    assert check.state == ("warning" if waits else "ok")
+    assert ("nvidia-fabricmanager" in check.remedy) == waits
+
+
 def test_a_gpu_in_pieces_is_refused() -> None:
     check = broken(replace(GOOD, gpus=(replace(H200, mig=True),)))
     assert "MIG" in check.found

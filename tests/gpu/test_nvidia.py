@@ -93,7 +93,7 @@ def test_a_host_with_a_gpu_is_read(tmp_path: Path) -> None:
         bus=("0000:83:00.0",),
         bus_drivers=("nvidia",),
         driver="580.159.04",
-        gpus=(Gpu(0, "NVIDIA H200", UUID, 143771, (9, 0), "580.173.02", mig=True),),
+        gpus=(Gpu(0, "NVIDIA H200", UUID, 143771, (9, 0), "580.173.02", mig=True, fabric="Completed"),),
         character_devices=("nvidia", "nvidia-caps", "nvidia-caps-imex-channels", "nvidia-uvm", "nvidiactl"),
         nodes=("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"),
         secure_boot=False,
@@ -126,9 +126,11 @@ def test_a_gpu_is_a_display_controller_of_nvidia(tmp_path: Path) -> None:
 def test_an_old_driver_is_asked_again_without_what_it_does_not_know(tmp_path: Path) -> None:
     """470 knows no compute_cap. The program looks at what it is asked, as the driver's own does."""
     refusal = recorded("smi-error-470-unknown-field.txt").strip()
+    other = refusal.replace("compute_cap", "fabric.state")
     make_host(
         tmp_path,
         smi="#!/bin/sh\ncase $1 in *compute_cap*) echo '" + refusal + "'; exit 2;; esac\n"
+        "case $1 in *fabric.state*) echo '" + other + "'; exit 2;; esac\n"
         f"echo '0, Tesla T4, {UUID}, 15109, 470.182.03, [N/A]'\n",
     )
     facts = read_gpu_facts(tmp_path)

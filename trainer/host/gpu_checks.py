@@ -16,6 +16,7 @@ FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
 OLDEST_DRIVER = 525
 # The first driver of CUDA 12.5. Older ones run what is built for CUDA 12, but may not compile its PTX.
 JIT_DRIVER = 555
+FABRIC_NOT_READY = ("Not Started", "In Progress")
 UVM_NODE = "/dev/nvidia-uvm"
 MAKE_UVM = "nvidia-modprobe -u -c 0"
 INSTALL = "set nvidia_cuda_driver to present, or install a driver, 555 or newer, yourself, and deploy again"
@@ -217,6 +218,13 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[tuple[str, str, str]]:
             "failed",
             f"{named} is cut into MIG devices, which CUDA does not count as nvidia-smi counts GPUs",
             f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: {_edit(task)}",
+        )
+    if gpu.fabric in FABRIC_NOT_READY:
+        yield (
+            "warning",
+            f"{named} waits for the fabric of NVSwitches ({gpu.fabric}), and CUDA for it (error 802)",
+            "install nvidia-fabricmanager of the driver's own version, `systemctl enable --now "
+            "nvidia-fabricmanager`",
         )
     capability = gpu.compute_capability
     if capability is None:

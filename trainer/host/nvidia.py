@@ -17,9 +17,9 @@ from .host_facts import SYSTEM_DIRECTORIES
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
 FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap", "driver_version")
-MIG_FIELD = "mig.mode.current"
-# Drivers before 510 do not know the capability, those before 450 nothing of MIG.
-OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD)
+MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
+# A driver of 470 does not know the capability; older ones nothing of MIG, and most nothing of a fabric.
+OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
 # Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
 SMI_SECONDS = 60
 
@@ -37,7 +37,8 @@ class Gpu:
 
     `index` is nvidia-smi's number, `memory_mib` 0 where it is not told, `compute_capability` such as (9, 0),
     None where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the
-    GPU is cut into MIG devices, so that CUDA does not count it as nvidia-smi does.
+    GPU is cut into MIG devices, so that CUDA does not count it as nvidia-smi does. `fabric` is its state
+    in a fabric of NVSwitches, such as "Completed", "" where it is in none.
     """
 
     index: int
@@ -47,6 +48,7 @@ class Gpu:
     compute_capability: tuple[int, int] | None
     driver: str
     mig: bool = False
+    fabric: str = ""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Gpu:
@@ -147,7 +149,13 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
         compute_capability=(int(capability["major"]), int(capability["minor"])) if capability else None,
         driver=values["driver_version"],
         mig=values.get(MIG_FIELD) == "Enabled",
+        fabric=_told(values.get(FABRIC_FIELD, "")),
     )
+
+
+def _told(cell: str) -> str:
+    """Return a cell, "" where it says that there is nothing to tell: [N/A], N/A, [Not Supported]."""
+    return "" if cell.strip("[]") in {"N/A", "Not Supported"} else cell
 
 
 def parse_driver_version(text: str) -> str:
@@ -169,7 +177,7 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
     program = _program("nvidia-smi", root)
     if program is None:
         return (), "nvidia-smi is not installed"
-    fields = [*FIELDS, MIG_FIELD]
+    fields = [*FIELDS, MIG_FIELD, FABRIC_FIELD]
     while True:
         status, said = _run([program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"])
         unknown = _UNKNOWN_FIELD.search(said)
