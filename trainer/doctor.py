@@ -47,7 +47,10 @@ class Ended:
 
 
 def look(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
-    """Return the checks of a task with this environment; takes so many seconds and a few more at most."""
+    """Return the checks of a task with this environment.
+
+    TensorFlow has so many seconds, the libraries before it those of trainer/gpu_libraries.py.
+    """
     if not gpus.given(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
         return chained([*checks_of(_run(environment, seconds)), libraries])

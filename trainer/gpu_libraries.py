@@ -24,13 +24,15 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 # Those of which NVIDIA's driver is made come with no wheel.
 DRIVER = "driver"
-_SECONDS_TO_OPEN = 60.0
+# Of all libraries together, however slow the disk; and what each gets at least.
+SECONDS, _SECONDS_OF_ONE = 120.0, 1.0
 _NAMES_SHOWN = 5
 # Lazily, as TensorFlow does: ctypes.CDLL would want every function of the driver that the library names.
 _OPEN = """
@@ -95,13 +97,14 @@ LIBRARIES = (
 _NOT_IN_RUNPATH = "cusolver"
 
 
-def open_libraries(libraries: Sequence[Library] = LIBRARIES) -> list[Opened]:
-    """Open each library as TensorFlow would, with this process's environment.
+def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[Opened]:
+    """Open each library as TensorFlow would, with this process's environment, all within so many seconds.
 
     Each in a process of its own: what one has opened would answer for the next, and one that crashes its
     process takes nothing along.
     """
-    return [Opened(library, _why_not(library)) for library in libraries]
+    deadline = time.monotonic() + seconds
+    return [Opened(library, _why_not(library, deadline)) for library in libraries]
 
 
 def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
@@ -152,16 +155,17 @@ def _in_words(errors: Sequence[str]) -> str:
     return "; ".join(told)
 
 
-def _why_not(library: Library) -> str:
+def _why_not(library: Library, deadline: float) -> str:
     """The loader's words where the library cannot be opened, else ""."""
-    error = _open(library.name)
+    error = _open(library.name, deadline)
     if library.package in {DRIVER, _NOT_IN_RUNPATH} or not error.startswith(f"{library.name}: {_NOT_FOUND}"):
         return error
     path = Path(sysconfig.get_path("purelib"), "nvidia", library.package, "lib", library.name)
-    return _open(str(path)) if path.exists() else error
+    return _open(str(path), deadline) if path.exists() else error
 
 
-def _open(name: str) -> str:
+def _open(name: str, deadline: float) -> str:
+    seconds = max(deadline - time.monotonic(), _SECONDS_OF_ONE)
     try:
         ended = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _OPEN, name],
@@ -169,11 +173,11 @@ def _open(name: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SECONDS_TO_OPEN,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{name}: not open after {_SECONDS_TO_OPEN:g} s"
+        return f"{name}: not open after {seconds:.0f} s"
     if ended.returncode < 0:
         return f"{name}: its loading ended by {signal.Signals(-ended.returncode).name}"
     last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]

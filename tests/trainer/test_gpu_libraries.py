@@ -100,3 +100,13 @@ def test_the_command_opens_all_and_says_what_lacks() -> None:
     of_the_wheels = [library for library in told["libraries"] if library["package"] != DRIVER]
     lacking = any(library["error"] and "libcuda" not in library["error"] for library in of_the_wheels)
     assert ended.returncode == int(lacking or bool(told["compiler"]))
+
+
+def test_a_library_that_does_not_open_in_time_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The loader waits for a FIFO that nobody writes to, as for a file server that does not answer.
+    os.mkfifo(tmp_path / "libcublas.so.12")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (opened,) = open_libraries([Library("libcublas.so.12", "cublas")], seconds=0)
+    assert opened.error == "libcublas.so.12: not open after 1 s"
