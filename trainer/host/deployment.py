@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def installed_tensorflow(install_directory: Path) -> str:
 def _target(link: Path) -> Path:
     """Return where a link leads, a path without a name where it is none."""
     try:
-        return link.parent / link.readlink()
+        return link.parent / os.readlink(link)  # noqa: PTH115 - Python 3.8 has no other
     except OSError:
         return Path()
 

@@ -122,7 +122,7 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
             continue
         with suppress(OSError):  # it ends while one looks
             for link in os.scandir(process / "fd"):
-                target = str(Path(link).readlink())
+                target = os.readlink(link.path)  # noqa: PTH115 - Python 3.8 has no other
                 if target.startswith("socket:[") and int(target[8:-1]) in inodes:
                     yield int(target[8:-1]), int(process.name)
 
