@@ -25,6 +25,8 @@ NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
 _COMMAND = (sys.executable, "-m", "trainer.doctor_product")
+# Standard error here, beside the answer; the unit of doctor.yml puts both into a file.
+_LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
 _FOUND_LENGTH = 400
 # The lines of TensorFlow and CUDA that say why there is no GPU, and what stands before their words.
 _TELLING = re.compile(
@@ -84,7 +86,7 @@ def checks_of(ended: Ended) -> list[Check]:
         name = next((name for name in NAMES if name not in told | {"libraries"}), NAMES[-1])
         words = f"TensorFlow {ended.how}: {_last_words(ended.log)}"
         remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
-        remedy = next(remedies, "its log is above; `nvidia-smi` on the host says whether the driver answers")
+        remedy = next(remedies, _LOG)
         found.append(Check(name, "failed", words[:_FOUND_LENGTH], remedy))
     return [_with_reason(check, ended.log) for check in found]
 
