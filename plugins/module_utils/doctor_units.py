@@ -35,6 +35,15 @@ def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> dict[str, list[
 
     Whoever else asks at this moment is waited for.
     """
+    try:
+        return _ask_together(tasks, log_directory)
+    except (OSError, subprocess.TimeoutExpired) as error:  # that a lock takes too long is an OSError
+        remedy = "`systemctl status 'psfleet-doctor@*'` on the host says what holds it up"
+        failed = Check(NAMES[0], "failed", f"it could not be tried: {error}", remedy)
+        return {task: [failed, *skipped(f"{NAMES[0]} failed")[1:]] for task in tasks}
+
+
+def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[Check]]:
     units = {task: f"psfleet-doctor@{task}.service" for task in tasks}
     with locked(LOCK, SECONDS_TO_ANSWER):
         _systemctl("start", *units.values())

@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.doctor_units import NAMES, read_answer
+from plugins.module_utils import doctor_units
+from plugins.module_utils.content_directory import locked
+from plugins.module_utils.doctor_units import NAMES, ask_tensorflow, read_answer
 
 WELL = {"LoadState": "loaded", "Result": "success", "ExecMainCode": "1", "ExecMainStatus": "0"}
 ANSWER = json.dumps(
@@ -91,3 +93,15 @@ def test_a_deployment_of_an_older_psfleet_has_no_such_unit(tmp_path: Path) -> No
     checks = read_answer(tmp_path / "doctor-worker-0.out", {"LoadState": "not-found"})
     assert {check.state for check in checks} == {"skipped"}
     assert checks[0].found == "its unit is not-found: deployed by an older psfleet"
+
+
+def test_somebody_who_asks_for_ever_is_named_and_not_waited_for_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_units, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(doctor_units, "SECONDS_TO_ANSWER", 0)
+    with locked(tmp_path / "lock", 0):
+        first, *rest = ask_tensorflow(["worker-0"], tmp_path)["worker-0"]
+    assert (first.name, first.state) == ("tensorflow", "failed")
+    assert f"{tmp_path}/lock has been locked for 0 s" in first.found
+    assert {check.state for check in rest} == {"skipped"}
