@@ -1,6 +1,5 @@
 """The units as the role renders them, judged by systemd itself."""
 
-import json
 import re
 import shlex
 import shutil
@@ -14,35 +13,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from plugins.filter.exit_codes import exit_codes
 from plugins.filter.run_files import run_environment_path
-from plugins.filter.task_files import (
-    cuda_environment_of,
-    environment_text,
-    gpu_drop_ins,
-    task_environments,
-)
 from plugins.modules.trainer_units import departed, loaded_units
 from trainer.exit_codes import NO_RESTART
-from trainer.plan import JOBS, ClusterPlan, Task
+from trainer.plan import JOBS
 from trainer.run_tasks import SERVER
 
-# The parser of environment files, which systemd has for logins, too.
-SYSTEMD_READS = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "trainer"
-PLAN = ClusterPlan(
-    "psfleet",
-    (
-        Task("ps", 0, "node1", "10.0.0.1", 2222),
-        Task("worker", 0, "node1", "10.0.0.1", 2223),
-        Task("worker", 1, "node2", "[fd00::2]", 2222, (0, 3)),
-    ),
-)
 TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
 ]
 RUN_JOBS = (*JOBS, SERVER)
-LOCK = (ROLE.parent / "package_store" / "files" / "cuda.txt").read_text(encoding="utf-8")
-CUDA = cuda_environment_of("gpu-python3.11-x86_64", "/opt/psfleet", LOCK, "/usr/local/cuda", [])
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
@@ -172,100 +153,6 @@ def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path)
     assert "EnvironmentFile=/etc/psfleet/tasks/worker-%i.env\n" in text
     assert "EnvironmentFile=/etc/psfleet/run/server-%i.env\n" in text
     assert "--job_name=server " in text
-
-
-@pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
-def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
-    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
-    assert worker["path"] == "/etc/psfleet/tasks/worker-1.env"
-    read = read_by_systemd(worker["content"], tmp_path)
-    assert json.loads(read.pop("TF_CONFIG")) == {
-        "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
-        "task": {"type": "worker", "index": 1},
-    }
-    assert read == {
-        "PSFLEET_PS_HOSTS": "10.0.0.1:2222",
-        "PSFLEET_WORKER_HOSTS": "10.0.0.1:2223,[fd00::2]:2222",
-        "PSFLEET_PLAN_HASH": PLAN.hash,
-        "PSFLEET_RELEASE": "aaaaaaaaaaaa",
-        "CUDA_VISIBLE_DEVICES": "0,3",
-        **CUDA,
-    }
-    # For units an empty value is one; for logins it is none, so their parser does not take it.
-    text, no_gpus, rest = ps["content"].partition('CUDA_VISIBLE_DEVICES=""\n')
-    assert (bool(no_gpus), rest) == (True, 'LD_LIBRARY_PATH=""\n')
-    assert json.loads(read_by_systemd(text, tmp_path)["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
-
-
-def read_by_systemd(content: str, folder: Path) -> dict[str, str]:
-    """Return the variables that systemd's own parser finds in an environment file."""
-    file = folder / "environment.d" / "task.conf"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(content, encoding="utf-8")
-    environment = {"XDG_CONFIG_HOME": str(folder)}
-    done = subprocess.run([SYSTEMD_READS], env=environment, capture_output=True, text=True, check=True)
-    assert not done.stderr
-    lines = [shlex.split(line)[0].partition("=") for line in done.stdout.splitlines()]
-    written = {line.partition("=")[0] for line in content.splitlines()}
-    return {name: value for name, _, value in lines if name in written}
-
-
-@pytest.mark.parametrize("value", ['x"\nB="y', "both ' and \"", "back\\slash"])
-def test_a_value_that_would_break_the_environment_file_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="A is "):
-        environment_text({"A": value})
-
-
-def test_only_a_task_with_gpus_sees_devices_and_so_do_its_server_and_its_doctor() -> None:
-    server = {"job": "server", "index": 1, "gpus": [0, 3]}
-    assert gpu_drop_ins([*TASKS, server], "/units", "[Service]\n") == [
-        {"path": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
-        for unit in ("worker@1", "server@1", "doctor@worker-1")
-    ]
-
-
-def test_a_task_has_the_libraries_of_its_environment_in_the_python_of_its_host() -> None:
-    """The locked wheels have their libraries in nvidia/*/lib, and nvidia-cuda-nvcc-cu12 has none."""
-    found = cuda_environment_of("gpu-python3.13-x86_64", "/opt/ml", LOCK, "/usr/local/cuda", [])
-    packages = "/opt/ml/environment/lib/python3.13/site-packages/nvidia"
-    libraries = found["LD_LIBRARY_PATH"].split(":")
-    assert {f"{packages}/{name}/lib" for name in ("cuda_runtime", "cudnn", "nccl", "nvjitlink")} < set(
-        libraries
-    )
-    locked = [line for line in LOCK.splitlines() if line.startswith("nvidia-")]
-    assert len(libraries) == len(set(libraries)) == len(locked) - 1
-    assert found["PATH"].startswith(f"{packages}/cuda_nvcc/bin:")
-    assert found["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={packages}/cuda_nvcc"
-    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", "the inventory counts as nvidia-smi does"
-
-
-def test_a_host_may_have_cuda_of_its_own() -> None:
-    name = "gpu-system-python3.11-x86_64"
-    found = cuda_environment_of(name, "/opt/psfleet", LOCK, "/opt/cuda", [])
-    assert found["LD_LIBRARY_PATH"] == "/opt/cuda/lib64:/opt/cuda/extras/CUPTI/lib64"
-    assert found["PATH"].startswith("/opt/cuda/bin:")
-    assert found["XLA_FLAGS"] == "--xla_gpu_cuda_data_dir=/opt/cuda"
-    libraries = ["/opt/cuda/lib64", "/opt/cudnn/lib"]
-    found = cuda_environment_of(name, "/opt/psfleet", LOCK, "/opt/cuda", libraries)
-    assert found["LD_LIBRARY_PATH"] == ":".join(libraries)
-
-
-def test_a_host_without_gpus_is_told_of_no_cuda() -> None:
-    assert cuda_environment_of("cpu-python3.11-aarch64", "/opt/psfleet", LOCK, "/usr/local/cuda", []) == {}
-
-
-def test_gpus_without_an_environment_for_them_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match="worker1 has GPUs, and the environment of node2 is not made for them"
-    ):
-        task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
-
-
-def test_a_lock_without_the_compilers_is_refused() -> None:
-    with pytest.raises(ValueError, match="make lock"):
-        cuda_environment_of(
-            "gpu-python3.11-x86_64", "/opt/psfleet", "nvidia-cudnn-cu12==9\n", "/usr/local/cuda", []
-        )
 
 
 @with_systemd
