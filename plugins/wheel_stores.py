@@ -45,6 +45,20 @@ class WheelStore:
     base: tuple[Path, ...] = ()
     usual_bytes: tuple[int, int] = (0, SPARE_BYTES)
 
+    @classmethod
+    def of(
+        cls, environment: HostEnvironment, locks: Path, cache: Path, *, tensorboard: bool = False
+    ) -> WheelStore:
+        """Return the store of an environment whose locks are in a folder, or of TensorBoard's beside it."""
+        names = (environment.tensorboard_lock,) if tensorboard else environment.locks
+        return cls(
+            environment=environment,
+            locks=tuple(locks / name for name in names),
+            installer=locks / "installer.txt",
+            cache=cache,
+            usual_bytes=USUAL_BYTES_OF_TENSORBOARD if tensorboard else USUAL_BYTES[environment.device],
+        )
+
     @property
     def lock_hash(self) -> str:
         """The first 12 hex digits of a SHA-256 of all that says which wheels: it names the environment, too.

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are 
 
 from plugins.module_utils.content_directory import content_hash
 from plugins.reaching import ask
-from plugins.wheel_stores import USUAL_BYTES, WheelStore
+from plugins.wheel_stores import WheelStore
 from trainer.host.clock_checks import clock_check, clock_offset
 from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 
@@ -65,14 +65,7 @@ def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
         if problems(device, python, machine):
             continue
         environment = HostEnvironment(device, python, machine)
-        store = WheelStore(
-            environment=environment,
-            locks=tuple(locks / name for name in environment.locks),
-            installer=locks / "installer.txt",
-            cache=cache,
-            usual_bytes=USUAL_BYTES[device],
-        )
-        described = store.describe()
+        described = WheelStore.of(environment, locks, cache).describe()
         found[environment.name] = {
             name: described[name] for name in ("lock_hash", "archive_bytes", "environment_bytes")
         }

@@ -12,7 +12,7 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
 
-from plugins.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
+from plugins.wheel_stores import WheelStore
 from trainer.host.environment import HostEnvironment
 
 display = Display()
@@ -21,7 +21,7 @@ display = Display()
 class ActionModule(ActionBase):
     """Arguments: `environments` (names of those that hosts need), `locks` (their folder), `cache_directory`.
 
-    `contents` says what of them: "tensorflow" (usual), or "tensorboard" for TensorBoard's own environment.
+    With `tensorboard: true` they are those of TensorBoard, which is in an environment of its own.
     With `program_requirements`, the path of a user's requirements.txt, also what it needs beside the lock.
 
     Runs on the controller alone. Returns `environments`: for each name `python_version`, `lock_hash`,
@@ -58,17 +58,9 @@ class ActionModule(ActionBase):
 
     def _stores(self) -> dict[str, WheelStore]:
         arguments = self._task.args
-        of_tensorboard = arguments.get("contents", "tensorflow") == "tensorboard"
-        folder = Path(arguments["locks"])
-        stores = {}
-        for name in arguments["environments"]:
-            environment = HostEnvironment.parse(name)
-            names = (environment.tensorboard_lock,) if of_tensorboard else environment.locks
-            stores[name] = WheelStore(
-                environment=environment,
-                locks=tuple(folder / lock for lock in names),
-                installer=folder / "installer.txt",
-                cache=Path(arguments["cache_directory"]).expanduser(),
-                usual_bytes=USUAL_BYTES_OF_TENSORBOARD if of_tensorboard else USUAL_BYTES[environment.device],
-            )
-        return stores
+        locks, cache = Path(arguments["locks"]), Path(arguments["cache_directory"]).expanduser()
+        tensorboard = bool(arguments.get("tensorboard", False))
+        return {
+            name: WheelStore.of(HostEnvironment.parse(name), locks, cache, tensorboard=tensorboard)
+            for name in sorted(set(arguments["environments"]))
+        }

@@ -15,7 +15,7 @@ from plugins import wheel_stores
 from plugins.locks import read_locks
 from plugins.long_step import bytes_read, told
 from plugins.module_utils.content_directory import locked
-from plugins.wheel_stores import USUAL_BYTES, WheelStore
+from plugins.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
 from tests.deploy.made_wheels import lock_line, make_wheel
 from trainer.host.environment import DEVICES, HostEnvironment
 
@@ -177,3 +177,10 @@ def test_how_far_another_program_has_read_a_file_is_seen(tmp_path: Path) -> None
     assert bytes_read(path) == 1234
     reader.communicate()
     assert bytes_read(path) == 0
+
+
+def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: WheelStore) -> None:
+    locks = store.installer.parent
+    board = WheelStore.of(HostEnvironment("gpu", "3.13", "x86_64"), locks, store.cache, tensorboard=True)
+    assert board.locks == (locks / "tensorboard-python3.13.txt",)
+    assert board.usual_bytes == USUAL_BYTES_OF_TENSORBOARD
