@@ -83,7 +83,7 @@ def test_placement_demo_learns_its_matrix_with_two_workers(
 
 def test_cnn_reads_the_bundled_digits_with_two_workers(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=["--model=cnn", "--steps=300", "--shard_data=true"]) as cluster:
-        assert _metrics(cluster)["accuracy"] >= 0.95
+        assert _metrics(cluster)["accuracy"] >= 0.9
         # 1,437 images by two workers, in batches of 100.
         assert re.search(r"Step: 100, global step: \d+, Epoch: 14, Batch: 6 of 8,", cluster.outputs())
 
