@@ -77,6 +77,15 @@ def test_no_device_on_the_bus() -> None:
     assert "host_vars/node3.yml" in check.remedy
 
 
+def test_gpus_that_nvidia_smi_lists_are_there_whatever_the_kernel_shows_of_them() -> None:
+    hidden = replace(GOOD, bus=(), bus_drivers=(), driver="")
+    found = checks(hidden)
+    assert {check.state for check in found.values()} == {"ok"}
+    assert "nvidia-smi lists 2" in found["bus"].found
+    assert found["driver"].found == "580.173.02"
+    assert checks(replace(hidden, gpus=(replace(H200, driver="[N/A]"),)))["driver"].state == "failed"
+
+
 def test_no_wheel_for_gpus_of_another_processor() -> None:
     check = broken(GOOD, machine="aarch64")
     assert check.name == "bus"
@@ -161,10 +170,11 @@ def test_other_reasons_of_nvidia_smi_have_a_remedy_too(said: str, remedy: str) -
 def test_the_node_of_unified_memory_is_made_later_where_that_can_be() -> None:
     without = replace(GOOD, nodes=("/dev/nvidia0", "/dev/nvidiactl"))
     found = checks(without)
-    assert (found["uvm"].state, found["gpus"].state) == ("warning", "ok")
-    assert "nvidia-modprobe -u -c 0" in found["uvm"].remedy
+    assert (found["uvm"].state, found["gpus"].state) == ("ok", "ok")
+    assert "psfleet-gpu-devices.service makes /dev/nvidia-uvm" in found["uvm"].found
     check = broken(replace(without, nvidia_modprobe=False))
     assert check.name == "uvm"
+    assert "nvidia-modprobe -u -c 0" in check.remedy
     assert "install the package nvidia-modprobe" in check.remedy
 
 

@@ -157,6 +157,18 @@ def test_why_nvidia_smi_does_not_answer_is_kept(tmp_path: Path, file: str, statu
     assert facts.gpus == ()
 
 
+def test_a_gpu_whose_inforom_is_corrupted_computes_all_the_same(tmp_path: Path) -> None:
+    """The line is that of NVIDIA/gpu-operator's issue 20, the status 14 that of nvidia-smi's manual."""
+    warning = "WARNING: infoROM is corrupted at gpu 0000:83:00.0"
+    line = f"0, Tesla T4, {UUID}, 15109, 7.5, 550.54.15, [N/A], [N/A]"
+    make_host(tmp_path, smi=f"#!/bin/sh\necho '{line}'\necho '{warning}'\nexit 14\n")
+    facts = read_gpu_facts(tmp_path)
+    assert (facts.smi, [gpu.name for gpu in facts.gpus]) == ("", ["Tesla T4"])
+    make_host(tmp_path / "none", smi=f"#!/bin/sh\necho '{warning}'\nexit 14\n")
+    facts = read_gpu_facts(tmp_path / "none")
+    assert (facts.smi, facts.gpus) == (warning, ())
+
+
 def test_an_nvidia_smi_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its child keeps the pipe, as a process does that waits within the driver and cannot be killed."""
     make_host(tmp_path, smi="#!/bin/sh\nsleep 20\n")

@@ -57,6 +57,9 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Check:
             "alone",
             _give_no_gpus(tasks),
         )
+    if not facts.bus and facts.gpus:
+        # A container may have GPUs without /sys/bus/pci.
+        return Check("bus", "ok", f"nothing is shown of it, and nvidia-smi lists {len(facts.gpus)}")
     if not facts.bus:
         return Check(
             "bus",
@@ -69,8 +72,11 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Check:
 
 
 def _driver(facts: GpuFacts) -> Check:
-    if facts.driver:
-        return _driver_version(facts)
+    # Without /proc/driver, as in a container, or where a newer driver writes it otherwise, nvidia-smi tells.
+    told = (gpu.driver for gpu in facts.gpus if gpu.driver[:1].isdigit())
+    version = facts.driver or next(told, "")
+    if version:
+        return _driver_version(version)
     others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
     if "vfio-pci" in others:
         return Check(
@@ -116,24 +122,24 @@ def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
     )
 
 
-def _driver_version(facts: GpuFacts) -> Check:
-    major = _major(facts.driver)
+def _driver_version(version: str) -> Check:
+    major = int(version.partition(".")[0])
     if major < OLDEST_DRIVER:
         return Check(
             "driver",
             "failed",
-            f"driver {facts.driver}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer",
+            f"driver {version}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer",
             "install a newer driver",
         )
     if major < JIT_DRIVER:
         return Check(
             "driver",
             "warning",
-            f"driver {facts.driver}, older than {JIT_DRIVER}: what it must compile from PTX itself may "
+            f"driver {version}, older than {JIT_DRIVER}: what it must compile from PTX itself may "
             "fail, as in a program with jit_compile=True",
             f"install {JIT_DRIVER} or newer where programs use jit_compile=True",
         )
-    return Check("driver", "ok", facts.driver)
+    return Check("driver", "ok", version)
 
 
 # What nvidia-smi says, and what helps.
@@ -166,13 +172,8 @@ def _uvm(facts: GpuFacts) -> Check:
     if UVM_NODE in facts.nodes:
         return Check("uvm", "ok", UVM_NODE)
     if facts.nvidia_modprobe:
-        return Check(
-            "uvm",
-            "warning",
-            f"{UVM_NODE} is not there, and CUDA does not work without",
-            f"`{MAKE_UVM}` as root makes it: psfleet-gpu-devices.service does so before a task with GPUs "
-            "starts",
-        )
+        # As after every boot of a machine without a desktop.
+        return Check("uvm", "ok", f"psfleet-gpu-devices.service makes {UVM_NODE} before a task starts")
     return Check(
         "uvm",
         "failed",
@@ -271,7 +272,3 @@ def _give_no_gpus(tasks: Sequence[Task]) -> str:
 
 def _dotted(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
-
-
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])

@@ -22,6 +22,8 @@ MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
 # Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
 SMI_SECONDS = 60
+# Of a GPU whose infoROM is corrupted, which computes all the same: the list, a line that warns, this status.
+WARNED, WARNING = 14, "WARNING:"
 
 _VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
 _UNKNOWN_FIELD = re.compile(r'Field "(?P<field>[^"]+)" is not a valid field to query')
@@ -125,9 +127,10 @@ def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
 
     Raises ValueError with its words where they are no such list, or where a GPU does not answer.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in told if not line.startswith(WARNING)]
     if not lines:
-        raise ValueError("nvidia-smi listed no GPU")
+        raise ValueError("; ".join(told) or "nvidia-smi listed no GPU")
     return tuple(_gpu(line, fields) for line in lines)
 
 
@@ -185,7 +188,7 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
             break
         fields.remove(unknown["field"])
     words = "; ".join(line.strip() for line in said.splitlines() if line.strip())
-    if status:
+    if status not in {0, WARNED}:
         return (), words or f"nvidia-smi ended with exit status {status}"
     try:
         return parse_smi(said, fields), ""
