@@ -87,9 +87,14 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
     return [*command, f"--requirement={lock}"]
 
 
+def left_by_pip(partial: Path) -> int:
+    """Return the bytes that an interrupted download has left of pip's own: used again, or removed first."""
+    return size_below(partial / "cache") + size_below(partial / "temporary")
+
+
 def size_below(folder: Path) -> int:
     """Return the bytes of the files below a folder that another program is filling."""
-    return sum(size_or_zero(path) for path in folder.rglob("*"))
+    return sum(size_or_zero(path) for path in folder.rglob("*") if not path.is_dir())
 
 
 def size_or_zero(path: Path) -> int:

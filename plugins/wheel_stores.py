@@ -16,6 +16,7 @@ from plugins.module_utils.content_directory import HASH_DIGITS, locked
 from plugins.module_utils.disk_space import lacking_space, readable
 from plugins.program_lock import ProgramLock
 from plugins.wheel_archive import SPARE_BYTES, installed_bytes, pack
+from plugins.wheel_download import left_by_pip
 from plugins.wheels import fitting, obtain, require_own_modules
 from trainer.host.environment import HostEnvironment
 
@@ -128,7 +129,7 @@ class WheelStore:
             if self.archive.exists():  # another clone was faster
                 return
             packages = read_locks([*self.locks, self.installer])
-            self._require_space(packages)
+            self._require_space(packages, partial)
             wheels = obtain(packages, self.environment, partial, self._pool, say)
             if self.base:
                 require_own_modules(wheels)
@@ -140,12 +141,14 @@ class WheelStore:
     def _pool(self) -> Path:
         return self.folder.parent / "pool"
 
-    def _require_space(self, packages: Mapping[str, Pinned]) -> None:
+    def _require_space(self, packages: Mapping[str, Pinned], partial: Path) -> None:
         archive_bytes = self.usual_bytes[0]
         wheels = fitting(self._pool.glob("*.whl"), packages, self.environment)
         to_download = max(0, archive_bytes - sum(wheel.stat().st_size for wheel in wheels))
-        # pip keeps a second copy until the archive is made, to go on with where it is interrupted.
-        lacking = lacking_space({self.folder.parent: archive_bytes + 2 * to_download})
+        # pip keeps a second copy until the archive is made, to go on with where it is interrupted: what an
+        # interrupted download has left there is not needed again.
+        needed = archive_bytes + max(0, 2 * to_download - left_by_pip(partial))
+        lacking = lacking_space({self.folder.parent: needed})
         if lacking:
             raise ValueError(
                 f"Too little space on this machine for the wheels of {self.environment.name}: {lacking}. "

@@ -184,3 +184,16 @@ def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: Whee
     board = WheelStore.of(HostEnvironment("gpu", "3.13", "x86_64"), locks, store.cache, tensorboard=True)
     assert board.locks == (locks / "tensorboard-python3.13.txt",)
     assert board.usual_bytes == USUAL_BYTES_OF_TENSORBOARD
+
+
+def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_again(
+    store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = store.folder.with_suffix(".partial") / "cache" / "http-v2"
+    left.mkdir(parents=True)
+    (left / "body").write_bytes(b"w" * 3000)
+    needed: list[int] = []
+    monkeypatch.setattr(wheel_stores, "lacking_space", lambda sizes: needed.extend(sizes.values()) or "")
+    silently(replace(store, usual_bytes=(4000, 0)))
+    assert needed == [4000 + 2 * 4000 - 3000]
+    assert asked
