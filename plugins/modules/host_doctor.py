@@ -139,11 +139,22 @@ def tried_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{task['job']}-{task['index']}" for task in with_gpus or tasks[:1]]
 
 
+def deployed_tasks(
+    tasks: Sequence[Mapping[str, Any]], configuration_directory: Path
+) -> list[Mapping[str, Any]]:
+    """Return the tasks that deploy.yml has left on this host; others are in the inventory since."""
+    folder = configuration_directory / "tasks"
+    return [task for task in tasks if (folder / f"{task['job']}-{task['index']}.env").is_file()]
+
+
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
     """Return the user (uid) of each unit of these tasks that runs now."""
     units = [unit for port in ports for unit in port.units]
     command = ["systemctl", "show", "--property=Id,MainPID", *units]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # the check `system` says that it is missing
+        return {}
     running = {}
     for values in parse_show(done.stdout):
         with suppress(OSError, ValueError):  # it has ended meanwhile
@@ -210,7 +221,10 @@ def tensorflow_checks(
         return described(skipped("environment failed"))
     if check_mode:
         return described(skipped("check mode starts no unit"))
-    answers = ask_tensorflow(tried_tasks(values["tasks"]), Path(values["log_directory"]))
+    tasks = deployed_tasks(values["tasks"], Path(values["configuration_directory"]))
+    if not tasks:
+        return described(skipped("none of its tasks is deployed"))
+    answers = ask_tensorflow(tried_tasks(tasks), Path(values["log_directory"]))
     return [check for task, checks in answers.items() for check in described(checks, task.replace("-", ""))]
 
 

@@ -4,10 +4,19 @@ from typing import Any
 import pytest
 
 from plugins.action.host_doctor import environments
-from plugins.modules.host_doctor import described, today_of, tried_tasks
+from plugins.modules.host_doctor import (
+    deployed_tasks,
+    described,
+    running_units,
+    tensorflow_checks,
+    today_of,
+    tried_tasks,
+)
 from trainer.host.check import Check
+from trainer.host.deployment import Deployment
 from trainer.host.environment import HostEnvironment
 from trainer.host.host_facts import read_host_facts
+from trainer.host.port_checks import task_ports
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 PS: dict[str, Any] = {"job": "ps", "index": 0, "gpus": []}
@@ -18,6 +27,24 @@ OTHER: dict[str, Any] = {"job": "worker", "index": 11, "gpus": [1, 2]}
 def test_tensorflow_is_tried_for_each_task_with_gpus_and_else_for_one() -> None:
     assert tried_tasks([PS, WORKER, OTHER]) == ["worker-0", "worker-11"]
     assert tried_tasks([PS, {**WORKER, "gpus": []}]) == ["ps-0"]
+
+
+def test_tensorflow_is_not_tried_for_a_task_that_is_in_the_inventory_alone(tmp_path: Path) -> None:
+    values = {"tasks": [PS, OTHER], "configuration_directory": tmp_path, "log_directory": tmp_path}
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "ps-0.env").touch()
+    assert deployed_tasks([PS, OTHER], tmp_path) == [PS]
+    (tmp_path / "tasks" / "ps-0.env").unlink()
+    deployment = Deployment(plan="a", environment="b", tensorflow="2.21.0", release="c")
+    checks = tensorflow_checks(values, deployment, check_mode=False)
+    assert {(check["state"], check["found"]) for check in checks} == {
+        ("skipped", "none of its tasks is deployed")
+    }
+
+
+def test_a_host_without_systemd_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert running_units(task_ports([{"job": "ps", "index": 0, "port": 2222}])) == {}
 
 
 def test_checks_are_told_with_their_task() -> None:
