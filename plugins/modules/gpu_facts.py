@@ -13,6 +13,7 @@ from ansible.module_utils.driver_packages import (
     DriverPackages,
     choose_packages,
     describe_installation,
+    running_headers,
     without_candidate,
 )
 from ansible.module_utils.gpu_checks import gpu_chain
@@ -114,6 +115,9 @@ def plan_installation(
     release = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
     system = f"{release.identity}-{release.version}"
     packages = choose_packages(system, facts.kernel, by_system, chosen)
+    headers = (running_headers(facts.kernel),)
+    if packages and not chosen and not without_candidate(policy_of(headers), headers):
+        packages += headers
     unknown = without_candidate(policy_of(packages), packages) if packages else ()
     return describe_installation(facts, system, packages, unknown, chosen=bool(chosen))
 

@@ -69,12 +69,20 @@ def test_a_host_with_nothing_in_the_way_is_told_what_will_happen() -> None:
     assert plan.packages == PACKAGES
     said = " ".join(plan.says)
     assert "nvidia-kernel-dkms, nvidia-smi" in said
-    assert "without a reboot where it can be built" in said
+    assert "loaded without a reboot" in said
     assert "DKMS compiles" in said
 
 
 def test_packages_with_a_module_that_is_built_already_are_not_compiled() -> None:
     assert "DKMS" not in " ".join(described(packages=["linux-modules-nvidia-580-server-generic"]).says)
+
+
+def test_a_module_cannot_be_compiled_for_a_kernel_whose_headers_are_no_longer_in_the_sources() -> None:
+    own, newest = f"linux-headers-{KERNEL}", "linux-headers-amd64"
+    said = " ".join(described(packages=[*PACKAGES, newest]).says)
+    assert f"{own}, for the kernel that runs, is not among them" in said
+    assert "a reboot into the newest kernel" in said
+    assert "loaded without a reboot" in " ".join(described(packages=[*PACKAGES, newest, own]).says)
 
 
 def test_nouveau_means_a_reboot() -> None:

@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from plugins.modules.gpu_facts import plan_installation
+from tests.gpu.made_hosts import KERNEL
+from trainer.host.host_facts import parse_os_release
+from trainer.host.nvidia import GpuFacts
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TASK = {"job": "worker", "index": 0, "host": "node3"}
 
@@ -49,3 +54,29 @@ def test_a_gpu_that_no_machine_has_is_refused_by_all_that_may_refuse(driver: str
     else:
         assert answer["msg"].startswith("node3")
         assert "Nothing was changed there" in answer["msg"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "in_sources", "headers"),
+    [
+        ([], True, ["linux-headers-amd64", f"linux-headers-{KERNEL}"]),
+        ([], False, ["linux-headers-amd64"]),
+        (["cuda-drivers"], True, []),
+    ],
+)
+def test_the_headers_of_the_kernel_that_runs_come_along_where_the_sources_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[str], in_sources: bool, headers: list[str]
+) -> None:
+    """DKMS compiles for no kernel without them. This apt knows all packages but perhaps that one."""
+    lacks = "" if in_sources else f"[ $package = linux-headers-{KERNEL} ] && continue; "
+    apt = tmp_path / "apt-cache"
+    apt.write_text(
+        f'#!/bin/sh\nshift\nfor package; do {lacks}echo "$package:"; echo "  Candidate: 1.0"; done\n'
+    )
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    release = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
+    own = {f"{release.identity}-{release.version}": ["nvidia-smi", "linux-headers-{flavour}"]}
+    plan = plan_installation(GpuFacts(kernel=KERNEL, secure_boot=False), own, chosen)
+    assert plan.refusal == ""
+    assert [package for package in plan.packages if "headers" in package] == headers

@@ -49,6 +49,15 @@ def choose_packages(
     return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
 
 
+def running_headers(kernel: str) -> str:
+    """Return the package with the headers of the very kernel that runs.
+
+    That of its kind brings those of the newest kernel, and DKMS builds the module for a kernel with headers
+    alone.
+    """
+    return f"{HEADERS}{kernel}"
+
+
 def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the packages that no source of the host has, by what `apt-cache policy PACKAGES` printed."""
     found, name = set(), ""
@@ -79,14 +88,16 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
     if any("dkms" in package or package.startswith("nvidia-headless") for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
+    own = running_headers(facts.kernel)
     if held:
         says.append(f"A reboot will be needed: {' and '.join(held)} holds the device until then.")
-    else:
+    elif any(package.startswith(HEADERS) for package in packages) and own not in packages:
         says.append(
-            "The module is loaded without a reboot where it can be built for the kernel that runs, "
-            f"{facts.kernel}; where that kernel's headers are no longer in the sources, a reboot into the "
-            "newest kernel is needed."
+            f"{own}, for the kernel that runs, is not among them: where the host lacks it, a reboot into the "
+            "newest kernel will be needed."
         )
+    else:
+        says.append("The module is loaded without a reboot where it is there for the kernel that runs.")
     if facts.secure_boot is None:
         says.append(
             "The firmware does not tell whether Secure Boot is on; with it, an unsigned module does not load."
