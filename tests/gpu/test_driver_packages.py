@@ -99,6 +99,21 @@ def test_secure_boot_refuses_what_dkms_compiles_unless_somebody_answers_for_the_
 
 
 @pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bus_drivers": ("vfio-pci",)}, "virtual machine"),
+        ({"driver": "570.86.15", "smi": "nvidia-smi did not answer within 60 s"}, "no package mends that"),
+        ({"driver": "470.82.01", "smi": "Driver/library version mismatch"}, ""),
+        ({"smi": "nvidia-smi is not installed"}, ""),
+    ],
+)
+def test_nothing_is_installed_where_that_helps_nobody(changes: dict[str, Any], words: str) -> None:
+    refusal = described(replace(FACTS, **changes)).refusal
+    assert words in refusal
+    assert bool(refusal) == bool(words)
+
+
+@pytest.mark.parametrize(
     ("system", "cure"),
     [
         ("debian-13", "`contrib non-free non-free-firmware`"),

@@ -12,6 +12,8 @@ from .nvidia import GpuFacts
 # 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
 HEADERS = "linux-headers-"
+# What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
+_OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
 _COMPONENTS = {
     "debian": "add `contrib non-free non-free-firmware` to the components of "
     "/etc/apt/sources.list.d/debian.sources (or /etc/apt/sources.list)",
@@ -79,7 +81,7 @@ def describe_installation(
     return DriverPackages(
         packages=tuple(packages),
         says=tuple(_sentences(facts, packages)),
-        refusal=_refusal(facts, system, packages, unknown, chosen),
+        refusal=_of_no_use(facts) or _refusal(facts, system, packages, unknown, chosen),
     )
 
 
@@ -103,6 +105,18 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
             "The firmware does not tell whether Secure Boot is on; with it, an unsigned module does not load."
         )
     return says
+
+
+def _of_no_use(facts: GpuFacts) -> str:
+    """Return why no package gives the host its GPUs, "" where one may."""
+    if "vfio-pci" in facts.bus_drivers:
+        return (
+            "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "
+            "its host, or release the device"
+        )
+    if facts.driver and any(words in facts.smi for words in _OF_THE_DEVICE):
+        return "it is loaded, and no package mends that: `dmesg | grep Xid` says what happened; reboot"
+    return ""
 
 
 def _refusal(
