@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,7 +193,12 @@ def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_aga
     left.mkdir(parents=True)
     (left / "body").write_bytes(b"w" * 3000)
     needed: list[int] = []
-    monkeypatch.setattr(wheel_stores, "lacking_space", lambda sizes: needed.extend(sizes.values()) or "")
+
+    def lacking_space(sizes: Mapping[Path, int]) -> str:
+        needed.extend(sizes.values())
+        return ""
+
+    monkeypatch.setattr(wheel_stores, "lacking_space", lacking_space)
     silently(replace(store, usual_bytes=(4000, 0)))
     assert needed == [4000 + 2 * 4000 - 3000]
     assert asked
