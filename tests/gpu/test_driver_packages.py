@@ -102,6 +102,7 @@ def test_secure_boot_refuses_what_dkms_compiles_unless_somebody_answers_for_the_
     ("changes", "words"),
     [
         ({"bus_drivers": ("vfio-pci",)}, "virtual machine"),
+        ({"bus_drivers": ("vfio-pci", "")}, ""),
         ({"driver": "570.86.15", "smi": "nvidia-smi did not answer within 60 s"}, "no package mends that"),
         ({"driver": "470.82.01", "smi": "Driver/library version mismatch"}, ""),
         ({"smi": "nvidia-smi is not installed"}, ""),

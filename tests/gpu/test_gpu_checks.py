@@ -97,7 +97,7 @@ def test_no_wheel_for_gpus_of_another_processor() -> None:
 @pytest.mark.parametrize(
     ("changes", "found", "remedy"),
     [
-        ({}, "NVIDIA's driver is not installed", "nvidia_cuda_driver to present"),
+        ({}, "NVIDIA's driver is not installed", "nvidia_cuda_driver to present (host_vars/node3.yml"),
         ({"bus_drivers": ("nouveau",)}, "nouveau drives the device", "nvidia_cuda_driver to present"),
         ({"bus_drivers": ("vfio-pci",)}, "vfio-pci holds the device", "virtual machine"),
         (
@@ -135,6 +135,7 @@ def test_a_driver_has_to_be_new_enough(driver: str, state: str) -> None:
     assert driver in check.found
     assert ("jit_compile" in check.found) == (state == "warning")
     assert ("525" in check.found) == (state == "failed" or driver.startswith("525"))
+    assert ("nvidia_cuda_driver to present" in check.remedy) == (state == "failed")
 
 
 @pytest.mark.parametrize(

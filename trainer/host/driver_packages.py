@@ -109,7 +109,7 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
 
 def _of_no_use(facts: GpuFacts) -> str:
     """Return why no package gives the host its GPUs, "" where one may."""
-    if "vfio-pci" in facts.bus_drivers:
+    if set(facts.bus_drivers) == {"vfio-pci"}:
         return (
             "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "
             "its host, or release the device"

@@ -19,7 +19,6 @@ JIT_DRIVER = 555
 FABRIC_NOT_READY = ("Not Started", "In Progress")
 UVM_NODE = "/dev/nvidia-uvm"
 MAKE_UVM = "nvidia-modprobe -u -c 0"
-INSTALL = "set nvidia_cuda_driver to present, or install a driver, 555 or newer, yourself, and deploy again"
 
 if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
     Task = Mapping[str, Any]
@@ -36,7 +35,7 @@ def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Chec
         return []
     links: dict[str, Callable[[], Check]] = {
         "bus": lambda: _bus(facts, tasks, machine),
-        "driver": lambda: _driver(facts),
+        "driver": lambda: _driver(facts, tasks[0]["host"]),
         "nvidia-smi": lambda: _smi(facts),
         "uvm": lambda: _uvm(facts),
         "gpus": lambda: _gpus(facts, tasks),
@@ -71,14 +70,18 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Check:
     return Check("bus", "ok", f"{len(facts.bus)} at {', '.join(facts.bus)}")
 
 
-def _driver(facts: GpuFacts) -> Check:
+def _driver(facts: GpuFacts, host: str) -> Check:
+    install = (
+        f"set nvidia_cuda_driver to present (host_vars/{host}.yml, or its group's), or install a driver, "
+        f"{JIT_DRIVER} or newer, yourself; then deploy again"
+    )
     # Without /proc/driver, as in a container, or where a newer driver writes it otherwise, nvidia-smi tells.
     told = (gpu.driver for gpu in facts.gpus if gpu.driver[:1].isdigit())
     version = facts.driver or next(told, "")
     if version:
-        return _driver_version(version)
+        return _driver_version(version, install)
     others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
-    if "vfio-pci" in others:
+    if set(facts.bus_drivers) == {"vfio-pci"}:
         return Check(
             "driver",
             "failed",
@@ -87,10 +90,10 @@ def _driver(facts: GpuFacts) -> Check:
         )
     if others and not facts.module_kernels:
         return Check(
-            "driver", "failed", f"{' and '.join(others)} drives the device, not NVIDIA's driver", INSTALL
+            "driver", "failed", f"{' and '.join(others)} drives the device, not NVIDIA's driver", install
         )
     if not facts.module_kernels:
-        return Check("driver", "failed", "NVIDIA's driver is not installed", INSTALL)
+        return Check("driver", "failed", "NVIDIA's driver is not installed", install)
     return Check("driver", "failed", *_not_loaded(facts, others))
 
 
@@ -122,14 +125,14 @@ def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
     )
 
 
-def _driver_version(version: str) -> Check:
+def _driver_version(version: str, install: str) -> Check:
     major = int(version.partition(".")[0])
     if major < OLDEST_DRIVER:
         return Check(
             "driver",
             "failed",
             f"driver {version}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer",
-            "install a newer driver",
+            install,
         )
     if major < JIT_DRIVER:
         return Check(
