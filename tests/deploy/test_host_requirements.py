@@ -10,11 +10,11 @@ from trainer.host.host_facts import read_host_facts
 
 def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_path: Path) -> None:
     facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
-    message = refusal("node3", facts.distribution.name, host_chain(facts, Asked(tasks=40)))
+    message = refusal("node3", facts.distribution.name, host_chain(facts, Asked(tasks=79)))
     assert message.startswith(
         "node3 runs Rocky Linux 9.5 (Blue Onyx) and cannot be part of the cluster:\n1. Rocky Linux 9.5"
     )
-    for reason in ("Red Hat's family", "it has Python 3.9", "20.0 GiB for 40 tasks are needed"):
+    for reason in ("Red Hat's family", "it has Python 3.9", "20.00 GiB for 79 tasks are needed"):
         assert reason in message
     assert "Debian 12 and 13, Ubuntu 22.04 and 24.04 on x86_64" in message
     assert "\nNothing was changed there. Mend the host or take it out of the inventory." in message

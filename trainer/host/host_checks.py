@@ -35,6 +35,10 @@ OLDEST_SYSTEMD = 248
 # The wheels are manylinux_2_27.
 OLDEST_GLIBC = (2, 27)
 GIB = 2**30
+# A task has a quarter of a GiB of its own before it has read any data. TensorFlow's code takes as much again,
+# once on a host for all its tasks.
+FEWEST_BYTES_OF_TASK = GIB // 4
+BYTES_OF_CODE = GIB // 4
 BYTES_OF_TASK = GIB // 2
 
 
@@ -232,22 +236,28 @@ def _python(facts: HostFacts, asked: str) -> Check:
 
 
 def _memory(facts: HostFacts, tasks: int) -> Check:
-    """Say whether the host's tasks fit into its memory; each takes half a GiB before it has read any data."""
+    """Say whether the host's tasks fit into its memory, and have room there to train."""
     known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
-    needed = tasks * BYTES_OF_TASK
-    words = f"{needed / GIB:.1f} GiB for {tasks} task{'' if tasks == 1 else 's'}"
+    fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK, tasks * BYTES_OF_TASK
+    for_tasks = f"for {tasks} task{'' if tasks == 1 else 's'}"
     if not known:
         return Check(
-            "memory", "warning", "/proc/meminfo says nothing of the memory", f"see that there are {words}"
+            "memory",
+            "warning",
+            "/proc/meminfo says nothing of the memory",
+            f"see that there are {_gib(usual)} {for_tasks}",
         )
-    there = f"{min(known) / GIB:.1f} GiB"
+    there = _gib(min(known))
     if facts.memory_limit_bytes == min(known):
         there += " (the limit of its control group)"
-    if min(known) < needed:
-        return Check(
-            "memory",
-            "failed",
-            f"{there} of memory; {words} are needed",
-            "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory",
-        )
+    remedy = "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory"
+    if min(known) < fewest:
+        return Check("memory", "failed", f"{there} of memory; {_gib(fewest)} {for_tasks} are needed", remedy)
+    if min(known) < usual:
+        found = f"{there} of memory, which is little: {_gib(usual)} {for_tasks} leave room to train"
+        return Check("memory", "warning", found, remedy)
     return Check("memory", "ok", there)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f} GiB"
