@@ -159,6 +159,8 @@ NOT_OFFERED = {
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
+    "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
+    "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",
     "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
 }
 

@@ -138,7 +138,7 @@ def test_every_wrong_part_of_a_list_of_tasks_is_named_with_the_line_of_the_list(
                     "trainer_worker_gpus": [0, 1, 2],
                     "trainer_gpus": [0],
                 },
-                "host_vars/node1.yml": {"trainer_ps_gpus": [0, 1]},
+                "host_vars/node1.yml": {"trainer_ps_gpus": [0, 1], "tensorflow_environment_bytes": 7},
             },
             "-e",
             "trainer_replicas_to_aggregate=9",
@@ -157,13 +157,14 @@ def test_every_wrong_part_of_a_list_of_tasks_is_named_with_the_line_of_the_list(
     uneven = cure(problems, "trainer_worker_gpus [0, 1, 2] of node3 are 3 GPUs for 2 workers")
     assert uneven.endswith("hosts.yml:15")
     assert cure(problems, "trainer_gpus is", "write trainer_worker_gpus").endswith("host_vars/node3.yml:5")
+    assert "host_vars/node1.yml" in cure(problems, "tensorflow_environment_bytes is", "take it out")
     of_ps = cure(
         problems, "trainer_ps_gpus of node1 is [0, 1]; expected none", "trainer_ps_may_use_gpus: true"
     )
     assert of_ps.endswith("host_vars/node1.yml:1")
     only_sync = "trainer_replicas_to_aggregate is 9 with trainer_replication 'async'"
     assert cure(problems, only_sync) == "given with -e on the command line"
-    assert len(problems) == 7, problems
+    assert len(problems) == 8, problems
 
 
 def test_a_list_of_tasks_on_the_command_line(preflight: Preflight, show_plan: Path) -> None:
