@@ -129,6 +129,12 @@ def test_a_host_without_the_source_of_the_packages_is_told_which(system: str, cu
     assert "nvidia_cuda_driver_packages" in refusal
 
 
+def test_a_host_whose_lists_were_never_fetched_is_told_to_fetch_them_first() -> None:
+    packages = [*PACKAGES, "linux-headers-amd64"]
+    assert "`apt-get update` fetches their lists" in described(packages=packages, unknown=packages).refusal
+    assert "fetches their lists" not in described(packages=packages, unknown=PACKAGES).refusal
+
+
 def test_a_kernel_of_ones_own_has_no_headers_in_the_sources() -> None:
     refusal = described(unknown=["linux-headers-custom"]).refusal
     assert f"the kernel that runs, {KERNEL}, is none of the distribution's" in refusal

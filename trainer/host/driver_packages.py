@@ -144,6 +144,9 @@ def _refusal(
     if unknown:
         distribution = system.partition("-")[0]
         cure = _COMPONENTS.get(distribution, "add the source that has them")
+        if set(unknown) == set(packages) and any(package.startswith(HEADERS) for package in packages):
+            # The headers come from the component that every host has: its lists were never fetched.
+            cure = f"`apt-get update` fetches their lists; where it is not enough, {cure}"
         return (
             f"the host's package sources have no {', '.join(unknown)}: {cure}, then `apt-get update`; or "
             "name other packages in nvidia_cuda_driver_packages"
