@@ -17,6 +17,7 @@ import numpy as np
 from trainer import gpus
 from trainer.doctor import NO_GPU
 from trainer.host.check import Check
+from trainer.host.gpu_checks import JIT_DRIVER
 
 # Whole numbers up to 8: their products and sums are exact in float32 and in the TF32 of GPUs, so that the
 # result is NumPy's to the last bit, and no tolerance hides a wrong one.
@@ -27,6 +28,10 @@ _REMEDIES = (
     (
         ("ptxas", "libdevice", "cuda_data_dir"),
         "run deploy.yml, which tells XLA where its compiler lies (XLA_FLAGS in the task's environment file)",
+    ),
+    (
+        ("UNSUPPORTED_PTX_VERSION", "unsupported toolchain"),
+        f"the driver is too old to compile this: install {JIT_DRIVER} or newer (roles/nvidia_cuda/README.md)",
     ),
     (
         ("PTX", "no kernel image", "sm_", "compute capability"),

@@ -117,6 +117,11 @@ def test_a_product_on_a_gpu_that_is_not_there() -> None:
             "PTX version 8.5 does not support target 'sm_120', minimum required PTX version is 8.7",
             "compute capability",
         ),
+        # A driver that is older than CUDA, whatever the GPU (EricLBuehler/mistral.rs#867).
+        (
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.",
+            "install 555 or newer",
+        ),
         (
             "ResourceExhaustedError: failed to allocate memory: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
             "`nvidia-smi` on the host names it",
