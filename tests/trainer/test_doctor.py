@@ -119,7 +119,7 @@ def test_a_product_on_a_gpu_that_is_not_there() -> None:
         ),
         # A driver that is older than CUDA, whatever the GPU (EricLBuehler/mistral.rs#867).
         (
-            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.",
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the PTX was compiled with an unsupported toolchain.",
             "install 555 or newer",
         ),
         (
