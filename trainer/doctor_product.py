@@ -68,7 +68,10 @@ def devices_check(given: Sequence[str]) -> Check:
     seen = gpus.seen_by_tensorflow()
     if len(seen) == len(given):
         return Check("devices", "ok", ", ".join(seen))
-    remedy = "`nvidia-smi -L` on the host lists its GPUs; trainer_worker_gpus are to be numbers of that list"
+    remedy = (
+        "`nvidia-smi -L` on the host lists its GPUs; what the inventory gives (trainer_worker_gpus, "
+        "trainer_ps_gpus) are to be numbers of that list"
+    )
     return Check("devices", "failed", gpus.shortfall(given, seen), remedy)
 
 

@@ -133,7 +133,7 @@ def _gpus(
     host: str, asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]
 ) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
     """Return each task's GPUs, and what is wrong with them; a chief has none."""
-    dealt: dict[Job, Iterator[tuple[int, ...]]] = {"chief": iter(lambda: (), None)}
+    dealt: dict[Job, Iterator[tuple[int, ...]]] = {"chief": itertools.repeat(())}
     problems = []
     for job in _JOBS_WITH_GPUS:
         tasks = [task for its, task in asked if its == job]
