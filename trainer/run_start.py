@@ -49,17 +49,20 @@ def decide(
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/architecture.md), `tasks` are those of the run
     (`described_tasks`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
-    `deployed` (a plan or {}), `tensorflow` (the version installed there, or "") and `tasks`.
+    `deployed` (a plan or {}), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was
+    built without) and `tasks`.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
     leading = _leading(tasks, hosts)
-    attaches = bool(leading.get("alive")) and leading["run_id"] == run_id
+    of_lead = leading.get("run_id") == run_id
+    attaches = of_lead and bool(leading["alive"])
+    collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
-    if not attaches:  # what runs goes on with the versions that it was started with
-        problems += _versions(of_run)
+    if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
+        problems += [*_versions(of_run), *_without_cuda(plan, of_run)]
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -74,9 +77,8 @@ def decide(
         return Decision("refuse", tuple(problems))
     if attaches:
         return Decision("attach")
-    over = leading["run_id"] == run_id and leading["phase"] in {"finished", "failed"}
     # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
-    return Decision("collect" if over and folder.state == "running" else "start")
+    return Decision("collect" if collects else "start")
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> Decision | str:
@@ -190,6 +192,18 @@ def _versions(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         f"the hosts have different versions of TensorFlow ({which}): run deploy.yml on {', '.join(other)}"
     ]
+
+
+def _without_cuda(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say on which hosts tasks have GPUs, and TensorFlow has no CUDA: a release that knew none deployed them.
+
+    Its tasks would say nothing, and train on the CPU.
+    """
+    with_gpus = dict.fromkeys(task["host"] for task in plan["tasks"] if task["gpus"])
+    lacking = [host for host in with_gpus if host in hosts and hosts[host]["lacks_cuda"]]
+    if not lacking:
+        return []
+    return [f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"]
 
 
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow
+from ansible.module_utils.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
 from ansible.module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ansible.module_utils.task_units import is_alive, parse_show, task_of, unit_name
@@ -94,6 +94,10 @@ tensorflow:
   description: The version of TensorFlow in use on this host, empty where no environment is whole.
   returned: always
   type: str
+lacks_cuda:
+  description: Whether that TensorFlow is the one that was built without CUDA.
+  returned: always
+  type: bool
 tasks:
   description:
     - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase) and
@@ -299,6 +303,7 @@ def main() -> None:
         changed=changed,
         deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
         tensorflow=installed_tensorflow(Path(module.params["install_directory"])),
+        lacks_cuda=lacks_cuda(Path(module.params["install_directory"])),
         tasks=tasks.describe(),
         stopped=sorted(tasks.ended),
     )

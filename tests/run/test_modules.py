@@ -70,6 +70,17 @@ def test_the_version_of_tensorflow_is_that_of_the_environment_in_use(tmp_path: P
         assert deployment.installed_tensorflow(tmp_path) == version
 
 
+def test_a_tensorflow_without_cuda_says_so_by_its_name(tmp_path: Path) -> None:
+    packages = tmp_path / "environments" / "aaaa" / "lib" / "python3.13" / "site-packages"
+    (packages / "tensorflow").mkdir(parents=True)
+    (packages / "tensorflow-2.21.0.dist-info").mkdir()
+    assert not deployment.lacks_cuda(tmp_path)
+    (tmp_path / "environment").symlink_to("environments/aaaa")
+    assert not deployment.lacks_cuda(tmp_path)
+    (packages / "tensorflow_cpu-2.21.0.dist-info").mkdir()
+    assert deployment.lacks_cuda(tmp_path)
+
+
 @pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
 def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: object) -> None:
     events = tmp_path / "worker0.jsonl"

@@ -30,12 +30,14 @@ def found(
     deployed: dict[str, Any] | None = None,
     phase: str = "",
     tensorflow: str = TENSORFLOW_VERSION,
+    lacks_cuda: bool = True,
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
     return {
         "deployed": PLAN if deployed is None else deployed,
         "tensorflow": tensorflow,
+        "lacks_cuda": lacks_cuda,
         "tasks": [task],
     }
 
@@ -165,6 +167,19 @@ def test_bare_hosts_are_told_to_deploy() -> None:
         "r1", PLAN, TASKS, {"n1": found("ps0", deployed={}), "n2": found("worker0")}, Folder()
     ).problems
     assert problem == "run deploy.yml first, on these hosts: n1"
+
+
+def test_tasks_with_gpus_need_a_tensorflow_with_cuda() -> None:
+    """A host that a release before GPUs has deployed has the same plan, and the same version."""
+    plan = {**PLAN, "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "gpus": [0]}]}
+    hosts = {"n1": found("ps0"), "n2": found("worker0")}
+    assert decide("r1", plan, TASKS, hosts, Folder()) == Decision(
+        "refuse", ("tasks have GPUs on n2, and TensorFlow there has no CUDA: run deploy.yml",)
+    )
+    hosts["n2"] = found("worker0", lacks_cuda=False)
+    assert decide("r1", plan, TASKS, hosts, Folder()).action == "start"
+    hosts["n2"] = found("worker0", run_id="r1", phase="finished")
+    assert decide("r1", plan, TASKS, hosts, Folder("running", "aaa")).action == "collect"
 
 
 def test_hosts_with_different_versions_of_tensorflow_are_told_apart() -> None:

@@ -66,6 +66,12 @@ def installed_tensorflow(install_directory: Path) -> str:
     return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
 
 
+def lacks_cuda(install_directory: Path) -> bool:
+    """Tell whether TensorFlow in the environment in use is the one that was built without CUDA."""
+    packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
+    return any(packages)
+
+
 def _target(link: Path) -> Path:
     """Return where a link leads, a path without a name where it is none."""
     try:
