@@ -145,8 +145,8 @@ def _refusal(
         distribution = system.partition("-")[0]
         cure = _COMPONENTS.get(distribution, "add the source that has them")
         if set(unknown) == set(packages) and any(package.startswith(HEADERS) for package in packages):
-            # The headers come from the component that every host has: its lists were never fetched.
-            cure = f"`apt-get update` fetches their lists; where it is not enough, {cure}"
+            # The headers come from the component that every host has, so perhaps there are no lists at all.
+            cure = f"`apt-get update`, where their lists were never fetched; else {cure}"
         return (
             f"the host's package sources have no {', '.join(unknown)}: {cure}, then `apt-get update`; or "
             "name other packages in nvidia_cuda_driver_packages"
