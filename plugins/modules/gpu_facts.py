@@ -93,11 +93,17 @@ OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
 UNTOUCHED = "Nothing was changed there."
 
 
-def refusal(host: str, checks: Sequence[Check], installed: Sequence[str]) -> str:
+def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
     """Return why a host's tasks cannot compute on their GPUs, all in one message; empty where they can.
 
     `installed` are the packages of the driver that were installed before this, () where none were.
     """
+    if installed and not (facts.driver or facts.module_kernels):
+        return (
+            f"{host}: {', '.join(installed)} are installed, and no kernel has a module of NVIDIA's driver: "
+            "`dkms status` says whether one was compiled; or name other packages in "
+            f"nvidia_cuda_driver_packages (host_vars/{host}.yml, or its group's)"
+        )
     reasons = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     if not reasons:
         return ""
@@ -167,7 +173,7 @@ def main() -> None:
         installation = planned.to_json()
     elif driver != "look" and failed:
         installed = module.params["packages"] if driver == "installed" else ()
-        module.fail_json(msg=refusal(host, checks, installed))
+        module.fail_json(msg=refusal(host, facts, checks, installed))
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}. {check.remedy}")

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from plugins.modules.gpu_facts import plan_installation
+from plugins.modules.gpu_facts import plan_installation, refusal
 from tests.gpu.made_hosts import KERNEL
+from trainer.host.gpu_checks import gpu_chain
 from trainer.host.host_facts import parse_os_release
 from trainer.host.nvidia import GpuFacts
 
@@ -80,3 +81,12 @@ def test_the_headers_of_the_kernel_that_runs_come_along_where_the_sources_have_t
     plan = plan_installation(GpuFacts(kernel=KERNEL, secure_boot=False), own, chosen)
     assert plan.refusal == ""
     assert [package for package in plan.packages if "headers" in package] == headers
+
+
+def test_packages_without_a_module_are_not_to_be_installed_again() -> None:
+    bare = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, kernel=KERNEL)
+    checks = gpu_chain(bare, [TASK | {"gpus": [0]}], "x86_64")
+    assert "set nvidia_cuda_driver to present" in refusal("node3", bare, checks, [])
+    said = refusal("node3", bare, checks, ["nvidia-smi"])
+    assert "nvidia-smi are installed, and no kernel has a module" in said
+    assert "nvidia_cuda_driver to present" not in said
