@@ -9,6 +9,9 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
+# Of ansible-core 2.19 on the hosts.
+OLDEST_PYTHON = "3.8"
+
 
 def ask(
     action: ActionBase, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
@@ -26,19 +29,35 @@ def ask(
     except AnsibleError as error:
         return {}, f"logged in, but could not act as root: {shorten(str(error), 300)}"
     if answer.get("failed") or answer.get("unreachable"):
-        return {}, f"logged in, but could not act as root: {said(answer)}"
+        return {}, f"logged in, but {hindrance(answer)}"
     return answer, ""
+
+
+def hindrance(answer: Mapping[str, Any]) -> str:
+    """Return what kept a module from giving an answer on a host where one could log in."""
+    if "module interpreter" in str(answer.get("msg")):
+        return f"found no Python there: {said(answer)}"
+    output = "\n".join(str(answer.get(name) or "") for name in ("module_stdout", "module_stderr"))
+    if "Traceback (most recent call last)" in output or "SyntaxError" in output:
+        # With a terminal, ssh has the last word.
+        words = shorten(last_line(without_ssh(output)), 300)
+        older = f": Ansible needs Python {OLDEST_PYTHON} or newer there" if "SyntaxError" in words else ""
+        return f"could not run Python there: {words}{older}"
+    return f"could not act as root: {said(answer)}"
 
 
 def said(answer: Mapping[str, Any]) -> str:
     """Return where a module that failed says why."""
     for name in ("module_stderr", "module_stdout", "msg"):
-        lines = [
-            line for line in str(answer.get(name) or "").splitlines() if "Shared connection to" not in line
-        ]
-        if any(line.strip() for line in lines):
-            return shorten(" ".join(lines), 300)
+        words = " ".join(without_ssh(str(answer.get(name) or "")).splitlines())
+        if words.strip():
+            return shorten(words, 300)
     return "no answer"
+
+
+def without_ssh(output: str) -> str:
+    """Return a host's output without the farewell of ssh."""
+    return "\n".join(line for line in output.splitlines() if "Shared connection to" not in line)
 
 
 def last_line(text: str) -> str:

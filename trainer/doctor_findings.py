@@ -22,7 +22,8 @@ GROUPS = (
 CHECKS = tuple(name for group in GROUPS for name in group)
 CONNECTION = "connection"
 MEND_CONNECTION = (
-    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or sudo on the host"
+    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or sudo or python3 on "
+    "the host"
 )
 MOST_CHARACTERS = 1000
 HOSTS_SHOWN = 10
