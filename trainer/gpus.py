@@ -47,10 +47,30 @@ def require_given(task: str, environment: Mapping[str, str]) -> None:
         raise TaskFailure(CONFIGURATION, reason)
 
 
+def require_driver(task: str, environment: Mapping[str, str]) -> None:
+    """Let a task that was given GPUs go on only where NVIDIA's driver opens; no TensorFlow is loaded.
+
+    Raises TaskFailure of class `configuration`: no program computes on a GPU without a driver, and
+    TensorFlow trains on the CPU then.
+    """
+    asked = given(environment)
+    if not asked:
+        return
+    driver = [library for library in gpu_libraries.LIBRARIES if library.package == gpu_libraries.DRIVER]
+    missing, _, _ = gpu_libraries.failures(gpu_libraries.open_libraries(driver))
+    if missing:
+        reason = f"{task} was given {_in_words(asked)}, and NVIDIA's driver does not answer ({missing})"
+        raise TaskFailure(CONFIGURATION, f"{reason}; {DOCTOR}")
+
+
 def shortfall(asked: Sequence[str], seen: Sequence[str]) -> str:
     """What a task was given, and what TensorFlow sees of it, in words."""
+    return f"was given {_in_words(asked)}, and TensorFlow sees {', '.join(seen) or 'none'}"
+
+
+def _in_words(asked: Sequence[str]) -> str:
     gpus = f"GPU {asked[0]}" if len(asked) == 1 else f"GPUs {', '.join(asked)}"
-    return f"was given {gpus} ({VISIBLE}), and TensorFlow sees {', '.join(seen) or 'none'}"
+    return f"{gpus} ({VISIBLE})"
 
 
 def seen_by_tensorflow() -> list[str]:

@@ -164,6 +164,7 @@ class _Launcher:
         except ValueError as error:
             raise TaskFailure(CONFIGURATION, f"{error}; run deploy.yml, which writes it") from error
         self._is_lead = self._task == lead_task(cluster)
+        gpus.require_driver(self._task, os.environ)
         ending = self._live(Program.read(options.program or Path()))
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
             ending = self._outlast(cluster.get("worker", []), ending)

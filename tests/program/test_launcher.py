@@ -41,7 +41,7 @@ def told(tasks: Tasks, name: str) -> dict[str, object]:
 def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path / "code", TELL), ps=1, worker=2) as tasks:
         tasks.arguments = ["--epochs=3", "two words"]
-        tasks.environment = {"CUDA_VISIBLE_DEVICES": "1,3"}
+        tasks.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
         tasks.start("worker1", options=["--batch_size=7", "--threads=2", "--data_dir=/data", "--seed=5"])
         assert tasks.wait() == {"worker1": FINISHED}
         ps, workers = tasks.cluster["ps"], tasks.cluster["worker"]
@@ -72,7 +72,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
             "PSFLEET_THREADS": "2",
             "PSFLEET_DATA_DIR": "/data",
             "PSFLEET_SEED": "5",
-            "CUDA_VISIBLE_DEVICES": "1,3",
+            "CUDA_VISIBLE_DEVICES": "-1",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
             "PSFLEET_GPU_MEMORY_FRACTION": "",
@@ -155,6 +155,17 @@ def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Pa
         assert "c0ffee" in reason
         assert "run deploy.yml" in reason
         assert tasks.progress("worker0")["phase"] == "failed"
+
+
+def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path / "code", TELL), worker=1) as tasks:
+        tasks.environment = {"CUDA_VISIBLE_DEVICES": "1,3"}
+        tasks.start()
+        assert tasks.wait() == {"worker0": CONFIGURATION}
+        reason = str(tasks.progress("worker0")["reason"])
+        assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
+        assert "libcuda.so.1" in reason
+        assert not (tasks.directory("worker0") / "told.json").exists()
 
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
