@@ -26,6 +26,7 @@ def group_problems(groups: Groups, children: Sequence[str], *, program: bool) ->
         *_chief_problems(groups, program=program),
         *_stray_groups(children),
         *_stray_hosts(groups, children),
+        *_names_alike(groups),
     ]
     return [InventoryProblem(problem) for problem in problems]
 
@@ -80,3 +81,15 @@ def _stray_hosts(groups: Groups, children: Sequence[str]) -> list[str]:
     if not stray:
         return []
     return [f"neither ps nor worker holds {named(stray)} of {PARENT}; expected each host in one or both"]
+
+
+def _names_alike(groups: Groups) -> list[str]:
+    """SSH knows hosts by small letters, in certificates and known hosts: one would pass for the other."""
+    names: dict[str, list[str]] = {}
+    for host in groups[PARENT]:
+        names.setdefault(host.lower(), []).append(host)
+    return [
+        f"the hosts {named(hosts)} differ in capitals alone; expected names that differ otherwise, too"
+        for hosts in names.values()
+        if len(hosts) > 1
+    ]

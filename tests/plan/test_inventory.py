@@ -82,6 +82,13 @@ def test_two_names_for_one_address() -> None:
     assert problem.startswith("a, c have one address, 10.0.0.1")
 
 
+def test_names_that_ssh_does_not_tell_apart() -> None:
+    said = problems(["Alpha"], ["alpha", "beta"])
+    assert [problem for problem in said if "capitals" in problem] == [
+        "the hosts Alpha, alpha differ in capitals alone; expected names that differ otherwise, too"
+    ]
+
+
 def test_only_workers_see_gpus() -> None:
     plan = read(
         ["a"], ["a", "b"], {"a": {"trainer_worker_gpus": [1, 0]}, "b": {"trainer_worker_gpus": "[2]"}}
