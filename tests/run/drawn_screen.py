@@ -6,6 +6,7 @@ writes), `wait`, which is over when a line comes in.
 
 import contextlib
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ def main() -> None:
                 os.write(1, f"{text}\n".encode())
             elif what == "wait":
                 os.write(1, b"\x1b[0m")
+                # A signal that comes just before a call would wait for its end.
+                while not select.select([sys.stdin], [], [], 0.1)[0]:
+                    pass
                 sys.stdin.readline()
     sys.stdout.flush()
 
