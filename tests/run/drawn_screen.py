@@ -24,6 +24,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.wait()
         return
+    # Whoever starts the tests in the background lets them ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run = WatchedRun(decided_run(2, ps=1), last_step=1000)
     with (
         contextlib.suppress(KeyboardInterrupt),
