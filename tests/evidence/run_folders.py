@@ -78,7 +78,7 @@ def train(
         finally:
             os.environ.clear()
             os.environ.update(before)
-        codes = cluster.wait(300)
+        codes = cluster.wait(seconds=300)
         assert set(codes.values()) == {exit_code}, cluster.outputs()
         run = folder / RUN_ID
         (run / "events").mkdir(parents=True)

@@ -69,11 +69,11 @@ class Cluster:
             self._processes[task] = ForkedProcess(command, self.folder, environment, self._output_file(task))
             self.started[task] = time.monotonic()
 
-    def wait(self, seconds: float = 150) -> dict[str, int]:
-        """Task -> exit code, once all that were started have ended by themselves."""
+    def wait(self, *tasks: str, seconds: float = 150) -> dict[str, int]:
+        """Task -> exit code, once they have ended by themselves; of all started where none is named."""
         codes = {}
         deadline = time.monotonic() + seconds
-        waiting = dict(self._processes)
+        waiting = {task: self._processes[task] for task in tasks or self._processes}
         while waiting:
             for task, process in list(waiting.items()):
                 code = process.poll()
