@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries test lint unit molecule cuda clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants test lint unit molecule cuda clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -29,7 +29,7 @@ demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODE
 	@tools/demo.sh $(MODEL)
 
 demo-down: setup ## Remove the practice hosts of `make demo` and their inventory
-	@ANSIBLE_DISPLAY_OK_HOSTS=false $(PRACTICE) playbooks/practice_down.yml
+	@$(PRACTICE) playbooks/practice_down.yml
 
 test: setup-dev ## Run everything: lint, unit, molecule
 	@tools/run_tests.py lint unit molecule
@@ -46,11 +46,15 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
 	@tools/run_tests.py cuda
 
+mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
+	@nice tools/mutants.py $(OF)
+
 adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
-	@python -m tests.adversaries
+	@python -m tests.psfleet.evidence.adversaries
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .mypy_cache .pytest_cache .ruff_cache
 	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/carried"
+	$(AS_ROOT) rm -rf "$(CACHE)/environments"
 	@! command -v podman >/dev/null || \
 	  $(AS_ROOT) podman image prune --all --force --filter label=psfleet.image=practice

@@ -2,7 +2,7 @@
 
 Each worker needs TF_CONFIG; by hand, after `pip install -r requirements.txt`, in one terminal for each:
 
-    export PYTHONPATH=../trainer/library CUDA_VISIBLE_DEVICES=
+    export PYTHONPATH=../trainer/program/library CUDA_VISIBLE_DEVICES=
     TF_CONFIG='{"cluster": {"worker": ["localhost:2222", "localhost:2223"]},
         "task": {"type": "worker", "index": 0}}' python tf2_multi_worker_mirrored.py
 

@@ -1,11 +1,21 @@
 """What tests of several folders share."""
 
+import os
+from pathlib import Path
+
 import pytest
 
-from tests.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 
 
 @pytest.fixture(scope="session")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> RealRuns:
     """Runs of real tasks, each trained once for all tests that look at it."""
-    return RealRuns(tmp_path_factory.mktemp("runs"))
+    return RealRuns(Path(os.environ.get("PSFLEET_REAL_RUNS") or tmp_path_factory.mktemp("runs")))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark the tests that start Ansible: `make mutants` leaves them out."""
+    for item in items:
+        if "preflight" in item.fixturenames or "playbook" in item.nodeid:
+            item.add_marker("slow")

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-MOLECULE = Path(__file__).resolve().parents[1] / "molecule"
+from tests.repository import ROOT
+
+MOLECULE = ROOT / "molecule"
 NO_PLAYS = {"inventories", "tasks", "vars"}
 PLAYBOOKS = [
     path

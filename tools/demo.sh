@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From nothing to a proven run on three practice hosts of this machine.
-# usage: tools/demo.sh [MODEL]
+# usage: tools/demo.sh [MODEL]; with ANSIBLE_VERBOSITY=1 it shows every task
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PWD/.venv/bin:$PATH
@@ -21,9 +21,7 @@ step() {
   times+=("$what $((SECONDS - begin)) s")
 }
 
-export ANSIBLE_DISPLAY_OK_HOSTS=false
 step "practice hosts" ansible-playbook -i localhost, playbooks/practice_up.yml
-unset ANSIBLE_DISPLAY_OK_HOSTS
 step deploy ansible-playbook -i inventory/practice deploy.yml
 step train ansible-playbook -i inventory/practice train.yml ${model:+-e "trainer_model=$model"}
 

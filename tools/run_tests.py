@@ -16,10 +16,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,13 +32,19 @@ BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda",)
+# Of a scenario whose hosts deploy.yml finds as it finds those of a user.
+BARE_HOSTS = "scenario_hosts_are_bare: true"
 LINES_SHOWN = 60
+# Every line has a price. Whoever takes lines out lowers this.
+PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 25_550
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # What Molecule prints when an action has ended. One whose playbook is missing has ended well in its eyes,
 # so that is looked for here.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
+# The `molecule test` that run, and whether they were told to end.
 STREAMS: set[subprocess.Popen[str]] = set()
+ENDING = threading.Event()
 
 
 class Count(NamedTuple):
@@ -54,22 +63,23 @@ def say(text: str) -> None:
 
 def lint_commands() -> dict[str, list[str]]:
     """The checks of lint by name, each with its command line."""
-    listed = subprocess.run(
-        ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", "*.sh", ".ci/run"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    scripts = [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+    scripts = files_of("*.sh", ".ci/run")
     return {
         "ruff check": [f"{BIN}/ruff", "check", "."],
         "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
         "mypy": [f"{BIN}/mypy"],
+        "rooms": [f"{BIN}/lint-imports", "--no-cache"],
         "yamllint": [f"{BIN}/yamllint", "--strict", "."],
         "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict"],
         "shellcheck": ["/usr/bin/env", "shellcheck", *scripts],
     }
+
+
+def files_of(*patterns: str) -> list[str]:
+    """The files that git has, or would take, by patterns in which * also stands for folders."""
+    command = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
 
 
 def run_lint() -> Count:
@@ -77,6 +87,7 @@ def run_lint() -> Count:
     commands = lint_commands()
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(run_check, commands.items()))
+    results.append(within_budget())
     return Count(passed=results.count(True), failed=results.count(False))
 
 
@@ -99,6 +110,27 @@ def run_check(named_command: tuple[str, list[str]]) -> bool:
         return True
     say(f"   {name}: FAILED ({seconds:.0f} s)\n{last_lines(done.stdout)}")
     return False
+
+
+def within_budget() -> bool:
+    """Whether the product's Python keeps to its budget; says how many lines each room has, of tests, too."""
+    tests, _ = lines_by_room(["tests"])
+    product, lines = lines_by_room(PRODUCT)
+    say(f"   lines of tests: {tests}")
+    say(f"   lines of product Python: {product} of at most {MOST_LINES:,}")
+    if lines > MOST_LINES:
+        say(f"   lines: FAILED; take out {lines - MOST_LINES:,}, or say why MOST_LINES has to be more")
+    return lines <= MOST_LINES
+
+
+def lines_by_room(folders: Sequence[str]) -> tuple[str, int]:
+    """The lines of Python in each room of these folders and their sum, in words; and the sum."""
+    rooms: Counter[str] = Counter()
+    for name in files_of(*(f"{folder}/*.py" for folder in folders)):
+        room = Path(name.removeprefix("tests/")).parent.parts[:2]
+        rooms["/".join(room) or "tests"] += len((ROOT / name).read_bytes().splitlines())
+    told = ", ".join(f"{room} {lines:,}" for room, lines in sorted(rooms.items()))
+    return f"{told}; {rooms.total():,}", rooms.total()
 
 
 def run_unit() -> Count:
@@ -129,17 +161,20 @@ def count_tests(report: Path, returncode: int) -> Count:
 
 
 def quick_scenarios() -> list[str]:
-    """All Molecule scenarios but the slow ones: those that say most first.
+    """All Molecule scenarios but the slow ones: those with bare hosts first, then those that say most.
 
-    They take longest, and a long one that begins last leaves the other core idle at the end.
+    What was installed on a bare host the others begin with. Those that say most take longest, and a long one
+    that begins last leaves the other core idle at the end.
     """
 
-    def size(folder: Path) -> int:
-        return sum(path.stat().st_size for path in folder.rglob("*.yml"))
+    def rank(folder: Path) -> tuple[bool, int]:
+        files = list(folder.rglob("*.yml"))
+        bare = any(BARE_HOSTS in path.read_text() for path in files)
+        return bare, sum(path.stat().st_size for path in files)
 
     folders = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
     return [
-        folder.name for folder in sorted(folders, key=size, reverse=True) if folder.name not in SLOW_SCENARIOS
+        folder.name for folder in sorted(folders, key=rank, reverse=True) if folder.name not in SLOW_SCENARIOS
     ]
 
 
@@ -214,7 +249,10 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
             start_new_session=True,
         ) as process,
     ):
-        STREAMS.add(process)
+        if "test" in command:
+            STREAMS.add(process)
+            if ENDING.is_set():  # since before it was there to be ended
+                end_streams()
         try:
             for coloured in process.stdout or ():
                 line = COLOUR.sub("", coloured)
@@ -228,9 +266,11 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
 
 
 def end_streams() -> None:
-    """End the Molecule commands that run; their scenarios are then destroyed as those that fail are."""
+    """End the scenarios that run, and those that are about to; they are then destroyed as those that fail."""
+    ENDING.set()
     for process in list(STREAMS):
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def environment() -> dict[str, str]:
@@ -239,6 +279,8 @@ def environment() -> dict[str, str]:
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "COLUMNS": "160",
         "MOLECULE_COMMAND_BORDERS": "false",
+        # It would have them in extensions/, and says so with every command.
+        "MOLECULE_GLOB": "molecule/*/molecule.yml",
         "NO_COLOR": "1",
     }
 

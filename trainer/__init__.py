@@ -1,4 +1,5 @@
-"""The program that runs on every host, and the reading of what it records.
+"""The program that runs on every host: a release of it is this folder, byte for byte.
 
-Nothing here imports TensorFlow: the controller reads plans and records without it.
+Commands stand here, what they are made of in rooms, each of which imports only from those below it:
+task, engine, model, coordination and program, process, contract, host.
 """

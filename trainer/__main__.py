@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainer import flags, gpus
-from trainer.console import say
-from trainer.exit_codes import FINISHED, PROGRAM, STOPPED, USAGE
-from trainer.failure import recorded
-from trainer.records import RecordWriter, TaskIdentity, events_file
+from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
+from trainer.contract.records import RecordWriter, TaskIdentity, events_file
+from trainer.process import flags, gpus
+from trainer.process.console import say
+from trainer.process.failure import recorded
 
 # The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
 _SECONDS_TO_STOP, _SECONDS_TO_STOP_SERVING = 20.0, 3.0
@@ -25,9 +25,6 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         options = flags.parse(arguments)
-    except flags.HelpRequested as request:
-        say(str(request))
-        return FINISHED
     except flags.UsageError as error:
         for problem in error.problems:
             sys.stderr.write(f"{problem}\n")
@@ -37,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
             _records(error.run_directory, error.identity).write("failed", fields)
         return USAGE
     if options.program is not None:
-        from trainer.program import run_program
+        from trainer.program.launcher import run_program
 
         return run_program(options)
     if options.cluster.job == "ps":
@@ -62,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
-    from trainer.task import Task
+    from trainer.coordination.running_task import RunningTask
 
-    task = Task(options, records, stop)
+    task = RunningTask(options, records, stop)
     if options.cluster.serves:
-        from trainer.server import run_serving
+        from trainer.task.server import run_serving
 
         return run_serving(task)
-    from trainer.worker import run_worker
+    from trainer.task.worker import run_worker
 
     return run_worker(task)
 

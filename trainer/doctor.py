@@ -3,8 +3,8 @@
     {"checks": [{"name": "tensorflow", "state": "ok", "found": "...", "remedy": ""}, ...]}
 
 The checks (trainer/host/check.py) are `tensorflow`, `libraries`, `devices` and `product`, in this order. It
-always ends, with exit code 0: TensorFlow works in a process of its own (doctor_product.py), for a driver that
-hangs cannot be interrupted, and a library that crashes takes its process along.
+always ends, with exit code 0: TensorFlow works in a process of its own (doctor_tensorflow.py), for a driver
+that hangs cannot be interrupted, and a library that crashes takes its process along.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainer import gpu_libraries, gpus
 from trainer.host.check import Check
+from trainer.process import gpu_libraries, gpus
 
 NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
-_COMMAND = (sys.executable, "-m", "trainer.doctor_product")
+_COMMAND = (sys.executable, "-m", "trainer.doctor_tensorflow")
 # Standard error here, beside the answer; the unit of doctor.yml puts both into a file.
 _LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
 _FOUND_LENGTH = 400
@@ -51,7 +51,7 @@ class Ended:
 def look(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
     """Return the checks of a task with this environment.
 
-    TensorFlow has so many seconds, the libraries before it those of trainer/gpu_libraries.py.
+    TensorFlow has so many seconds, the libraries before it those of trainer/process/gpu_libraries.py.
     """
     if not gpus.given(environment):
         libraries = Check("libraries", "skipped", NO_GPU)

@@ -2,7 +2,7 @@
 
 For the chief's host, once the run has ended: there are the chief's records, which tell what was trained, and
 the checkpoint that it saved last. No cluster, no server, no port, no GPU. What is found goes to records of
-its own, events/evaluator0.jsonl (docs/architecture.md); each evaluation adds to them.
+its own, events/evaluator0.jsonl (docs/contracts.md); each evaluation adds to them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.console import say
-from trainer.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
-from trainer.failure import TaskFailure, recorded
-from trainer.records import (
+from trainer.contract.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
+from trainer.contract.records import (
     EVALUATOR,
     EVALUATOR_NAME,
     Record,
@@ -27,10 +25,12 @@ from trainer.records import (
     events_file,
     read_records,
 )
-from trainer.settings import SettingsError, TrainingSettings
+from trainer.contract.settings import SettingsError, TrainingSettings
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure, recorded
 
 if TYPE_CHECKING:
-    from trainer.checkpoints import Checkpoint
+    from trainer.model.checkpoints import Checkpoint
 
 USAGE_TEXT = """\
 Usage: python -m trainer.evaluator RUN_DIRECTORY
@@ -41,7 +41,7 @@ RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the run in the directory that is named; returns the exit code (trainer/exit_codes.py)."""
+    """Evaluate the run in the directory that is named; returns the exit code."""
     if list(arguments) in (["--help"], ["-h"]):
         say(USAGE_TEXT)
         return FINISHED
@@ -79,31 +79,21 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
 
     import tensorflow as tf
 
-    from trainer.evaluation import evaluate_checkpoint
-    from trainer.fingerprint import fingerprint_of
-    from trainer.task import draw_nonce
+    from trainer.coordination.running_task import draw_nonce
+    from trainer.model.evaluation import evaluate_checkpoint
+    from trainer.model.fingerprint import fingerprint_of
 
-    started = {
-        "nonce": draw_nonce(),
-        "settings": settings.as_dict(),
-        "tensorflow": tf.__version__,
-        "python": platform.python_version(),
-        "address": "",
-    }
-    records.write("started", started)
+    versions = {"tensorflow": tf.__version__, "python": platform.python_version()}
+    drawn = {"nonce": draw_nonce(), "settings": settings.as_dict(), "address": ""}
+    records.write("started", {**drawn, **versions})
     checkpoint = _checkpoint(directory, told)
-    fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-    records.write("restored", fields)
+    step = {"global_step": checkpoint.global_step}
+    records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
     fingerprint = fingerprint_of(checkpoint.values)
     say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
     found = evaluate_checkpoint(checkpoint, settings, _ps_count(told))
-    evaluated = {
-        "global_step": checkpoint.global_step,
-        "metrics": found.metrics,
-        "fingerprint": fingerprint,
-        "examples": found.examples,
-    }
-    records.write("evaluated", evaluated)
+    judged = {"metrics": found.metrics, "examples": found.examples, "fingerprint": fingerprint}
+    records.write("evaluated", {**step, **judged})
     for line in found.summary_lines:
         say(line)
     records.write("finished", {"reason": "evaluated"})
@@ -143,7 +133,7 @@ def _ps_count(chief: Sequence[Record]) -> int:
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     """The checkpoint that the chief saved last; where it tells of none, the newest that is there."""
-    from trainer.checkpoints import checkpoint_paths, read_checkpoint
+    from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
 
     folder = directory / "checkpoints"
     paths = checkpoint_paths(folder) if folder.is_dir() else []

@@ -9,21 +9,24 @@ rights but to read the state directory. docs/operations.md says what each metric
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainer.contract.progress import Progress
+from trainer.contract.task_names import LEADS
 from trainer.host.task_traces import last_step, read_object, run_file, run_id_of
 from trainer.host.task_units import parse_show, task_of, unit_name
-from trainer.metrics_text import Family, render
-from trainer.progress import Progress
 
 PHASES = ("waiting", "training", "ending", "finished", "stopped", "failed")
 PROPERTIES = ("ActiveState", "NRestarts")
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 # Asks systemd: the names of units in, for each the properties of `systemctl show` out.
 Show = Callable[[Sequence[str]], Sequence[Mapping[str, str]]]
@@ -48,7 +51,17 @@ class HostTask:
     @property
     def leads(self) -> bool:
         """Whether it may be the one that tells how the whole run is."""
-        return self.name in {"chief0", "worker0"} and bool(self.progress)
+        return self.name in LEADS and bool(self.progress)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric of a `kind` ("gauge" or "counter"): what it means, and its samples, each with labels."""
+
+    name: str
+    kind: str
+    text: str
+    samples: Sequence[tuple[Mapping[str, str], float]]
 
 
 def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
@@ -84,82 +97,87 @@ def _host_task(job: str, index: int, unit: Mapping[str, str], configuration: Pat
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
     """Give the metrics of a host. What is not known has no sample; a run's stay until the task's next run."""
-    yield from _of_units(cluster, tasks)
-    yield from _of_steps(cluster, tasks)
+    for name, kind, text, value in _OF_TASKS:
+        samples = [(_labels(cluster, task), value(task)) for task in tasks]
+        yield Family(name, kind, text, [(labels, known) for labels, known in samples if known is not None])
+    run = "psfleet_task_run_info", "gauge", "The run that the task was last prepared for."
+    yield Family(*run, [(_labels(cluster, task, run_id=task.run_id), 1) for task in tasks if task.run_id])
     leads = [task for task in tasks if task.leads]
     if leads:
-        yield from _of_run(cluster, max(leads, key=_last_told))
+        # The one that has told last: the chief of an earlier run tells of that one.
+        yield from _of_run(cluster, max(leads, key=lambda lead: Progress.from_mapping(lead.progress).wall))
 
 
-def _of_units(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    up = Family("psfleet_task_up", "gauge", "Whether the task's process runs and listens.")
-    failed = Family("psfleet_task_failed", "gauge", "Whether systemd has given the task up.")
-    restarts = Family(
-        "psfleet_task_restarts_total", "counter", "How often systemd has restarted the task since its start."
-    )
-    run = Family("psfleet_task_run_info", "gauge", "The run that the task was last prepared for.")
-    for task in tasks:
-        labels = _labels(cluster, task)
-        state = task.unit.get("ActiveState")
-        up.add(labels, int(state in {"active", "reloading"}))
-        failed.add(labels, int(state == "failed"))
-        restarts.add(labels, int(task.unit.get("NRestarts") or 0))
-        if task.run_id:
-            run.add({**labels, "run_id": task.run_id}, 1)
-    yield from (up, failed, restarts, run)
+def _of_step(field_: str) -> Callable[[HostTask], float | None]:
+    return lambda task: task.step.get(field_)
 
 
-_STEP_FAMILIES = (
-    ("local_step", "psfleet_task_local_steps_total", "counter", "Steps that the task has made in this run."),
-    ("global_step", "psfleet_task_global_step", "gauge", "The run's global step as the task last saw it."),
-    ("loss", "psfleet_task_loss", "gauge", "Loss of the task's last recorded step."),
+def _loss(task: HostTask) -> float | None:
+    """None in a record is a loss that is not finite."""
+    loss = task.step.get("loss")
+    return math.nan if loss is None and task.step else loss
+
+
+_OF_TASKS: tuple[tuple[str, str, str, Callable[[HostTask], float | None]], ...] = (
     (
-        "steps_per_second",
+        "psfleet_task_up",
+        "gauge",
+        "Whether the task's process runs and listens.",
+        lambda task: int(task.unit.get("ActiveState") in {"active", "reloading"}),
+    ),
+    (
+        "psfleet_task_failed",
+        "gauge",
+        "Whether systemd has given the task up.",
+        lambda task: int(task.unit.get("ActiveState") == "failed"),
+    ),
+    (
+        "psfleet_task_restarts_total",
+        "counter",
+        "How often systemd has restarted the task since its start.",
+        lambda task: int(task.unit.get("NRestarts") or 0),
+    ),
+    (
+        "psfleet_task_local_steps_total",
+        "counter",
+        "Steps that the task has made in this run.",
+        _of_step("local_step"),
+    ),
+    (
+        "psfleet_task_global_step",
+        "gauge",
+        "The run's global step as the task last saw it.",
+        _of_step("global_step"),
+    ),
+    ("psfleet_task_loss", "gauge", "Loss of the task's last recorded step.", _loss),
+    (
         "psfleet_task_steps_per_second",
         "gauge",
         "Steps per second of the task, in its last recorded window.",
+        _of_step("steps_per_second"),
     ),
     (
-        "examples_per_second",
         "psfleet_task_examples_per_second",
         "gauge",
         "Training examples per second of the task, in its last recorded window.",
+        _of_step("examples_per_second"),
     ),
     (
-        "wall",
         "psfleet_task_last_step_timestamp_seconds",
         "gauge",
         "When the task recorded its last window of steps, in seconds since the epoch.",
+        _of_step("wall"),
     ),
 )
-
-
-def _of_steps(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    for key, name, kind, text in _STEP_FAMILIES:
-        family = Family(name, kind, text)
-        for task in tasks:
-            value = task.step.get(key)
-            if value is None and key == "loss" and task.step:
-                value = float("nan")  # a record says so of a loss that is not finite
-            if value is not None:
-                family.add(_labels(cluster, task), value)
-        yield family
-
-
-def _last_told(lead: HostTask) -> float:
-    """Return when a lead has last told how its run is: the chief of an earlier run tells of that one."""
-    return Progress.from_mapping(lead.progress).wall
 
 
 def _of_run(cluster: str, lead: HostTask) -> Iterator[Family]:
     progress = Progress.from_mapping(lead.progress)
     labels = {"cluster": cluster}
-    information = {**labels, "run_id": lead.run_id, "lead": lead.name}
-    yield Family("psfleet_run_info", "gauge", "The run whose lead is on this host.").add(information, 1)
-    phase = Family("psfleet_run_phase", "gauge", "The phase that the run is in, by its lead's word.")
-    for name in PHASES:
-        phase.add({**labels, "phase": name}, int(progress.phase == name))
-    yield phase
+    whose = {**labels, "run_id": lead.run_id, "lead": lead.name}
+    yield Family("psfleet_run_info", "gauge", "The run whose lead is on this host.", [(whose, 1)])
+    phases = [({**labels, "phase": phase}, int(progress.phase == phase)) for phase in PHASES]
+    yield Family("psfleet_run_phase", "gauge", "The phase that the run is in, by its lead's word.", phases)
     figures: tuple[tuple[str, str, float | None], ...] = (
         ("psfleet_run_global_step", "The run's global step.", progress.global_step),
         ("psfleet_run_last_step", "The global step at which the run ends.", progress.last_step or None),
@@ -172,13 +190,33 @@ def _of_run(cluster: str, lead: HostTask) -> Iterator[Family]:
         ),
     )
     for name, text, value in figures:
-        family = Family(name, "gauge", text)
-        yield family if value is None else family.add(labels, value)
+        yield Family(name, "gauge", text, [] if value is None else [(labels, value)])
 
 
-def _labels(cluster: str, task: HostTask) -> dict[str, str]:
+def _labels(cluster: str, task: HostTask, **more: str) -> dict[str, str]:
     # Not "job" and "instance": these are Prometheus' own, and it would rename ours.
-    return {"cluster": cluster, "task": task.name, "task_job": task.job}
+    return {"cluster": cluster, "task": task.name, "task_job": task.job, **more}
+
+
+def render(families_: Iterable[Family]) -> str:
+    """Return the lines of those that have samples, as Prometheus reads them.
+
+    https://prometheus.io/docs/instrumenting/exposition_formats has the format.
+    """
+    lines = []
+    for family in families_:
+        if family.samples:
+            lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
+        for labels, value in family.samples:
+            shown = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items())
+            lines.append(f"{family.name}{{{shown}}} {_number(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return "NaN" if math.isnan(value) else repr(value)
 
 
 def show_units(units: Sequence[str]) -> list[dict[str, str]]:

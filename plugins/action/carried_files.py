@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.carried_manifest import Part, batches, manifest_bytes, pack, read_index
-from plugins.long_step import MEGABYTE, REPORT_SECONDS
-from plugins.module_utils.disk_space import readable
+from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
+from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
+from trainer.host.disk_space import readable
 
 display = Display()
 
-MODULE = "carried_files"
+MODULE = "psfleet.cluster.carried_files"
 # What lies on the controller's and on the host's temporary disk at a time, for each host.
 BATCH_BYTES = 64 * MEGABYTE
 # A tar archive has a header and padding for each part of a file.
@@ -35,12 +31,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask the host; where its record does not answer, show it the manifest, and carry what it lacks."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
+        self._variables = task_vars or {}
         arguments = dict(self._task.args)
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        asked: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=variables)
+        asked = self._ask(arguments)
         if asked.get("failed") or not asked.get("needs_manifest"):
             return result | asked
         remote = self._make_tmp_path()
@@ -49,66 +45,50 @@ class ActionModule(ActionBase):
                 local = Path(directory) / "manifest.json"
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
-                compared: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=variables)
+                compared = self._ask(arguments)
                 places = compared.pop("lacking", [])
-                if compared.get("failed") or self._task.check_mode or not places:
-                    return result | compared
-
-                def receive(archive: Path) -> dict[str, Any]:
-                    carried = {**arguments, "archive": self._send(archive, remote)}
-                    received: dict[str, Any] = self._execute_module(MODULE, carried, task_vars=variables)
-                    return received
-
-                listed = list(files.values())
-                total = sum(listed[place].size for place in places)
-                progress = Progress(f"{variables['inventory_hostname']}: {arguments['directory']}", total)
-                parts = batches(files, places, BATCH_BYTES)
-                failure = carry(parts, Path(directory) / "parts.tar", receive, progress)
+                if not (compared.get("failed") or self._task.check_mode):
+                    compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
         finally:
             self._remove_tmp_path(remote, force=True)
-        return result | compared | failure
+        return result | compared
+
+    def _carry(
+        self,
+        files: Mapping[str, CarriedFile],
+        places: Sequence[int],
+        arguments: Mapping[str, Any],
+        archive: Path,
+        remote: str,
+    ) -> dict[str, Any]:
+        """Pack one archive after the other, and let the host receive it. Return its answer where it fails."""
+        listed = list(files.values())
+        total, done = sum(listed[place].size for place in places), 0
+        where = f"{self._variables['inventory_hostname']}: {arguments['directory']}"
+
+        def so_far() -> str:
+            return f"{where}: {readable(done)} of {readable(total)}"
+
+        with told(display.display, so_far, REPORT_SECONDS):
+            for parts in batches(files, places, BATCH_BYTES):
+                try:
+                    pack(parts, archive)
+                except OSError as error:
+                    raise AnsibleActionFail(f"{error}. Deploy again") from error
+                received = self._ask({**arguments, "archive": self._send(archive, remote)})
+                if received.get("failed"):
+                    return received
+                done += sum(part.size for part in parts)
+        if total > BATCH_BYTES:
+            display.display(f"  {so_far()}")
+        return {}
+
+    def _ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=self._variables)
+        return answer
 
     def _send(self, local: Path, remote: str) -> str:
         path: str = self._connection._shell.join_path(remote, local.name)
         self._transfer_file(str(local), path)
         self._fixup_perms2((remote, path))
         return path
-
-
-class Progress:
-    """Says how far the carrying is, now and then, and at the end of one that takes several archives."""
-
-    def __init__(self, what: str, total: int) -> None:
-        """Take what is carried where, and how many bytes it is."""
-        self.what = what
-        self.total = total
-        self.done = 0
-        self.started = self.reported = time.monotonic()
-
-    def add(self, size: int) -> None:
-        """Take note of bytes that have arrived."""
-        self.done += size
-        now = time.monotonic()
-        if now - self.reported >= REPORT_SECONDS or self.done == self.total > BATCH_BYTES:
-            self.reported = now
-            figures = f"{readable(self.done)} of {readable(self.total)}, {now - self.started:.0f} s"
-            display.display(f"  {self.what}: {figures}")
-
-
-def carry(
-    batched: Iterable[list[Part]],
-    archive: Path,
-    receive: Callable[[Path], dict[str, Any]],
-    progress: Progress,
-) -> dict[str, Any]:
-    """Pack one archive after the other, and let the host receive it. Return its answer where it fails."""
-    for parts in batched:
-        try:
-            pack(parts, archive)
-        except OSError as error:
-            raise AnsibleActionFail(f"{error}. Deploy again") from error
-        received = receive(archive)
-        if received.get("failed"):
-            return received
-        progress.add(sum(part.size for part in parts))
-    return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.carried_manifest import index_path, write_index
+from psfleet.carry.manifest import index_path, write_index
 
 display = Display()
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins package is not installed
-
-from plugins.collected_archive import most_packed, shown, unpack
-from plugins.collected_files import Places, allowed_files
+from psfleet.carry.collected_archive import most_packed, shown, unpack
+from psfleet.carry.collected_files import Places, allowed_files
 
 MEGABYTE = 1_000_000
 
@@ -30,7 +27,9 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         arguments["run_id"] = run["id"]
-        packed: dict[str, Any] = self._execute_module("run_archive", arguments, task_vars=task_vars)
+        packed: dict[str, Any] = self._execute_module(
+            "psfleet.cluster.run_archive", arguments, task_vars=task_vars
+        )
         if packed.get("failed") or packed.get("unreachable") or self._task.check_mode:
             return result | packed
         program = run["settings"].get("program") is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
+from trainer.host.content_directory import content_files, content_hash
 
-from plugins.carrying import CarryingAction
-from plugins.module_utils.content_directory import content_files, content_hash
+from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
@@ -23,7 +21,7 @@ class ActionModule(CarryingAction):
     Returns `release`, also in check mode.
     """
 
-    MODULE = "content_release"
+    MODULE = "psfleet.cluster.content_release"
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Name the release, and carry it where it is not yet."""
@@ -39,8 +37,7 @@ class ActionModule(CarryingAction):
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / f"release-{found}.tar"
             pack(source, archive, arguments.get("package", ""))
-            result.update(self.carry(arguments, archive, task_vars or {}))
-        return result
+            return result | self.carry(arguments, archive, task_vars or {})
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:

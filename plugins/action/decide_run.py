@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from plugins.hints import with_inventory
-from plugins.run_folder import begun_settings, read_object, tasks_of_run
-from trainer.inventory_variables import PREFIX
-from trainer.plan import ClusterPlan
-from trainer.run_roles import lead_of
-from trainer.run_settings import resumed_settings
-from trainer.run_start import Folder, FolderState, decide
+from psfleet.inventory.variables import PREFIX
+from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.settings import resumed_settings
+from psfleet.run.start import Folder, FolderState, decide
+from psfleet.watch.hints import with_inventory
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan
 
 
 class ActionModule(ActionBase):

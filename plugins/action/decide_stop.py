@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from plugins.hints import with_inventory
-from plugins.run_folder import begun_settings, read_object, tasks_of_run
-from trainer.run_roles import lead_of
-from trainer.run_start import Decision, going_on, stopped_tasks, unstopped
+from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.start import Decision, going_on, stopped_tasks, unstopped
+from psfleet.watch.hints import with_inventory
+from trainer.contract.json_files import read_object
 
 
 class ActionModule(ActionBase):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from trainer.device_report import render
+from psfleet.report.devices import render
 
 FILE = "devices.txt"
 

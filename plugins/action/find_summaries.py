@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.summaries import runs_going_on, runs_of, sources_of
+from psfleet.run.summaries import runs_going_on, runs_of, sources_of
 
 
 class ActionModule(ActionBase):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.module_utils.content_directory import content_hash
-from plugins.reaching import ask
-from plugins.wheel_stores import WheelStore
+from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.clock_checks import clock_check, clock_offset
+from trainer.host.content_directory import content_hash
 from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
+
+from ..plugin_utils.reaching import ask
 
 
 class ActionModule(ActionBase):
@@ -41,12 +39,12 @@ class ActionModule(ActionBase):
             ),
         }
         asked = time.time()
-        answer, problem = ask(self, "host_doctor", arguments, task_vars or {})
+        answer, problem = ask(self, "psfleet.cluster.host_doctor", arguments, task_vars or {})
         answered = time.time()
         checks = list(answer.get("checks", ()))
         if answer:
             ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
-            checks.append({"task": "", **clock_check(ahead, uncertainty).to_json()})
+            checks.append({"task": "", "name": "clock", **clock_check(ahead, uncertainty)._asdict()})
         return result | {
             "changed": False,
             "problem": problem,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.reaching import ask
+from ..plugin_utils.reaching import ask
 
 
 class ActionModule(ActionBase):
@@ -21,16 +17,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `problem` ("" where the host answered), `deployed` and `tasks`, as trainer_tasks does."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        paths = self._task.args["paths"]
-        arguments = {
-            "tasks": self._task.args["tasks"],
-            "others": True,
-            "details": True,
-            "configuration_directory": paths["configuration_directory"],
-            "state_directory": paths["state_directory"],
-            "log_directory": paths["log_directory"],
-        }
-        answer, problem = ask(self, "trainer_tasks", arguments, task_vars or {})
+        arguments = {**self._task.args, "others": True, "details": True}
+        answer, problem = ask(self, "psfleet.cluster.trainer_tasks", arguments, task_vars or {})
         return result | {
             "changed": False,
             "problem": problem,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins are not installed
-
-from plugins.reaching import ask
+from ..plugin_utils.reaching import ask
 
 
 class ActionModule(ActionBase):

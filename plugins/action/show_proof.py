@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from plugins.run_folder import read_object
-from trainer.evidence.report import shown
-from trainer.evidence.verdict import FILE_NAME
-from trainer.plan import ClusterPlan
-from trainer.proof_summary import ProofRun, summary
+from psfleet.evidence.verdict import FILE_NAME
+from psfleet.evidence.verdict_lines import shown
+from psfleet.report.proof_summary import ProofRun, summary
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan
 
 display = Display()
 

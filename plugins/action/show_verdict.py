@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from plugins.hints import with_inventory
-from trainer.evidence.reading import keep_settings, read_run
-from trainer.evidence.report import as_lines, shown
-from trainer.evidence.run import Run
-from trainer.evidence.runs import NoSuchRun, find_run
-from trainer.evidence.settings import EvidenceSettings
-from trainer.evidence.verdict import FILE_NAME, Verdict, judge_run
-from trainer.progress import printable
-from trainer.report import LOSS_PICTURE, NEEDS, REPORT
+from psfleet.evidence.reading import keep_settings, read_run
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.runs_directory import NoSuchRun, find_run
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
+from psfleet.evidence.verdict_lines import as_lines, shown
+from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
+from psfleet.watch.hints import with_inventory
+from trainer.contract.progress import printable
 
 display = Display()
 
@@ -69,7 +66,12 @@ class ActionModule(ActionBase):
         }
         if verdict.exit_code == 0 or not arguments["required"]:
             return result
-        return result | {"failed": True, "msg": failure_message(verdict, folder)}
+        # Which checks, and why, was just said.
+        where = f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
+        return result | {
+            "failed": True,
+            "msg": f"{printable(verdict.headline)} (run {verdict.run_id})\n{where}",
+        }
 
     def _keep(self, verdict: Verdict, folder: Path) -> None:
         try:
@@ -84,25 +86,14 @@ class ActionModule(ActionBase):
         try:
             for name in (REPORT, LOSS_PICTURE):  # those of an earlier verdict
                 (run.folder / name).unlink(missing_ok=True)
-            from trainer.report.page import write_report
+            from psfleet.report.page import write_report
 
             write_report(run, verdict)
         except ImportError as error:
             display.warning(f"{page} was not drawn: {error}: {NEEDS}")
         except Exception as error:
-            again = f"python -m trainer.report {shown(run.folder)} tells more"
+            again = f"python -m psfleet.report {shown(run.folder)} tells more"
             what = printable(f"{type(error).__name__}: {error}")
             display.warning(f"{page} was not drawn: {what}; {again}")
         else:
             display.display(f"\n  the report, for a browser: {shown(page)}")
-
-
-def failure_message(verdict: Verdict, folder: Path) -> str:
-    """Return why the run is not proven: a line for each check that fails, or is unknown where none fails."""
-    checks = "\n".join(
-        f"- {check.check.replace('_', ' ')}: {printable(check.detail)}" for check in verdict.failing
-    )
-    return (
-        f"{printable(verdict.headline)} (run {verdict.run_id})\n{checks}\n"
-        f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
-    )

@@ -7,23 +7,14 @@ only reads: any number of people may watch the same run.
 from __future__ import annotations
 
 import json
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
-
-from plugins.hints import with_inventory
-from plugins.screen import Screen
-from trainer.progress import Progress
-from trainer.progress_notes import Note
-from trainer.run_view import RunView
-from trainer.run_watch import (
+from psfleet.watch.lead_reading import (
     Reading,
     age_command,
     age_of,
@@ -32,6 +23,10 @@ from trainer.run_watch import (
     read_command,
     without_stale_word,
 )
+from psfleet.watch.notices import Notice
+from psfleet.watch.screen import Screen
+from psfleet.watch.watched_run import WatchedRun
+from trainer.contract.progress import Progress
 
 display = Display()
 
@@ -52,16 +47,19 @@ class ActionModule(ActionBase):
         arguments = self._task.args
         run, paths = arguments["run"], arguments["paths"]
         self._lead = str(run["lead"]["name"])
-        self._view = RunView(run)
+        self._view = WatchedRun(run)
         self._command, self._age_command = read_command(run, paths), age_command(run, paths)
         self._probe_command = probe_command(self._view.listeners.addresses, paths["install_directory"])
         self._probed = float("-inf")
-        sources = (task_vars or {})["ansible_inventory_sources"]
-        again = with_inventory(f"ansible-playbook train.yml -e run_id={run['id']}", sources)
-        end = with_inventory("ansible-playbook stop.yml", sources)
+        again = f"ansible-playbook train.yml -e run_id={run['id']}"
         # A line for each command: a terminal that is narrow leaves it in one piece to copy.
-        parting = (f"Run {run['id']} goes on. Watch it again, or end it:", f"  {again}", f"  {end}")
-        with Screen(float(arguments["plain_seconds"]), parting) as screen:
+        parting = (
+            f"Run {run['id']} goes on. Watch it again, or end it:",
+            f"  {again}",
+            "  ansible-playbook stop.yml",
+        )
+        inventory = (task_vars or {})["ansible_inventory_sources"]
+        with Screen(float(arguments["plain_seconds"]), parting, inventory) as screen:
             screen.say(f"Run {run['id']}: Ctrl-C ends the watching, not the run.")
             if not screen.on_terminal:
                 screen.say(f"Watch it again: {again}")
@@ -80,12 +78,12 @@ class ActionModule(ActionBase):
                 if time.monotonic() - answered > LOST_SECONDS:
                     return self._lost(error)
                 if not silent:
-                    self._note(screen, Note(f"the host of {self._lead} does not answer: {error}"))
+                    self._note(screen, Notice(f"the host of {self._lead} does not answer: {error}"))
                 silent = True
                 time.sleep(poll_seconds)
                 continue
             if silent:
-                self._note(screen, Note(f"the host of {self._lead} answers again", good=True))
+                self._note(screen, Notice(f"the host of {self._lead} answers again", good=True))
             answered, silent = time.monotonic(), False
             # A run that goes on begins with the last word of its earlier part.
             stale = stale or (reading.progress if reading.progress.over else Progress("none"))
@@ -140,5 +138,5 @@ class ActionModule(ActionBase):
         for note in self._view.probed(silent, time.monotonic()):
             self._note(screen, note)
 
-    def _note(self, screen: Screen, note: Note) -> None:
+    def _note(self, screen: Screen, note: Notice) -> None:
         screen.note(note, self._view.elapsed(time.monotonic()))

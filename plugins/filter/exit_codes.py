@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the trainer package is not installed
 
 from ansible.errors import AnsibleFilterError
 
-from trainer import exit_codes as codes
+from trainer.contract import exit_codes as codes
 
 
 def exit_codes(name: str) -> list[int]:
-    """Return the codes that trainer/exit_codes.py lists under `name`, such as NO_RESTART.
+    """Return the codes that trainer/contract/exit_codes.py lists under `name`, such as NO_RESTART.
 
     Raises AnsibleFilterError where it lists none.
     """
     value = getattr(codes, name, None)
     if not isinstance(value, tuple):
-        raise AnsibleFilterError(f"trainer/exit_codes.py has no list {name}")
+        raise AnsibleFilterError(f"trainer/contract/exit_codes.py has no list {name}")
     return list(value)
 
 

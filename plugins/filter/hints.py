@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the plugins package is not installed
-
-from plugins.hints import with_inventory
+from psfleet.watch.hints import with_inventory
 
 
 class FilterModule:

@@ -7,12 +7,13 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from ansible.module_utils.check import Check
-from ansible.module_utils.content_directory import locked
-from ansible.module_utils.task_traces import last_lines, last_lines_of
-from ansible.module_utils.task_units import parse_show
+from .host.check import Check
+from .host.content_directory import locked
+from .host.task_traces import last_lines, last_lines_of
+from .host.task_units import parse_show, systemctl
 
 # In this order each needs the one before it.
 NAMES = ("tensorflow", "libraries", "devices", "product")
@@ -45,23 +46,17 @@ def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> dict[str, list[
 
 def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[Check]]:
     units = {task: f"psfleet-doctor@{task}.service" for task in tasks}
+    bounded = partial(systemctl, timeout=SECONDS_TO_ANSWER)
     with locked(LOCK, SECONDS_TO_ANSWER):
-        _systemctl("start", *units.values())
-        shown = parse_show(_systemctl("show", f"--property={','.join(PROPERTIES)}", *units.values()))
+        bounded("start", *units.values())
+        shown = parse_show(bounded("show", f"--property={','.join(PROPERTIES)}", *units.values()))
         states = {values["Id"]: values for values in shown}
         # What failed here is in the answer, and is no failed unit of the host.
-        _systemctl("reset-failed", *units.values())
+        bounded("reset-failed", *units.values())
         return {
             task: read_answer(log_directory / f"doctor-{task}.out", states.get(unit, {}))
             for task, unit in units.items()
         }
-
-
-def _systemctl(*arguments: str) -> str:
-    """Run systemctl. What became of the units is read from their states."""
-    command = ["systemctl", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER)
-    return done.stdout
 
 
 def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ansible.module_utils.safe_directory import opened
+from .host.safe_directory import opened
 
 TIMER, SERVICE = "psfleet-metrics.timer", "psfleet-metrics.service"
 FILES = ("psfleet.prom", "psfleet.prom.new")

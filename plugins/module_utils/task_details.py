@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.task_traces import bytes_of, last_record, last_step, number
+from .host.task_traces import bytes_of, last_record, last_step, number
 
 # Properties of a unit that `task_details` reads, beside MainPID and Result.
 DETAIL_PROPERTIES = ("StateChangeTimestampMonotonic", "MemoryCurrent", "CPUUsageNSec")

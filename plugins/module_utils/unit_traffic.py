@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from .host.task_units import systemctl
 
 # Properties of a unit that `unit_traffic` reads, beside MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
@@ -43,17 +45,10 @@ def unit_traffic(
 
 def counts() -> bool:
     """Tell whether systemd can count traffic on this host, by a unit that is there for a moment."""
-    start = [
-        "systemd-run",
-        "--quiet",
-        f"--unit={_SAMPLE}",
-        "--property=IPAccounting=yes",
-        "--remain-after-exit",
-    ]
-    run([*start, "/bin/true"])
-    properties = [f"--property={name}" for name in TRAFFIC_PROPERTIES]
-    figures = run(["systemctl", "show", "--value", *properties, _SAMPLE]).stdout.split()
-    run(["systemctl", "stop", _SAMPLE])
+    options = ["--quiet", f"--unit={_SAMPLE}", "--property=IPAccounting=yes", "--remain-after-exit"]
+    run("systemd-run", *options, "/bin/true")
+    figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
+    systemctl("stop", _SAMPLE)
     return len(figures) == len(TRAFFIC_PROPERTIES) and all(
         figure.isdigit() and int(figure) != _NOT_COUNTED for figure in figures
     )
@@ -102,13 +97,13 @@ def _since(entries: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[
 def _journal(began: Mapping[str, float]) -> list[str]:
     if not began:
         return []
-    run(["journalctl", "--sync"])
+    run("journalctl", "--sync")
     since = f"--since=@{min(began.values()):.6f}"
     # Others may write to the journal, too.
     matches = ["_PID=1", *(f"UNIT={unit}" for unit in began)]
-    return run(["journalctl", "--output=json", since, *matches]).stdout.splitlines()
+    return run("journalctl", "--output=json", since, *matches).splitlines()
 
 
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command; where it fails, what it should have told is not known."""
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*command: str) -> str:
+    """Run a command and return what it printed; where it fails, what it should have told is not known."""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.carried_record import Known, Record, Wanted, read_manifest
-from ansible.module_utils.content_directory import BLOCK_BYTES, locked
-from ansible.module_utils.disk_space import lacking_space, login_home
-from ansible.module_utils.safe_directory import find, opened, opened_below, parts_of, remove
+
+from ..module_utils.host.content_directory import BLOCK_BYTES, locked
+from ..module_utils.host.disk_space import lacking_space, login_home
+from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, remove
 
 DOCUMENTATION = r"""
 module: carried_files
@@ -59,15 +59,6 @@ options:
 author: psfleet
 """
 
-EXAMPLES = r"""
-- name: Ask what lacks
-  carried_files:
-    directory: /opt/psfleet/data
-    records: /opt/psfleet/carried
-    digest: 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
-    manifest: /var/tmp/manifest.json
-"""
-
 RETURN = r"""
 needs_manifest:
   description: Whether the module cannot answer without the manifest.
@@ -89,36 +80,58 @@ FILE_MODE = 0o644
 SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What lacks, in the manifest's order, and what has to go."""
+class Wanted(NamedTuple):
+    """A file as the manifest has it."""
 
-    lacking: list[str]
-    leaving: list[str]
+    size: int
+    sha256: str
+
+
+class Known(NamedTuple):
+    """A file as the record has it; one that was not carried was there before."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+    carried: bool
+
+    def is_still(self, found: os.stat_result | None) -> bool:
+        """Tell whether a file is as it was when its SHA-256 was taken."""
+        return (
+            found is not None
+            and stat.S_ISREG(found.st_mode)
+            and (found.st_size, found.st_mtime_ns) == (self.size, self.mtime_ns)
+        )
 
 
 class CarriedFiles:
-    """A directory of this host and the record of what was carried into it."""
+    """A directory of this host and the record of what is `known` of its files.
+
+    `fulfilled` is the digest of the manifest that it had when the record was written, "" of none.
+    """
 
     def __init__(self, directory: Path, records: Path, digest: str) -> None:
-        """Read the record, which the directory's path names."""
-        self.directory = directory
+        """Read the record, which the directory's path names; `digest` is that of the manifest today."""
+        self.directory, self.digest = directory, digest
         self.path = records / f"{hashlib.sha256(bytes(directory)).hexdigest()[:16]}.json"
-        self.digest = digest
-        self.record = Record.read(self.path)
+        content: dict[str, Any] = {"digest": "", "files": {}}
+        with suppress(FileNotFoundError):
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        self.fulfilled = content["digest"]
+        self.known = {name: Known(*known) for name, known in content["files"].items()}
 
     def is_fulfilled(self) -> bool:
         """Tell from the record, and from the files' sizes and times, whether nothing is to be done."""
-        if self.record.digest != self.digest:
+        if self.fulfilled != self.digest:
             return False
         try:
             with opened(self.directory) as root:
-                return all(known.is_still(find(root, name)) for name, known in self.record.files.items())
+                return all(known.is_still(find(root, name)) for name, known in self.known.items())
         except OSError:
             return False
 
-    def compare(self, manifest: Mapping[str, Wanted]) -> Comparison:
-        """Return what is to be done, and take into the record what is right already.
+    def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
+        """Return what lacks, in the manifest's order, and take into the record what is right already.
 
         Raises ValueError where somebody else's file is in the way.
         """
@@ -126,28 +139,29 @@ class CarriedFiles:
         with self._root() as root:
             for name, wanted in manifest.items():
                 found = find(root, name) if root is not None else None
-                known = self.record.files.get(name)
-                if known is None or not known.is_still(found) or known.sha256 != wanted.sha256:
-                    if root is not None and self._has(root, name, wanted, found):
-                        self._take(name, wanted, found, carried=known is not None and known.carried)
-                    elif found is None or self._is_carried(name, found):
-                        lacking.append(name)
-                    else:
-                        foreign.append(name)
+                known = self.known.get(name)
+                if known and known.is_still(found) and known.sha256 == wanted.sha256:
+                    continue
+                if root is not None and found and self._has(root, name, wanted, found):
+                    self._take(name, wanted, found, carried=bool(known and known.carried))
+                elif found is None or self._is_carried(name, found):
+                    lacking.append(name)
+                else:
+                    foreign.append(name)
         if foreign:
             raise ValueError(
                 f"{len(foreign)} files are in the way: psfleet did not put them there, and they are not "
                 f"those to be carried: {', '.join(foreign[:SHOWN])}. Move them away, or carry to another "
                 "directory (trainer_data_dir)"
             )
-        return Comparison(lacking, [name for name in self.record.files if name not in manifest])
+        return lacking
 
-    def leave(self, names: list[str]) -> list[str]:
+    def leave(self, names: Iterable[str]) -> list[str]:
         """Remove what was carried and is still as it was; forget the others. Return what was removed."""
         removed = []
         with self._root() as root:
             for name in names:
-                known = self.record.files.pop(name)
+                known = self.known.pop(name)
                 if root is not None and known.carried and known.is_still(find(root, name)):
                     remove(root, name)
                     removed.append(name)
@@ -163,14 +177,20 @@ class CarriedFiles:
                 content = stream.extractfile(member)
                 if content is None:
                     raise ValueError(f"{archive} holds {member.name}, which is no part of a file")
-                size = append(root, content, int(offset))
-                if size >= manifest[name].size:
+                if append(root, content, int(offset)) >= manifest[name].size:
                     self._place(root, name, manifest[name])
 
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
-        """Write the record; where every file is there, also that the manifest is fulfilled."""
-        self.record.digest = self.digest if self.record.files.keys() == manifest.keys() else ""
-        self.record.write(self.path)
+        """Write the record in one step, after what it says is on the disk.
+
+        Where every file is there, it also says that the manifest is fulfilled.
+        """
+        os.sync()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        digest = self.digest if self.known.keys() == manifest.keys() else ""
+        fresh = self.path.with_suffix(".partial")
+        fresh.write_text(json.dumps({"digest": digest, "files": self.known}), encoding="utf-8")
+        fresh.replace(self.path)
 
     @contextmanager
     def _root(self) -> Iterator[int | None]:
@@ -181,23 +201,22 @@ class CarriedFiles:
         except FileNotFoundError:
             yield None
 
-    def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result | None) -> bool:
-        if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
+    def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
+        if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
             return False
         *folder, file = parts_of(name)
         with opened_below(root, folder) as here:
-            return bool(sha256_of(here, file) == wanted.sha256)
+            return sha256_of(here, file) == wanted.sha256
 
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
         """Tell whether what is there in place of a file was carried: another file, or a folder of others."""
         if stat.S_ISDIR(found.st_mode):
-            return any(known.startswith(f"{name}/") for known in self.record.files)
-        known = self.record.files.get(name)
-        return known is not None and bool(known.carried) and stat.S_ISREG(found.st_mode)
+            return any(known.startswith(f"{name}/") for known in self.known)
+        known = self.known.get(name)
+        return bool(known and known.carried and stat.S_ISREG(found.st_mode))
 
-    def _take(self, name: str, wanted: Wanted, found: os.stat_result | None, *, carried: bool) -> None:
-        if found is not None:
-            self.record.files[name] = Known(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
+    def _take(self, name: str, wanted: Wanted, found: os.stat_result, *, carried: bool) -> None:
+        self.known[name] = Known(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
 
     def _place(self, root: int, name: str, wanted: Wanted) -> None:
         found = sha256_of(root, PARTIAL)
@@ -213,7 +232,7 @@ class CarriedFiles:
             self._take(name, wanted, os.stat(file, dir_fd=here, follow_symlinks=False), carried=True)
 
 
-def append(root: int, content: Any, offset: int) -> int:  # noqa: ANN401 - a stream of bytes
+def append(root: int, content: IO[bytes], offset: int) -> int:
     """Write a part of a file at its place in the partial file, and return the size that it has then."""
     if offset == 0:
         with suppress(FileNotFoundError):
@@ -237,50 +256,47 @@ def sha256_of(folder: int, file: str) -> str:
     return digest.hexdigest()
 
 
-def difference(carried: CarriedFiles, manifest: Mapping[str, Wanted], compared: Comparison) -> dict[str, str]:
-    """Return what `--diff` shows: the files that come, change or go, with size and SHA-256."""
-    before: dict[str, Wanted | Known] = {
-        name: known
-        for name in [*compared.lacking, *compared.leaving]
-        if (known := carried.record.files.get(name)) and known.carried
-    }
-    after: dict[str, Wanted | Known] = {name: manifest[name] for name in compared.lacking}
-    return {
-        "before_header": str(carried.directory),
-        "after_header": str(carried.directory),
-        "before": listing(before),
-        "after": listing(after),
-    }
+def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
+    """Return the files of a manifest in its order. Raises ValueError where it is another manifest."""
+    content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise ValueError(f"the manifest was damaged on its way: sha256 is {found}, expected {digest}")
+    return {name: Wanted(*wanted) for name, wanted in json.loads(content).items()}
 
 
 def listing(files: Mapping[str, Wanted | Known]) -> str:
-    """Return a line for each file."""
+    """Return a line for each file, as `--diff` shows it."""
     return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
 
 
 def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
     """Compare, and let go what has to; return what the module says."""
-    compared = carried.compare(manifest)
-    lacking = set(compared.lacking)
+    lacking = carried.compare(manifest)
+    leaving = [name for name in carried.known if name not in manifest]
     if lacking:
         size = sum(manifest[name].size for name in lacking)
-        needed = {carried.directory: size}
-        home = login_home()
-        short = lacking_space(needed | {home: module.params["archive_bytes"] + needed.get(home, 0)})
+        short = lacking_space((carried.directory, size), (login_home(), module.params["archive_bytes"]))
         if short:
             module.fail_json(msg=f"Too little space for the data: {short}. Nothing was copied.")
-    shown = difference(carried, manifest, compared) if module._diff else {}
+    ours = {name: known for name, known in carried.known.items() if known.carried}
+    difference = {
+        "before_header": str(carried.directory),
+        "after_header": str(carried.directory),
+        "before": listing({name: ours[name] for name in (*lacking, *leaving) if name in ours}),
+        "after": listing({name: manifest[name] for name in lacking}),
+    }
     if module.check_mode:
-        known = carried.record.files
-        removed = [name for name in compared.leaving if known[name].carried]
+        removed = [name for name in leaving if name in ours]
     else:
-        removed = carried.leave(compared.leaving)
+        removed = carried.leave(leaving)
         carried.finish(manifest)
+    places = {name: place for place, name in enumerate(manifest)}
     return {
         "changed": bool(lacking or removed),
-        "lacking": [place for place, name in enumerate(manifest) if name in lacking],
+        "lacking": [places[name] for name in lacking],
         "removed": len(removed),
-        "diff": shown,
+        "diff": difference if module._diff else {},
     }
 
 
@@ -299,25 +315,24 @@ def main() -> None:
     )
     values = module.params
     os.umask(0o022)
-    records = Path(values["records"])
+    directory, records = Path(values["directory"]), Path(values["records"])
     try:
         if not values["manifest"]:
-            fulfilled = CarriedFiles(Path(values["directory"]), records, values["digest"]).is_fulfilled()
+            fulfilled = CarriedFiles(directory, records, values["digest"]).is_fulfilled()
             module.exit_json(changed=False, needs_manifest=not fulfilled)
         manifest = read_manifest(Path(values["manifest"]), values["digest"])
-        if module.check_mode:
-            carried = CarriedFiles(Path(values["directory"]), records, values["digest"])
-            module.exit_json(needs_manifest=False, **answer(module, carried, manifest))
-        records.mkdir(parents=True, exist_ok=True)
-        with locked(records / ".lock", LOCK_TIMEOUT_SECONDS):
-            carried = CarriedFiles(Path(values["directory"]), records, values["digest"])
-            if values["archive"]:
+        with ExitStack() as stack:
+            if not module.check_mode:
+                records.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(records / ".lock", LOCK_TIMEOUT_SECONDS))
+            carried = CarriedFiles(directory, records, values["digest"])
+            if values["archive"] and not module.check_mode:
                 carried.receive(Path(values["archive"]), manifest)
                 carried.finish(manifest)
                 module.exit_json(changed=True, needs_manifest=False)
             module.exit_json(needs_manifest=False, **answer(module, carried, manifest))
     except (OSError, ValueError, tarfile.TarError) as error:
-        module.fail_json(msg=f"{values['directory']}: {error}")
+        module.fail_json(msg=f"{directory}: {error}")
 
 
 if __name__ == "__main__":

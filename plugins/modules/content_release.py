@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.content_directory import content_hash, locked, point, points_to, unpack
+
+from ..module_utils.host.content_directory import content_hash, locked, point, points_to, unpack
+from ..module_utils.host.task_traces import bytes_of
 
 DOCUMENTATION = r"""
 module: content_release
@@ -50,16 +52,6 @@ options:
     elements: path
     default: []
 author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Put the release in place
-  content_release:
-    release: 0a1b2c3d4e5f
-    folder: /opt/psfleet/releases
-    package: trainer
-    link: /opt/psfleet/current
-    archive: /var/tmp/release.tar
 """
 
 RETURN = r"""
@@ -131,13 +123,10 @@ class Release:
             partial.rename(self.place)
             shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
 
-    def make_current(self) -> None:
-        """Let the link point to the release, in one step."""
-        if self.link is not None:
+    def use(self) -> None:
+        """Let the link point to the release, and make it the newest: pruning keeps what was deployed last."""
+        if self.link is not None and not self.is_current():
             point(self.link, self.target)
-
-    def mark_deployed(self) -> None:
-        """Make the release the newest by time: pruning keeps those that were deployed last."""
         self.place.touch()
 
     def prunable(self, keep: int) -> list[Path]:
@@ -151,26 +140,18 @@ class Release:
         directory = release.resolve()
         if any(uses(process, directory) for process in self.processes.glob("[0-9]*")):
             return True
-        return any(release.name.encode() in read_or_nothing(path) for path in self.named_in)
+        return any(release.name.encode() in bytes_of(path) for path in self.named_in)
 
 
 def uses(process: Path, directory: Path) -> bool:
     """Tell whether a process works in a directory or names a file of it on its command line."""
-    if f"{directory}/".encode() in read_or_nothing(process / "cmdline"):
+    if f"{directory}/".encode() in bytes_of(process / "cmdline"):
         return True
     try:
         return (process / "cwd").readlink() == directory
     except OSError:
         # In a container root may not look at another user's process: a task of ours may work anywhere then.
-        return UNITS in read_or_nothing(process / "cgroup")
-
-
-def read_or_nothing(path: Path) -> bytes:
-    """Return the content of a file, or nothing where it is not there (any more)."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+        return UNITS in bytes_of(process / "cgroup")
 
 
 def main() -> None:
@@ -196,27 +177,23 @@ def main() -> None:
         named_in=[Path(path) for path in values["named_in"]],
     )
     present, current = release.is_present(), release.is_current()
-    before = str(release.link.readlink()) if release.link and release.link.is_symlink() else ""
-    try:
-        if not present and values["archive"] and not module.check_mode:
-            release.unpack(Path(values["archive"]))
-        needs_archive = not present and not values["archive"]
-        if not needs_archive and not module.check_mode:
-            if not current:
-                release.make_current()
-            release.mark_deployed()
-            for path in release.prunable(values["keep"]):
-                shutil.rmtree(path)
-    except (OSError, ValueError, tarfile.TarError) as error:
-        module.fail_json(msg=f"release {release.place}: {error}")
-    difference = {}
-    if not current:
+    needs_archive = not present and not values["archive"]
+    difference = {} if present else {"before": "", "after": f"{release.place}\n"}
+    if release.link and not current:
+        before = release.link.readlink() if release.link.is_symlink() else ""
         difference = {
             "before": f"{release.link} -> {before}\n",
             "after": f"{release.link} -> {release.target}\n",
         }
-    elif not present:
-        difference = {"before": "", "after": f"{release.place}\n"}
+    try:
+        if not needs_archive and not module.check_mode:
+            if not present:
+                release.unpack(Path(values["archive"]))
+            release.use()
+            for path in release.prunable(values["keep"]):
+                shutil.rmtree(path)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        module.fail_json(msg=f"release {release.place}: {error}")
     module.exit_json(
         changed=not (present and current), needs_archive=needs_archive, release=release.name, diff=difference
     )

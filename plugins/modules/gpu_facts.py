@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.check import Check
-from ansible.module_utils.driver_packages import (
+
+from ..module_utils.host.check import Check, reasons_of
+from ..module_utils.host.driver_packages import (
     DriverPackages,
     choose_packages,
     describe_installation,
     running_headers,
     without_candidate,
 )
-from ansible.module_utils.gpu_checks import gpu_chain
-from ansible.module_utils.host_facts import parse_os_release
-from ansible.module_utils.nvidia import GpuFacts, read_gpu_facts
+from ..module_utils.host.gpu_checks import gpu_chain
+from ..module_utils.host.host_facts import parse_os_release
+from ..module_utils.host.nvidia import GpuFacts, read_gpu_facts
 
 DOCUMENTATION = r"""
 module: gpu_facts
@@ -60,7 +62,7 @@ author: psfleet
 
 EXAMPLES = r"""
 - name: Check the GPUs of the host
-  gpu_facts:
+  psfleet.cluster.gpu_facts:
     host: node1
     tasks: [{job: worker, index: 0, host: node1, gpus: [0]}]
 """
@@ -104,14 +106,13 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
             "`dkms status` says whether one was compiled; or name other packages in "
             f"nvidia_cuda_driver_packages (host_vars/{host}.yml, or its group's)"
         )
-    reasons = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
-    if not reasons:
-        return ""
-    numbered = "\n".join(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))
-    if installed:
+    reasons = reasons_of(checks)
+    if reasons and installed:
         packages = ", ".join(installed)
-        return f"{host}: {packages} are installed, and its tasks cannot have their GPUs yet:\n{numbered}"
-    return f"{host} cannot give its tasks the GPUs that the inventory says:\n{numbered}\n{UNTOUCHED}"
+        return f"{host}: {packages} are installed, and its tasks cannot have their GPUs yet:\n{reasons}"
+    if reasons:
+        return f"{host} cannot give its tasks the GPUs that the inventory says:\n{reasons}\n{UNTOUCHED}"
+    return ""
 
 
 def plan_installation(
@@ -170,7 +171,7 @@ def main() -> None:
                 msg=f"{host}: {failed[0].found}, and nvidia_cuda_driver is present. The driver cannot be "
                 f"installed: {planned.refusal}. {UNTOUCHED}"
             )
-        installation = planned.to_json()
+        installation = asdict(planned)
     elif driver != "look" and failed:
         installed = module.params["packages"] if driver == "installed" else ()
         module.fail_json(msg=refusal(host, facts, checks, installed))
@@ -179,7 +180,7 @@ def main() -> None:
             module.warn(f"{host}: {check.found}. {check.remedy}")
     module.exit_json(
         changed=False,
-        gpu_facts=facts.to_json(),
+        gpu_facts=asdict(facts),
         checks=[check.to_json() for check in checks],
         installation=installation,
         broken=broken,

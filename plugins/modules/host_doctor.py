@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.check import Check
-from ansible.module_utils.deployment import (
+
+from ..module_utils.disk_check import disk_check
+from ..module_utils.doctor_units import ask_tensorflow, skipped
+from ..module_utils.host.check import Check, checks_of
+from ..module_utils.host.deployment import (
     NOT_DEPLOYED,
     Deployment,
     Today,
@@ -19,15 +21,13 @@ from ansible.module_utils.deployment import (
     is_installed,
     read_deployment,
 )
-from ansible.module_utils.disk_check import disk_check
-from ansible.module_utils.doctor_units import ask_tensorflow, skipped
-from ansible.module_utils.gpu_checks import gpu_chain
-from ansible.module_utils.host_checks import Asked, host_chain, host_environment
-from ansible.module_utils.host_facts import HostFacts, read_host_facts
-from ansible.module_utils.name_checks import name_check, names_in, resolve_names
-from ansible.module_utils.nvidia import read_gpu_facts
-from ansible.module_utils.port_checks import TaskPort, port_check, read_port_facts, task_ports
-from ansible.module_utils.task_units import parse_show
+from ..module_utils.host.gpu_checks import gpu_chain
+from ..module_utils.host.host_checks import Asked, host_chain, host_environment
+from ..module_utils.host.host_facts import HostFacts, read_host_facts
+from ..module_utils.host.name_checks import name_check, names_in, resolve_names
+from ..module_utils.host.nvidia import read_gpu_facts
+from ..module_utils.host.port_checks import TaskPort, port_check, read_port_facts, task_ports
+from ..module_utils.host.task_units import parse_show, systemctl
 
 DOCUMENTATION = r"""
 module: host_doctor
@@ -73,42 +73,11 @@ options:
     type: str
     choices: [wheels, system]
     default: wheels
-  install_directory:
-    description: Where the environments and releases are.
-    type: path
-    required: true
-  configuration_directory:
-    description: Where deploy.yml left the plan.
-    type: path
-    required: true
-  state_directory:
-    description: Where the tasks keep their runs.
-    type: path
-    required: true
-  log_directory:
-    description: Where the tasks' output is.
-    type: path
+  paths:
+    description: The directories of this host, as the fact C(cluster_paths) has them.
+    type: dict
     required: true
 author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Look at the host
-  host_doctor:
-    host: node1
-    tasks: [{job: ps, index: 0, port: 2222, gpus: []}]
-    addresses: {node1: 10.89.0.11}
-    plan: 0a1b2c3d4e5f
-    release: 9d2f6a0c1b7e
-    environments:
-      cpu-python3.11-x86_64:
-        lock_hash: 58add9378a89
-        archive_bytes: 372920320
-        environment_bytes: 1653193401
-    install_directory: /opt/psfleet
-    configuration_directory: /etc/psfleet
-    state_directory: /var/lib/psfleet
-    log_directory: /var/log/psfleet
 """
 
 RETURN = r"""
@@ -133,30 +102,25 @@ began:
 """
 
 
-def tried_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one."""
-    with_gpus = [task for task in tasks if task["gpus"]]
-    return [f"{task['job']}-{task['index']}" for task in with_gpus or tasks[:1]]
+def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one.
 
-
-def deployed_tasks(
-    tasks: Sequence[Mapping[str, Any]], configuration_directory: Path
-) -> list[Mapping[str, Any]]:
-    """Return the tasks that deploy.yml has left on this host; others are in the inventory since."""
-    folder = configuration_directory / "tasks"
-    return [task for task in tasks if (folder / f"{task['job']}-{task['index']}.env").is_file()]
+    Of those that deploy.yml has left on this host; others are in the inventory since.
+    """
+    names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
+    deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
+    return [name for name in deployed if names[name]] or deployed[:1]
 
 
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
     """Return the user (uid) of each unit of these tasks that runs now."""
     units = [unit for port in ports for unit in port.units]
-    command = ["systemctl", "show", "--property=Id,MainPID", *units]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        printed = systemctl("show", "--property=Id,MainPID", *units)
     except OSError:  # the check `system` says that it is missing
         return {}
     running = {}
-    for values in parse_show(done.stdout):
+    for values in parse_show(printed):
         with suppress(OSError, ValueError):  # it has ended meanwhile
             if pid := int(values["MainPID"]):
                 running[values["Id"]] = Path(f"/proc/{pid}").stat().st_uid
@@ -169,50 +133,45 @@ def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
 
 
 def own_checks(
-    values: Mapping[str, Any], deployment: Deployment, facts: HostFacts, running: Mapping[str, int]
+    values: Mapping[str, Any],
+    today: Mapping[str, Any],
+    paths: Mapping[str, Path],
+    deployment: Deployment,
+    running: Mapping[str, int],
 ) -> list[Check]:
-    """Return the checks of the host's disk, names and ports, and of what is deployed there."""
-    install = Path(values["install_directory"])
-    today = today_of(values, facts)
-    installed = is_installed(install, today["lock_hash"])
-    addresses = {str(host): str(address) for host, address in values["addresses"].items()}
-    ports = task_ports(values["tasks"])
-    return [
-        disk_check(
-            install,
-            [Path(values["state_directory"]), Path(values["log_directory"])],
-            archive_bytes=0 if installed else today["archive_bytes"],
-            environment_bytes=0 if installed else today["environment_bytes"],
-        ),
-        name_check(values["host"], addresses, resolve_names(names_in(addresses))),
-        port_check(ports, read_port_facts([task.port for task in ports]), running),
-        deployment_check(
-            deployment, Today(values["plan"], values["release"], today["lock_hash"]), installed=installed
-        ),
-    ]
+    """Return the checks of the host's disk, names and ports, and of what is deployed there.
 
-
-def asked_of(values: Mapping[str, Any]) -> Asked:
-    """Return what the inventory asks of the host."""
-    return Asked(
-        python_version=values["python_version"],
-        gpus=any(task["gpus"] for task in values["tasks"]),
-        cuda_source=values["cuda_source"],
-        tasks=len(values["tasks"]),
+    `today` is the environment that a deployment would install, `running` as of `running_units`.
+    """
+    installed = is_installed(paths["install_directory"], today["lock_hash"])
+    archive_bytes, environment_bytes = (
+        0 if installed else today[name] for name in ("archive_bytes", "environment_bytes")
     )
+    runs = [paths["state_directory"], paths["log_directory"]]
+    ports = task_ports(values["tasks"])
+    plan = Today(values["plan"], values["release"], today["lock_hash"])
+    findings = {
+        "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
+        "names": name_check(
+            values["host"], values["addresses"], resolve_names(names_in(values["addresses"]))
+        ),
+        "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
+        "environment": deployment_check(deployment, plan, installed=installed),
+    }
+    return list(checks_of(findings))
 
 
-def today_of(values: Mapping[str, Any], facts: HostFacts) -> Mapping[str, Any]:
+def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts) -> Mapping[str, Any]:
     """Return the environment that a deployment would install; none where the host is not supported."""
     try:
-        environment, _ = host_environment(facts, asked_of(values))
+        environment, _ = host_environment(facts, asked)
     except ValueError:
         return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
     return dict(values["environments"][environment.name])
 
 
 def tensorflow_checks(
-    values: Mapping[str, Any], deployment: Deployment, *, check_mode: bool
+    values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
 ) -> list[dict[str, str]]:
     """Return what TensorFlow says in the sandbox of the host's tasks."""
     if not deployment.plan:
@@ -221,17 +180,16 @@ def tensorflow_checks(
         return described(skipped("environment failed"))
     if check_mode:
         return described(skipped("check mode starts no unit"))
-    tasks = deployed_tasks(values["tasks"], Path(values["configuration_directory"]))
+    tasks = tried_tasks(values["tasks"], paths["configuration_directory"])
     if not tasks:
         return described(skipped("none of its tasks is deployed"))
-    answers = ask_tensorflow(tried_tasks(tasks), Path(values["log_directory"]))
+    answers = ask_tensorflow(tasks, paths["log_directory"])
     return [check for task, checks in answers.items() for check in described(checks, task.replace("-", ""))]
 
 
 def main() -> None:
     """Run the module."""
     began = time.time()
-    directories = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},
@@ -242,23 +200,24 @@ def main() -> None:
             "environments": {"type": "dict", "required": True},
             "python_version": {"type": "str", "default": ""},
             "cuda_source": {"type": "str", "choices": ["wheels", "system"], "default": "wheels"},
-            **{name: {"type": "path", "required": True} for name in directories},
+            "paths": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
     values = module.params
+    tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
+    gpus = any(task["gpus"] for task in tasks)
+    asked = Asked(values["python_version"], gpus, values["cuda_source"], len(tasks))
     facts = read_host_facts()
-    deployment = read_deployment(Path(values["install_directory"]), Path(values["configuration_directory"]))
-    checks = described(host_chain(facts, asked_of(values)))
-    ports = task_ports(values["tasks"])
+    deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
+    ports = task_ports(tasks)
     running = running_units(ports)
-    checks += described(own_checks(values, deployment, facts, running))
-    if any(task["gpus"] for task in values["tasks"]):
-        checks += described(gpu_chain(read_gpu_facts(), values["tasks"], facts.machine))
-    checks += tensorflow_checks(values, deployment, check_mode=module.check_mode)
+    checks = host_chain(facts, asked)
+    checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
+    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine) if gpus else []
     module.exit_json(
         changed=False,
-        checks=checks,
+        checks=described(checks) + tensorflow_checks(values, paths, deployment, check_mode=module.check_mode),
         deployed=deployment.tensorflow if deployment.plan else "",
         alive=[port.name for port in ports if running.keys() & set(port.units)],
         began=began,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.check import Check
-from ansible.module_utils.host_checks import PLATFORMS, SUPPORTED, Asked, host_chain, host_environment
-from ansible.module_utils.host_facts import read_host_facts
+
+from ..module_utils.host.check import Check, reasons_of
+from ..module_utils.host.host_checks import PLATFORMS, SUPPORTED, Asked, host_chain, host_environment
+from ..module_utils.host.host_facts import read_host_facts
 
 DOCUMENTATION = r"""
 module: host_requirements
@@ -41,7 +42,7 @@ author: psfleet
 
 EXAMPLES = r"""
 - name: Check that the host is supported
-  host_requirements:
+  psfleet.cluster.host_requirements:
     host: node1
     gpus: true
     tasks: 3
@@ -70,11 +71,8 @@ checks:
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
     """Return why a host cannot be part of the cluster, all in one message; empty where it can."""
-    failed = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
-    if not failed:
-        return ""
-    reasons = "\n".join(f"{number}. {reason}" for number, reason in enumerate(failed, 1))
-    return (
+    reasons = reasons_of(checks)
+    return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
         "Nothing was changed there. Mend the host or take it out of the inventory. Supported are "
         f"{SUPPORTED} on x86_64, without GPUs also on aarch64 ({PLATFORMS})."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +55,7 @@ author: psfleet
 
 EXAMPLES = r"""
 - name: Write the tasks' environment
-  managed_files:
+  psfleet.cluster.managed_files:
     directories:
       - {path: /etc/psfleet/tasks, mode: "0755"}
     files:
@@ -80,68 +82,85 @@ class Entry:
     """A directory or file as it is wanted; `content` is None for a directory."""
 
     path: Path
+    mode: int
     owner: str
     group: str
-    mode: int
     content: bytes | None = None
     validate: tuple[str, ...] = ()
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any], *, directory: bool) -> Entry:
-        """Return the entry that a task describes. Raises ValueError where a key is missing or unknown."""
-        known = {"path", "owner", "group", "mode"} | (set() if directory else {"content", "validate"})
-        unknown = sorted(set(values) - known)
-        missing = sorted(({"path"} if directory else {"path", "content"}) - set(values))
-        if unknown or missing:
-            raise ValueError(f"{values.get('path', values)}: unknown {unknown}, missing {missing}")
-        owner = str(values.get("owner", pwd.getpwuid(os.geteuid()).pw_name))
+    def of(cls, values: Mapping[str, Any]) -> Entry:
+        """Return the entry that a task describes, by an element of `directories` or `files`."""
+        owner = values.get("owner") or pwd.getpwuid(os.geteuid()).pw_name
+        content = values.get("content")
         return cls(
             path=Path(values["path"]),
+            mode=int(values.get("mode") or ("0755" if content is None else "0644"), 8),
             owner=owner,
-            group=str(values.get("group", owner)),
-            mode=int(str(values.get("mode", "0755" if directory else "0644")), 8),
-            content=None if directory else str(values["content"]).encode(),
-            validate=tuple(values.get("validate", ())),
+            group=values.get("group") or owner,
+            content=None if content is None else content.encode(),
+            validate=tuple(values.get("validate") or ()),
         )
 
     @property
-    def ids(self) -> tuple[int, int] | None:
-        """Numbers of owner and group, or None where this host does not know them."""
+    def ids(self) -> tuple[int, int]:
+        """Numbers of owner and group. Raises ValueError where this host does not know them."""
         try:
             return pwd.getpwnam(self.owner).pw_uid, grp.getgrnam(self.group).gr_gid
         except KeyError:
-            return None
+            raise ValueError(
+                f"{self.path}: this host has no user {self.owner} or no group {self.group}"
+            ) from None
 
     def is_fulfilled(self) -> bool:
-        """Tell whether the host has this already."""
+        """Tell whether the host has this already; a link to it is not it."""
+        kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
             found = self.path.lstat()
-            if self.content is None:
-                matches = self.path.is_dir()
-            else:
-                matches = self.path.is_file() and self.path.read_bytes() == self.content
-        except OSError:
+            matches = kind(found.st_mode) and (self.content is None or self.path.read_bytes() == self.content)
+            wanted = (self.mode, *self.ids)
+        except (OSError, ValueError):
             return False
-        return (
-            matches
-            and not self.path.is_symlink()
-            and (found.st_mode & 0o7777) == self.mode
-            and (found.st_uid, found.st_gid) == self.ids
-        )
+        return matches and (found.st_mode & 0o7777, found.st_uid, found.st_gid) == wanted
 
     def difference(self) -> dict[str, str]:
         """Return what `--diff` shows."""
-        after = self.describe() if self.content is None else self.content.decode(errors="replace")
+        wanted = f"{self.owner}:{self.group} {self.mode:04o}"
         return {
             "before_header": str(self.path),
-            "after_header": f"{self.path} ({self.describe()})",
+            "after_header": f"{self.path} ({wanted})",
             "before": before_text(self.path, directory=self.content is None),
-            "after": after,
+            "after": wanted if self.content is None else self.content.decode(errors="replace"),
         }
 
-    def describe(self) -> str:
-        """Return owner, group and mode."""
-        return f"{self.owner}:{self.group} {self.mode:04o}"
+    def apply(self) -> None:
+        """Make the directory, or write the file beside its place and rename it there.
+
+        A drop-in's directory is made with it.
+        """
+        ids = self.ids
+        if self.content is None:
+            if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
+                raise ValueError(f"{self.path} is not a directory; move it away")
+            self.path.mkdir(parents=True, exist_ok=True)
+            os.chown(self.path, *ids, follow_symlinks=False)
+            self.path.chmod(self.mode)
+            return
+        if self.path.parent.suffix == DROP_IN_SUFFIX:
+            self.path.parent.mkdir(exist_ok=True)
+        with acting_as(ids):
+            handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(self.content)
+                    stream.flush()
+                    os.fchown(handle, *ids)
+                    os.fchmod(handle, self.mode)  # after the owner, whose change takes set-id bits
+                    os.fsync(handle)
+                Path(temporary).replace(self.path)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+                raise
 
 
 def before_text(path: Path, *, directory: bool) -> str:
@@ -173,79 +192,33 @@ def acting_as(ids: tuple[int, int]) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def require_ids(entry: Entry) -> tuple[int, int]:
-    """Return the numbers of owner and group. Raises ValueError where this host does not know them."""
-    if entry.ids is None:
-        raise ValueError(f"{entry.path}: this host has no user {entry.owner} or no group {entry.group}")
-    return entry.ids
-
-
-def make_directory(entry: Entry) -> None:
-    """Make one directory, or give it its owner and mode."""
-    ids = require_ids(entry)
-    if entry.path.is_symlink() or (entry.path.exists() and not entry.path.is_dir()):
-        raise ValueError(f"{entry.path} is not a directory; move it away")
-    entry.path.mkdir(parents=True, exist_ok=True)
-    os.chown(entry.path, *ids, follow_symlinks=False)
-    entry.path.chmod(entry.mode)
-
-
-def write_file(entry: Entry) -> None:
-    """Write one file beside its place and rename it there. A drop-in's directory is made with it."""
-    ids = require_ids(entry)
-    if entry.path.parent.suffix == DROP_IN_SUFFIX:
-        entry.path.parent.mkdir(exist_ok=True)
-    with acting_as(ids):
-        handle, temporary = tempfile.mkstemp(prefix=f".{entry.path.name}.", dir=entry.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(entry.content or b"")
-                os.fchmod(stream.fileno(), entry.mode)
-                os.fchown(stream.fileno(), *ids)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(temporary).replace(entry.path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-
 def validate_files(entries: Sequence[Entry]) -> list[str]:
     """Run the validators on staged copies of all files, and return what they object to.
 
     The copies lie in the same tree under another root, and name each other there: one may refer to another.
     """
-    if not any(entry.validate for entry in entries):
+    validated = [entry for entry in entries if entry.validate]
+    if not validated:
         return []
+    paths = b"|".join(re.escape(bytes(entry.path)) for entry in entries)
     with tempfile.TemporaryDirectory() as root:
-        stage(entries, Path(root))
-        return [problem for entry in entries if entry.validate and (problem := objection(entry, Path(root)))]
+        for entry in entries:
+            copy = Path(f"{root}{entry.path}")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(re.sub(paths, root.encode() + rb"\g<0>", entry.content or b""))
+        return [problem for entry in validated if (problem := objection(entry, root))]
 
 
-def stage(entries: Sequence[Entry], root: Path) -> None:
-    """Write a copy of each file below `root`."""
-    paths = sorted((str(entry.path) for entry in entries), key=len, reverse=True)
-    for entry in entries:
-        content = entry.content or b""
-        for path in paths:
-            content = content.replace(path.encode(), f"{root}{path}".encode())
-        copy = Path(f"{root}{entry.path}")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(content)
-
-
-def objection(entry: Entry, root: Path) -> str:
-    """Run the validator of one file on its copy; return what it said, or an empty string."""
+def objection(entry: Entry, root: str) -> str:
+    """Run the validator of one file on its copy below `root`; return what it said, or an empty string."""
     command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # A unit of somebody else may be warned of, too: that is not ours to refuse.
-    said = "\n".join(
-        line for line in done.stderr.strip().splitlines() if done.returncode or str(root) in line
-    )
+    said = "\n".join(line for line in done.stderr.strip().splitlines() if done.returncode or root in line)
     if not done.returncode and not said:
         return ""
     said = said or done.stdout.strip() or f"exit code {done.returncode}"
-    return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(str(root), '')}"
+    return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(root, '')}"
 
 
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
@@ -255,52 +228,50 @@ def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequenc
     return sorted(path for path in found - named if path.is_symlink() or not path.is_dir())
 
 
-def parse(parameters: Mapping[str, Any]) -> tuple[list[Entry], list[Entry]]:
-    """Return the directories and files that a task describes. Raises ValueError with what is wrong."""
-    directories = [Entry.from_mapping(values, directory=True) for values in parameters["directories"]]
-    files = [Entry.from_mapping(values, directory=False) for values in parameters["files"]]
-    return directories, files
-
-
-def apply(directories: Sequence[Entry], files: Sequence[Entry], removed: Sequence[Path]) -> None:
-    """Change the host. Raises ValueError, before any file is replaced, where a validator objects."""
-    for entry in directories:
-        make_directory(entry)
-    for entry in files:
-        write_file(entry)
-    for path in removed:
-        path.unlink(missing_ok=True)
-        if path.parent.suffix == DROP_IN_SUFFIX and not any(path.parent.iterdir()):
-            path.parent.rmdir()
+def remove(path: Path) -> None:
+    """Remove a file, and a drop-in's directory that is empty then."""
+    path.unlink(missing_ok=True)
+    if path.parent.suffix == DROP_IN_SUFFIX and not any(path.parent.iterdir()):
+        path.parent.rmdir()
 
 
 def main() -> None:
     """Run the module."""
+    directory = {"path": {"required": True}, "owner": {}, "group": {}, "mode": {}}
+    file = directory | {"content": {"required": True}, "validate": {"type": "list", "elements": "str"}}
+    entries = {"type": "list", "elements": "dict", "default": []}
+    names = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "directories": {"type": "list", "elements": "dict", "default": []},
-            "files": {"type": "list", "elements": "dict", "default": []},
-            "only": {"type": "list", "elements": "str", "default": []},
-            "kept": {"type": "list", "elements": "str", "default": []},
+            "directories": entries | {"options": directory},
+            "files": entries | {"options": file},
+            "only": names,
+            "kept": names,
         },
         supports_check_mode=True,
     )
     try:
-        directories, files = parse(module.params)
+        files = [Entry.of(values) for values in module.params["files"]]
         removed = extra_paths(files, module.params["only"], module.params["kept"])
-        wanted_directories = [entry for entry in directories if not entry.is_fulfilled()]
-        wanted_files = [entry for entry in files if not entry.is_fulfilled()]
-        wanted = [*wanted_directories, *wanted_files]
+        wanted = [
+            entry
+            for entry in (*map(Entry.of, module.params["directories"]), *files)
+            if not entry.is_fulfilled()
+        ]
         difference = [entry.difference() for entry in wanted] + [
             {"before_header": str(path), "before": before_text(path, directory=False), "after": ""}
             for path in removed
         ]
         if not module.check_mode:
             # All files are staged, also those that stay: a changed one may refer to them.
-            problems = validate_files(files) if wanted_files else []
+            changing = any(entry.content is not None for entry in wanted)
+            problems = validate_files(files) if changing else []
             if problems:
                 module.fail_json(msg="Nothing was written. " + "\n".join(problems))
-            apply(wanted_directories, wanted_files, removed)
+            for entry in wanted:
+                entry.apply()
+            for path in removed:
+                remove(path)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(

@@ -7,13 +7,13 @@ import pwd
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.content_directory import (
+
+from ..module_utils.host.content_directory import (
     file_sha256,
     locked,
     point,
@@ -21,7 +21,7 @@ from ansible.module_utils.content_directory import (
     sync_directory,
     unpack,
 )
-from ansible.module_utils.disk_space import lacking_space, login_home
+from ..module_utils.host.disk_space import lacking_space, login_home
 
 DOCUMENTATION = r"""
 module: python_environment
@@ -33,9 +33,11 @@ description:
   - With C(base) the new environment begins as a complete one that is there already, at no cost of disk, and
     the archive holds only what is added to it.
 options:
-  lock_hash:
-    description: Hash of the lock; it names the environment.
-    type: str
+  wheels:
+    description:
+      - What the action C(wheel_store) says of the archive, C(lock_hash), which names the environment,
+        C(python_version), C(archive_sha256), C(archive_bytes) and C(environment_bytes).
+    type: dict
     required: true
   directory:
     description: Where C(environments/) and the link are.
@@ -49,10 +51,6 @@ options:
     description: Hash of the lock of the environment that this one adds to. Empty for none.
     type: str
     default: ""
-  python_version:
-    description: Version of the system's Python that the environment is made from, such as C(3.11).
-    type: str
-    required: true
   user:
     description: User with whose rights the new environment is tried.
     type: str
@@ -61,38 +59,12 @@ options:
     description: Module of Python that the trial imports.
     type: str
     required: true
-  archive_sha256:
-    description: SHA-256 of the archive.
-    type: str
-    required: true
-  archive_bytes:
-    description: Size of the archive.
-    type: int
-    required: true
-  environment_bytes:
-    description: Size of the finished environment.
-    type: int
-    required: true
   archive:
     description:
       - A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv).
       - Without it the module only says whether it needs one.
     type: path
 author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Install TensorFlow
-  python_environment:
-    lock_hash: 7640eff1899e
-    directory: /opt/psfleet
-    python_version: "3.11"
-    user: psfleet
-    module: tensorflow
-    archive: /var/tmp/wheels.tar
-    archive_sha256: d698f56337894848f4e8fb1effe2ef6d952492bfb53b31cfa2e7ad15316164e9
-    archive_bytes: 372920320
-    environment_bytes: 1900000000
 """
 
 RETURN = r"""
@@ -111,31 +83,20 @@ LOCK_TIMEOUT_SECONDS = 900
 MARKER = ".complete"
 
 
-@dataclass(frozen=True)
-class Lock:
-    """What is to be installed."""
-
-    name: str
-    archive_sha256: str
-    archive_bytes: int
-    environment_bytes: int
-    python_version: str
-    module: str
-    base: str = ""
-
-
 class Environment:
-    """A Python environment that is named by the hash of its lock."""
+    """A Python environment that is named by the hash of its lock; `wheels` are those of the option."""
 
-    def __init__(self, directory: Path, lock: Lock, link: str = "environment") -> None:
+    def __init__(
+        self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
+    ) -> None:
         """Take the directory that holds `environments/` and the link; without a name there is no link."""
         self.folder = directory / "environments"
         self.link = directory / link if link else None
-        self.lock = lock
-        self.place = self.folder / lock.name
-        self.target = f"environments/{lock.name}"
+        self.wheels, self.base = wheels, base
+        self.target = f"environments/{wheels['lock_hash']}"
+        self.place = directory / self.target
         self.marker = self.place / MARKER
-        self.work = self.folder / f".work-{lock.name}"
+        self.work = self.folder / f".work-{wheels['lock_hash']}"
 
     def is_complete(self) -> bool:
         """Tell whether the installation came to its end."""
@@ -147,12 +108,11 @@ class Environment:
 
     def lacking_space(self, login_home: Path) -> str:
         """Return what is missing for carrying and installing, in words, or an empty string."""
-        archive = self.lock.archive_bytes
-        here = {self.folder: archive + self.lock.environment_bytes}
-        return str(lacking_space(here | {login_home: archive + here.get(login_home, 0)}))
+        archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
+        return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
-    def install(self, archive: Path, user: str) -> str:
-        """Make the environment from the archive, and return the version of the module that it was made for.
+    def install(self, archive: Path, user: str, module: str) -> str:
+        """Make the environment from the archive, and return the version of `module`, which `user` imports.
 
         Raises ValueError where the archive is damaged or a step fails; the environment is not complete then.
         """
@@ -167,8 +127,8 @@ class Environment:
                 unpack(archive, self.work)
                 self._build()
                 shutil.rmtree(self.work)
-            version = self._try(user)
-            self.marker.write_text(f"{self.lock.module} {version}\n", encoding="utf-8")
+            version = self._try(user, module)
+            self.marker.write_text(f"{module} {version}\n", encoding="utf-8")
             sync_directory(self.place)
         return version
 
@@ -179,10 +139,11 @@ class Environment:
 
     def _check(self, archive: Path) -> None:
         found = file_sha256(archive)
-        if found != self.lock.archive_sha256:
+        if found != self.wheels["archive_sha256"]:
             raise ValueError(
-                f"{archive} was damaged on its way: sha256 is {found}, expected {self.lock.archive_sha256} "
-                f"({archive.stat().st_size} of {self.lock.archive_bytes} bytes). Nothing was unpacked"
+                f"{archive} was damaged on its way: sha256 is {found}, expected "
+                f"{self.wheels['archive_sha256']} ({archive.stat().st_size} of "
+                f"{self.wheels['archive_bytes']} bytes). Nothing was unpacked"
             )
 
     def _build(self) -> None:
@@ -198,21 +159,19 @@ class Environment:
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_LINK_MODE": "hardlink",
         }
-        if self.lock.base:
-            self._begin_with(self.folder / self.lock.base)
+        if self.base:
+            self._begin_with(self.folder / self.base)
         else:
-            interpreter = f"--python=python{self.lock.python_version}"
+            interpreter = f"--python=python{self.wheels['python_version']}"
             run_step([uv, "venv", "--quiet", "--no-project", interpreter, str(self.place)], settings)
         # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
-        wheels = [
-            "--no-index",
-            f"--find-links={self.work / 'wheels'}",
-            "--require-hashes",
-            "--compile-bytecode",
-        ]
         # The lock is whole: uv need not look for what its packages require, some of which the base has.
-        lock = ["--no-deps", f"--requirement={self.work / 'requirements.txt'}"]
-        run_step([uv, "pip", "install", "--quiet", f"--python={self.place}", *wheels, *lock], settings)
+        options = [
+            *["--require-hashes", "--compile-bytecode", "--no-deps"],
+            *["--no-index", f"--find-links={self.work / 'wheels'}"],
+            f"--requirement={self.work / 'requirements.txt'}",
+        ]
+        run_step([uv, "pip", "install", "--quiet", f"--python={self.place}", *options], settings)
 
     def _begin_with(self, base: Path) -> None:
         """Make the place a second name for every file of a complete environment, with scripts of its own."""
@@ -228,71 +187,48 @@ class Environment:
                 own.chmod(path.stat().st_mode)
                 own.replace(path)
 
-    def _try(self, user: str) -> str:
+    def _try(self, user: str, module: str) -> str:
         """Import the module as the tasks' user, without a GPU, and return its version."""
         account = pwd.getpwnam(user)
-        program = f"import {self.lock.module} as module; print(module.__version__)"
         settings = {
             "PATH": "/usr/bin:/bin",
             "HOME": "/",
             "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
-        command = [str(self.place / "bin" / "python"), "-c", program]
-        said = run_step(command, settings, account=account)
+        program = f"import {module} as module; print(module.__version__)"
+        rights: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        said = run_step([str(self.place / "bin" / "python"), "-c", program], settings, **rights)
         return said.strip().splitlines()[-1]
 
 
-def run_step(
-    command: Sequence[str], settings: dict[str, str], account: pwd.struct_passwd | None = None
-) -> str:
+def run_step(command: Sequence[str], settings: Mapping[str, str], **rights: Any) -> str:  # noqa: ANN401 - of Popen
     """Run one step and return what it printed. Raises ValueError with what it said where it fails."""
     done = subprocess.run(
-        command,
-        env=settings,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        user=account.pw_uid if account else None,
-        group=account.pw_gid if account else None,
-        extra_groups=[] if account else None,
+        command, env=settings, cwd="/", capture_output=True, text=True, check=False, **rights
     )
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip())[-3000:]
         raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}")
-    return done.stdout
+    return str(done.stdout)
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "lock_hash": {"type": "str", "required": True},
+            "wheels": {"type": "dict", "required": True},
             "directory": {"type": "path", "required": True},
-            "python_version": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "module": {"type": "str", "required": True},
             "link": {"type": "str", "default": "environment"},
             "base": {"type": "str", "default": ""},
-            "archive_sha256": {"type": "str", "required": True},
-            "archive_bytes": {"type": "int", "required": True},
-            "environment_bytes": {"type": "int", "required": True},
             "archive": {"type": "path"},
         },
         supports_check_mode=True,
     )
     values = module.params
-    lock = Lock(
-        name=values["lock_hash"],
-        archive_sha256=values["archive_sha256"],
-        archive_bytes=values["archive_bytes"],
-        environment_bytes=values["environment_bytes"],
-        python_version=values["python_version"],
-        module=values["module"],
-        base=values["base"],
-    )
-    environment = Environment(Path(values["directory"]), lock, values["link"])
+    environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
     complete, in_use = environment.is_complete(), environment.is_in_use()
     result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
     if not in_use:
@@ -304,7 +240,7 @@ def main() -> None:
                 module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
             module.exit_json(**{**result, "needs_archive": True})
         if not complete and not module.check_mode:
-            result["version"] = environment.install(Path(values["archive"]), values["user"])
+            result["version"] = environment.install(Path(values["archive"]), values["user"], values["module"])
         if not in_use and not module.check_mode:
             environment.use()
     except (OSError, ValueError, KeyError, tarfile.TarError) as error:

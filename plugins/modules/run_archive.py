@@ -6,13 +6,15 @@ import os
 import stat
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.safe_directory import opened, opened_below
+
+from ..module_utils.host.disk_space import readable
+from ..module_utils.host.safe_directory import opened, opened_below
 
 DOCUMENTATION = r"""
 module: run_archive
@@ -27,26 +29,15 @@ options:
     type: int
     required: true
   folders:
-    description: The folders of the run to be packed, such as C(summaries). Empty for all, and the logs.
+    description: The folders of the run to be packed, such as C(summaries). Empty for all.
     type: list
     elements: str
     default: []
-  state_directory:
-    description: Where the tasks keep their runs.
-    type: path
-    default: /var/lib/psfleet
-  log_directory:
-    description: Where the tasks' output is.
-    type: path
-    default: /var/log/psfleet
+  paths:
+    description: The directories of this host, as the fact C(cluster_paths) has them.
+    type: dict
+    required: true
 author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Pack the run
-  run_archive:
-    run_id: psfleet-20260101-120000
-    limit_megabytes: 1000
 """
 
 RETURN = r"""
@@ -68,9 +59,9 @@ left_out:
   type: list
 """
 
-# Below the run's directory, in the order of their worth: where not all fits, the last ones stay behind.
-CHECKPOINTS = "checkpoints"
-FOLDERS = ("events", "devices", CHECKPOINTS, "summaries", "output")
+# In the order of their worth: where not all fits, the last ones stay behind.
+LOGS, CHECKPOINTS = "logs", "checkpoints"
+FOLDERS = ("events", LOGS, "devices", CHECKPOINTS, "summaries", "output")
 # What TensorFlow calls a save that is not whole yet.
 UNFINISHED = "tempstate"
 DEPTH = 8
@@ -93,28 +84,21 @@ class Packer:
     files: int = 0
     left_out: list[str] = field(default_factory=list)
 
-    def add_run(self, run_id: str, state_directory: Path, log_directory: Path) -> None:
-        """Add what a run left; unfinished saves stay behind."""
-        events, *others = FOLDERS
-        self.add_folders(run_id, state_directory, [events])
-        self._add_below(log_directory, (run_id,), "logs")
-        self.add_folders(run_id, state_directory, others)
-
-    def add_folders(self, run_id: str, state_directory: Path, names: Sequence[str]) -> None:
-        """Add folders of the run's directory."""
-        for name in names:
-            self._add_below(state_directory, ("runs", run_id, name), name)
-
-    def _add_below(self, root: Path, parts: Sequence[str], name: str) -> None:
-        with ExitStack() as stack:
-            try:
-                folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
-            except FileNotFoundError:
-                return
-            except (OSError, ValueError) as error:
-                self.left_out.append(f"{name}: {error}")
-                return
-            self._add_folder(folder, name, DEPTH)
+    def add_run(self, run_id: str, paths: Mapping[str, str], folders: Sequence[str] = ()) -> None:
+        """Add what a run left, or these folders of it; unfinished saves stay behind."""
+        for name in folders or FOLDERS:
+            of_state = name != LOGS
+            root = Path(paths["state_directory" if of_state else "log_directory"])
+            with ExitStack() as stack:
+                try:
+                    parts = ("runs", run_id, name) if of_state else (run_id,)
+                    folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
+                except FileNotFoundError:
+                    continue
+                except (OSError, ValueError) as error:
+                    self.left_out.append(f"{name}: {error}")
+                    continue
+                self._add_folder(folder, name, DEPTH)
 
     def _add_folder(self, folder: int, name: str, depth: int) -> None:
         for entry in sorted(os.listdir(folder)):
@@ -143,12 +127,7 @@ class Packer:
             self.left_out.append(f"{name}: beyond the {MOST_FILES} files that are collected of a host")
             return
         if found.st_size > self.bytes_left:
-            size = (
-                f"{found.st_size / MEGABYTE:.0f} MB"
-                if found.st_size >= MEGABYTE
-                else f"{found.st_size} bytes"
-            )
-            self.left_out.append(f"{name}: {size}, beyond what is collected of a host")
+            self.left_out.append(f"{name}: {readable(found.st_size)}, beyond what is collected of a host")
             return
         member = tarfile.TarInfo(name)
         member.size, member.mtime = found.st_size, int(found.st_mtime)
@@ -165,8 +144,7 @@ def main() -> None:
             "run_id": {"type": "str", "required": True},
             "folders": {"type": "list", "elements": "str", "default": []},
             "limit_megabytes": {"type": "int", "required": True},
-            "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
-            "log_directory": {"type": "path", "default": "/var/log/psfleet"},
+            "paths": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
@@ -180,11 +158,7 @@ def main() -> None:
             tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive,
         ):
             packer = Packer(archive, values["limit_megabytes"] * MEGABYTE)
-            state_directory = Path(values["state_directory"])
-            if values["folders"]:
-                packer.add_folders(values["run_id"], state_directory, values["folders"])
-            else:
-                packer.add_run(values["run_id"], state_directory, Path(values["log_directory"]))
+            packer.add_run(values["run_id"], values["paths"], values["folders"])
     except OSError as error:
         os.unlink(path)  # noqa: PTH108 - a string from mkstemp
         module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")

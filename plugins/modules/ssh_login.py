@@ -34,7 +34,7 @@ author: psfleet
 
 EXAMPLES = r"""
 - name: Prove the login
-  ssh_login:
+  psfleet.cluster.ssh_login:
     user: psfleet
     host: node1
     service: ssh

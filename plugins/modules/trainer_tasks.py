@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
-from ansible.module_utils.task_details import DETAIL_PROPERTIES, task_details
-from ansible.module_utils.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
-from ansible.module_utils.task_units import is_alive, parse_show, task_of, unit_name
-from ansible.module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
+
+from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
+from ..module_utils.host.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
+from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
+from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
+from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 DOCUMENTATION = r"""
 module: trainer_tasks
@@ -53,36 +53,19 @@ options:
     description: Tell also what people want to know of each task, such as its last step.
     type: bool
     default: false
-  install_directory:
-    description: Where deploy.yml left the environment.
-    type: path
-    default: /opt/psfleet
-  configuration_directory:
-    description: Where deploy.yml left the plan.
-    type: path
-    default: /etc/psfleet
-  state_directory:
-    description: Where the tasks keep their runs.
-    type: path
-    default: /var/lib/psfleet
-  log_directory:
-    description: Where the tasks' output is.
-    type: path
-    default: /var/log/psfleet
+  paths:
+    description: The directories of this host, as the fact C(cluster_paths) has them.
+    type: dict
+    required: true
 author: psfleet
 """
 
 EXAMPLES = r"""
 - name: Start the parameter servers
-  trainer_tasks:
+  psfleet.cluster.trainer_tasks:
     tasks: [{job: ps, index: 0}]
     state: started
-
-- name: Look at every task of this host
-  trainer_tasks:
-    tasks: []
-    others: true
-    details: true
+    paths: "{{ cluster_paths }}"
 """
 
 RETURN = r"""
@@ -145,60 +128,47 @@ def why_ended(result: str, lines: str) -> str:
 
 
 class Tasks:
-    """The tasks of this host, seen through systemd."""
+    """The tasks of this host, seen through systemd; `ended` are names of those that a playbook stopped."""
 
-    def __init__(self, module: AnsibleModule) -> None:
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Take the tasks and directories from the module's parameters."""
-        parameters = module.params
-        self.configuration = Path(parameters["configuration_directory"])
-        self.runs = Path(parameters["state_directory"]) / "runs"
-        self.logs = Path(parameters["log_directory"])
+        paths = {name: Path(path) for name, path in parameters["paths"].items()}
+        self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
+        self.runs = paths["state_directory"] / "runs"
         self.ended = set(parameters["stopped"])
-        self.traffic = bool(parameters["traffic"]) and not module.check_mode
         self.details = bool(parameters["details"])
-        self.tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
+        tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
-            self.tasks += sorted(self._known() - set(self.tasks))
-        self.units = [unit_name(job, index) for job, index in self.tasks]
+            tasks += sorted(self._known() - set(tasks))
+        self.units = {unit_name(job, index): (job, index) for job, index in tasks}
 
     def _known(self) -> set[tuple[str, int]]:
         """Return the tasks that run or failed, and those that train.yml prepared."""
-        listed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service").stdout
-        units = [line.split()[0] for line in listed.splitlines() if line.strip()]
         prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
-        return {task for name in (*units, *prepared) if (task := task_of(name))}
+        listed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the state of each task."""
+    def show(self) -> dict[str, dict[str, str]]:
+        """Return what systemd says of each unit."""
         if not self.units:
-            return []
-        shown = dict(zip(self.units, self._show(), strict=True))
-        traffic = unit_traffic(shown, self._began()) if self.traffic else {}
+            return {}
+        printed = systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units)
+        return dict(zip(self.units, parse_show(printed), strict=True))
+
+    def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
+        """Return the state of each task, with `traffic` also what it received and sent."""
+        shown = self.show()
+        files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
+        began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
+        counted = unit_traffic(shown, began) if traffic else {}
         return [
-            self._describe(job, index, shown[unit], traffic.get(unit, (None, None)))
-            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
+            self._describe(*self.units[unit], values, run_id_of(files[unit]))
+            | dict(zip(("bytes_received", "bytes_sent"), counted.get(unit, (None, None)), strict=True))
+            for unit, values in shown.items()
         ]
 
-    def _began(self) -> dict[str, float]:
-        """Return when the run of each unit was prepared, as Unix time; no entry where none was."""
-        return {
-            unit: file.stat().st_mtime
-            for unit, (job, index) in zip(self.units, self.tasks, strict=True)
-            if (file := run_file(self.configuration, job, index)).exists()
-        }
-
-    def _show(self) -> list[dict[str, str]]:
-        if not self.units:
-            return []
-        printed = systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units).stdout
-        shown: list[dict[str, str]] = parse_show(printed)
-        return shown
-
-    def _describe(
-        self, job: str, index: int, values: dict[str, str], traffic: tuple[int | None, int | None]
-    ) -> dict[str, Any]:
+    def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
         name = f"{job}{index}"
-        run_id = run_id_of(run_file(self.configuration, job, index))
         alive = is_alive(values)
         was_stopped = name in self.ended
         failed = not alive and values.get("Result", "success") != "success" and not was_stopped
@@ -223,52 +193,32 @@ class Tasks:
             "run_id": run_id,
             "phase": str(progress.get("phase", "")),
             "reason": reason,
-            "bytes_received": traffic[0],
-            "bytes_sent": traffic[1],
             **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
         }
 
     def start(self) -> None:
         """Start what is not alive, forgetting the failures of earlier runs."""
-        idle = self._units(alive=False)
+        idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
             systemctl("reset-failed", *idle)
             systemctl("start", "--no-block", *idle)
 
     def await_ready(self) -> None:
         """Wait until each task that is starting listens (READY=1), has failed or, if it is oneshot, ended."""
-        starting = self._units(alive=True)
+        starting = [unit for unit, values in self.show().items() if is_alive(values)]
         if starting:
             # Starting a unit whose start is under way joins that job.
             systemctl("start", *starting)
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone."""
-        if self.units:
+        for unit, values in self.show().items():
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
-            self.ended |= {
-                f"{job}{index}"
-                for (job, index), values in zip(self.tasks, self._show(), strict=True)
-                if is_alive(values) and values.get("SubState") != WAITING_TO_RESTART
-            }
+            if is_alive(values) and values.get("SubState") != WAITING_TO_RESTART:
+                job, index = self.units[unit]
+                self.ended.add(f"{job}{index}")
+        if self.units:
             systemctl("stop", *self.units)
-
-    def alive(self) -> list[bool]:
-        """Return whether each task is alive."""
-        return [is_alive(values) for values in self._show()]
-
-    def _units(self, *, alive: bool) -> list[str]:
-        return [unit for unit, found in zip(self.units, self.alive(), strict=True) if found is alive]
-
-
-def systemctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run systemctl; what became of the units is read afterwards, from their states."""
-    return run(["systemctl", *arguments])
-
-
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command and return what it printed; it may fail."""
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def main() -> None:
@@ -285,16 +235,13 @@ def main() -> None:
             "stopped": {"type": "list", "elements": "str", "default": []},
             "traffic": {"type": "bool", "default": False},
             "details": {"type": "bool", "default": False},
-            "install_directory": {"type": "path", "default": "/opt/psfleet"},
-            "configuration_directory": {"type": "path", "default": "/etc/psfleet"},
-            "state_directory": {"type": "path", "default": "/var/lib/psfleet"},
-            "log_directory": {"type": "path", "default": "/var/log/psfleet"},
+            "paths": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
-    tasks = Tasks(module)
-    wanted = module.params["state"]
-    alive = tasks.alive()
+    tasks = Tasks(module.params)
+    wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
+    alive = [is_alive(values) for values in tasks.show().values()]
     actions = {"started": tasks.start, "ready": tasks.await_ready, "stopped": tasks.stop}
     if not module.check_mode and wanted in actions:
         actions[wanted]()
@@ -302,9 +249,9 @@ def main() -> None:
     module.exit_json(
         changed=changed,
         deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
-        tensorflow=installed_tensorflow(Path(module.params["install_directory"])),
-        lacks_cuda=lacks_cuda(Path(module.params["install_directory"])),
-        tasks=tasks.describe(),
+        tensorflow=installed_tensorflow(install),
+        lacks_cuda=lacks_cuda(install),
+        tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
         stopped=sorted(tasks.ended),
     )
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
-from ansible.module_utils.task_units import task_of
+
+from ..module_utils.host import task_units
+from ..module_utils.host.task_units import parse_list, task_of
+from ..module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
 
 DOCUMENTATION = r"""
 module: trainer_units
@@ -37,7 +39,7 @@ author: psfleet
 
 EXAMPLES = r"""
 - name: Stop the tasks that left the plan
-  trainer_units:
+  psfleet.cluster.trainer_units:
     tasks: [{job: ps, index: 0}]
 """
 
@@ -55,15 +57,9 @@ reloaded:
 PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.service", TIMER, SERVICE)
 
 
-def loaded_units(text: str) -> list[str]:
-    """Return the names of units in what `systemctl list-units --plain --no-legend` prints."""
-    return [line.split()[0] for line in text.splitlines() if line.strip()]
-
-
 def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
     """Return the loaded units of tasks that are not among `tasks`."""
-    found = ((unit, task_of(unit)) for unit in loaded)
-    return [unit for unit, task in found if task and task not in tasks]
+    return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
 def systemctl(*arguments: str) -> str:
@@ -73,12 +69,6 @@ def systemctl(*arguments: str) -> str:
     if done.returncode:
         raise ValueError(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
-
-
-def forget_failures(units: Sequence[str]) -> None:
-    """Let systemd forget units that failed. It has forgotten the others already, and says so."""
-    command = ["systemctl", "reset-failed", *units]
-    subprocess.run(command, capture_output=True, check=False)
 
 
 def main() -> None:
@@ -93,7 +83,7 @@ def main() -> None:
     )
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
     try:
-        loaded = loaded_units(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
+        loaded = parse_list(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
         gone = departed(loaded, tasks)
         unread = bool(loaded) and "yes" in systemctl(
             "show", "--property=NeedDaemonReload", "--value", *loaded
@@ -107,7 +97,7 @@ def main() -> None:
         if not module.check_mode:
             if gone:
                 systemctl("stop", *gone)
-                forget_failures(gone)
+                task_units.systemctl("reset-failed", *gone)  # it has forgotten others already, and says so
             # A timer whose unit has gone from the disk is stopped before systemd misses that unit.
             if untimed and not metrics.directory:
                 metrics.apply()

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -148,18 +149,30 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
     ]
 
 
-def test_scenarios_run_longest_first_and_slow_ones_only_when_named(
+def test_a_scenario_that_begins_while_all_are_ended_is_ended_too(
+    molecule: Molecule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say, calls = molecule
+    say("$([ $1 = destroy ] || sleep 600)", 0)
+    monkeypatch.setattr(run_tests, "ENDING", threading.Event())
+    run_tests.ENDING.set()
+    assert not run_tests.run_scenario("default")
+    assert calls()[-1] == "destroy"
+
+
+def test_scenarios_run_bare_and_longest_first_and_slow_ones_only_when_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
-    for name, size in (("brief", 10), ("cuda", 900), ("long", 500), ("longer", 20)):
+    for name, size in (("bare", 5), ("brief", 10), ("cuda", 900), ("long", 500), ("longer", 20)):
         (tmp_path / "molecule" / name / "behaviours").mkdir(parents=True)
         (tmp_path / "molecule" / name / "molecule.yml").write_text("#" * size)
     (tmp_path / "molecule" / "longer" / "behaviours" / "one.yml").write_text("#" * 600)
-    assert run_tests.quick_scenarios() == ["longer", "long", "brief"]
+    (tmp_path / "molecule" / "bare" / "hosts.yml").write_text(f"{run_tests.BARE_HOSTS}\n")
+    assert run_tests.quick_scenarios() == ["bare", "longer", "long", "brief"]
     monkeypatch.setattr(run_tests, "run_scenario", lambda scenario: scenario == "cuda")
     assert run_tests.main(["cuda"]) == 0
-    assert run_tests.run_molecule() == Count(0, 3)
+    assert run_tests.run_molecule() == Count(0, 4)
 
 
 def test_a_slow_scenario_is_one_that_exists() -> None:
@@ -172,6 +185,29 @@ def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str])
         ("picky", [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"])
     )
     assert "line 3 is bad" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("most", "kept"), [(5, True), (4, False)])
+def test_lint_says_how_many_lines_each_room_has_and_holds_them_to_a_budget(
+    most: int,
+    *,
+    kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "MOST_LINES", most)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    files = {"trainer/__init__.py": 1, "trainer/model/models/cnn.py": 4, "tests/trainer/model/test_cnn.py": 7}
+    for name, lines in {**files, "docs/conf.py": 9}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("pass\n" * lines)
+    assert run_tests.within_budget() is kept
+    said = capsys.readouterr().out
+    assert "lines of tests: trainer/model 7; 7" in said
+    assert f"lines of product Python: trainer 1, trainer/model 4; 5 of at most {most}" in said
+    assert ("take out 1," in said) is not kept
 
 
 def test_the_locks_hold_hashes_and_no_addresses() -> None:

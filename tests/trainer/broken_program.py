@@ -1,10 +1,14 @@
-"""The trainer with a model that has a bug: its loss raises at step 10. Started like the trainer."""
+"""The trainer with a model that has a bug: its loss raises at step 10. Started like the trainer.
+
+With TEST_FAILURE=kill in the environment its first step kills the process.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import os
+import signal
 import sys
 
 import numpy as np
@@ -12,14 +16,16 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer import __main__ as program
-from trainer import models
-from trainer.models import linear
-from trainer.models.model import ModelContext, Variables
+from trainer.model import models
+from trainer.model.models import linear
+from trainer.model.models.model import ModelContext, Variables
 
 _calls = itertools.count(1)
 
 
-def _raise_at_step_10(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _fail(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    if os.environ.get("TEST_FAILURE") == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     if next(_calls) == 10:
         raise ValueError("the tenth step has a bug")
     return loss
@@ -29,7 +35,7 @@ def _broken_loss(
     context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
 ) -> tf.Tensor:
     loss = linear.loss(context, variables, features, labels)
-    checked = tf.numpy_function(_raise_at_step_10, [loss], tf.float32)
+    checked = tf.numpy_function(_fail, [loss], tf.float32)
     return loss + 0 * tf.stop_gradient(tf.reshape(checked, []))
 
 

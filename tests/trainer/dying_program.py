@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import __main__ as program
-from trainer.rounds import RoundOperations
+from trainer.engine.synchronous_rounds import RoundOperations
 
 _STEP = 20
 _calls = itertools.count(1)

@@ -8,17 +8,107 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, Protocol, TypeVar
 
+from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
-from trainer.records import Record, events_file, read_records
+from tests.trainer.ports import free_ports
+from trainer.contract.records import Record, events_file, read_records
+from trainer.contract.task_names import split_name
+from trainer.process.port_probes import REFUSED, probe
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = ("-m", "trainer")
+# Far more than a task is silent for that is only slow.
+_WATCHDOG_SECONDS = 60.0
 
 
-class Cluster:
+class _Process(Protocol):
+    def poll(self) -> int | None: ...
+
+
+Process = TypeVar("Process", bound=_Process)
+
+
+def until(
+    condition: Callable[[], bool], what: str, seconds: float = 150, more: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait for a condition; fail with `more` words when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for: {what}\n{more()}"
+        time.sleep(0.05)
+
+
+class Processes(Generic[Process]):
+    """Tasks by their names, and what they print and write below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder; nothing is started yet."""
+        self.folder = folder
+        self.processes: dict[str, Process] = {}
+        self.ended: dict[str, float] = {}
+        self.environment: dict[str, str] = {}  # more of what the next tasks to start are given
+
+    def wait(self, *tasks: str, seconds: float = 150) -> dict[str, int]:
+        """Task -> exit code, once they have ended by themselves; of all started where none is named."""
+        codes: dict[str, int] = {}
+        waiting = tasks or tuple(self.processes)
+
+        def all_ended() -> bool:
+            for task in set(waiting) - set(codes):
+                code = self.processes[task].poll()
+                if code is not None:
+                    codes[task], self.ended[task] = code, time.monotonic()
+            return len(codes) == len(waiting)
+
+        self.until(all_ended, f"the end of {', '.join(waiting)}", seconds)
+        return codes
+
+    def has_ended(self, task: str) -> bool:
+        """Whether a task that was started has ended."""
+        return self.processes[task].poll() is not None
+
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
+        """Wait for a condition; fail with everything the tasks printed when it does not come."""
+        until(condition, what, seconds, self.outputs)
+
+    def directory(self, task: str) -> Path:
+        """The run directory of a task, as on the disk of its own host."""
+        return self.folder / task
+
+    def records(self, task: str, event: str = "") -> list[Record]:
+        """The records of a task, of one event where it is named; none before it has written any."""
+        file = events_file(self.directory(task), *split_name(task))
+        if not file.exists():
+            return []
+        records, complaints = read_records(file)
+        assert complaints == [], complaints
+        return [record for record in records if event in {"", record.event}]
+
+    def progress(self, task: str = "worker0") -> dict[str, object]:
+        """The task's progress.json; empty where there is none yet."""
+        path = self.directory(task) / "progress.json"
+        content: dict[str, object] = json.loads(path.read_text()) if path.exists() else {}
+        return content
+
+    def output(self, task: str) -> str:
+        """What a task printed."""
+        path = self.output_file(task)
+        return path.read_text() if path.exists() else ""
+
+    def outputs(self) -> str:
+        """What all printed."""
+        return "\n".join(f"== {task}\n{self.output(task)}" for task in self.processes)
+
+    def output_file(self, task: str) -> Path:
+        """Where it goes."""
+        return self.folder / f"{task}.out"
+
+
+class Cluster(Processes[ForkedProcess]):
     """The tasks of a run. Leaving its context kills those that are left."""
 
     def __init__(
@@ -27,19 +117,25 @@ class Cluster:
         ps: int = 1,
         workers: int = 2,
         flags: Sequence[str] = (),
+        *,
         servers: Sequence[int] = (),
+        watchdog: bool = False,
     ) -> None:
-        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own."""
-        self.folder, self.flags = folder, flags
+        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own.
+
+        `watchdog`: who is silent for long is killed and started again while one waits, as by its unit: rarely
+        a call of TensorFlow to a ps that was killed never returns.
+        """
+        super().__init__(folder)
         addresses = [f"127.0.0.1:{port}" for port in free_ports(ps + workers)]
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.tasks = [f"{job}{index}" for job, hosts in self.hosts.items() for index in range(len(hosts))]
         self.tasks += [f"server{index}" for index in servers]
-        self.started: dict[str, float] = {}
-        self.ended: dict[str, float] = {}
+        self.flags = flags
         self.codes: dict[str, int] = {}
-        self.environment: dict[str, str] = {}  # more of what the next tasks to start are given
-        self._processes: dict[str, ForkedProcess] = {}
+        self._flags: dict[str, Sequence[str]] = {}
+        self._watchdog = watchdog
+        self._pings: dict[str, tuple[socket.socket, float]] = {}
 
     def __enter__(self) -> Cluster:
         """Return the cluster."""
@@ -49,70 +145,65 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Kill what is left."""
-        for process in self._processes.values():
+        for pings, _ in self._pings.values():
+            pings.close()
+        for process in self.processes.values():
             process.kill()
             process.wait()
 
-    def start(self, *tasks: str, flags: Sequence[str] = (), program: Sequence[str] = PROGRAM) -> None:
-        """Start tasks, all where none is named; a task that ran before is started again."""
+    def start(
+        self, *tasks: str, flags: Sequence[str] | None = None, program: Sequence[str] = PROGRAM
+    ) -> None:
+        """Start tasks, all where none is named, with more flags; None: those of the task's last start."""
         for task in tasks or self.tasks:
-            job, index = _job_and_index(task)
+            if flags is not None:
+                self._flags[task] = flags
+            job, index = split_name(task)
             command = [*program, f"--job_name={job}", f"--task_index={index}"]
             command += [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.hosts.items()]
-            command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags, *flags]
-            environment = {
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "CUDA_VISIBLE_DEVICES": "",
-            } | self.environment
+            command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags]
+            command += self._flags.get(task, ())
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+            if self._watchdog:
+                environment["NOTIFY_SOCKET"] = self._listen(task)
+            environment |= self.environment
             self.directory(task).mkdir(parents=True, exist_ok=True)
-            self._processes[task] = ForkedProcess(command, self.folder, environment, self._output_file(task))
-            self.started[task] = time.monotonic()
+            self.processes[task] = ForkedProcess(command, self.folder, environment, self.output_file(task))
 
-    def wait(self, *tasks: str, seconds: float = 150) -> dict[str, int]:
-        """Task -> exit code, once they have ended by themselves; of all started where none is named."""
-        codes = {}
-        deadline = time.monotonic() + seconds
-        waiting = {task: self._processes[task] for task in tasks or self._processes}
-        while waiting:
-            for task, process in list(waiting.items()):
-                code = process.poll()
-                if code is not None:
-                    codes[task], self.ended[task] = code, time.monotonic()
-                    del waiting[task]
-            assert time.monotonic() < deadline, f"still running: {list(waiting)}\n{self.outputs()}"
-            time.sleep(0.05)
-        return codes
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
+        """Wait for a condition, and keep the watchdog meanwhile."""
+
+        def watched() -> bool:
+            self._watch()
+            return condition()
+
+        super().until(watched, what, seconds)
+
+    def _listen(self, task: str) -> str:
+        """Where a task sends its pings."""
+        address = f"@{self.hosts['ps'][0]}-{task}"
+        if task not in self._pings:
+            pings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            pings.setblocking(False)
+            pings.bind(address.replace("@", "\0"))
+            self._pings[task] = (pings, 0.0)
+        self._pings[task] = (self._pings[task][0], time.monotonic())
+        return address
+
+    def _watch(self) -> None:
+        for task, (pings, heard) in list(self._pings.items()):
+            with suppress(BlockingIOError):
+                while pings.recv(4096):
+                    self._pings[task] = (pings, time.monotonic())
+            if time.monotonic() > heard + _WATCHDOG_SECONDS and not self.has_ended(task):
+                self.signal(task, signal.SIGKILL)
+                self.start(task)
 
     def signal(self, task: str, number: signal.Signals) -> None:
         """Send a signal to a task, and wait for its end where that is sure."""
-        self._processes[task].send_signal(number)
+        self.processes[task].send_signal(number)
         if number == signal.SIGKILL:
-            self._processes[task].wait(10)
-
-    def has_ended(self, task: str) -> bool:
-        """Whether a task that was started has ended."""
-        return self._processes[task].poll() is not None
-
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
-        """Wait for a condition; fail with everything the tasks printed when it does not come."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"waited for: {what}\n{self.outputs()}"
-            time.sleep(0.05)
-
-    def directory(self, task: str) -> Path:
-        """The run directory of a task, as on the disk of its own host."""
-        return self.folder / task
-
-    def records(self, task: str, event: str = "") -> list[Record]:
-        """The records of a task, of one event where it is named; none before it has written any."""
-        file = events_file(self.directory(task), *_job_and_index(task))
-        if not file.exists():
-            return []
-        records, complaints = read_records(file)
-        assert complaints == [], complaints
-        return [record for record in records if event in {"", record.event}]
+            self.processes[task].wait(10)
 
     def only(self, task: str, event: str) -> Record:
         """The one record of this event."""
@@ -120,41 +211,42 @@ class Cluster:
         assert len(records) == 1, f"{task}: {len(records)} records {event}\n{self.outputs()}"
         return records[0]
 
+    def serve(self, *tasks: str) -> None:
+        """Start tasks that serve, and wait until they do: a short deadline is then for who is missing."""
+        self.start(*tasks)
+        for task in tasks:
+            self.until(lambda of=task: "listens at" in self.output(of), f"{task} to listen")  # type: ignore[misc]
+
+    def metrics(self) -> dict[str, float]:
+        """What the chief found when it evaluated the model for the last time."""
+        found = self.records("worker0", "evaluated")[-1].fields["metrics"]
+        assert isinstance(found, dict)
+        return found
+
+    def until_steps(self, more: int) -> None:
+        """Wait until the chief has told of so many more global steps."""
+        goal = self.global_step() + more
+        self.until(lambda: self.global_step() >= goal, f"global step {goal}")
+
+    def assert_one_fingerprint(self, *clients: str) -> None:
+        """Each client has read the fingerprint of the last checkpoint, at its global step."""
+        from trainer.model.checkpoints import read_checkpoint
+        from trainer.model.fingerprint import fingerprint_of
+
+        step = self.records("worker0", "finished")[-1].integer("global_step")
+        saved, problem = read_checkpoint(self.directory("worker0") / f"checkpoints/model.ckpt-{step}")
+        assert saved, problem
+        expected = (fingerprint_of(saved.values), step)
+        for client in clients:
+            fields = self.records(client, "finished")[-1].fields
+            assert (fields.get("fingerprint"), fields.get("fingerprint_step")) == expected, self.outputs()
+
+    def nothing_listens(self) -> bool:
+        """Whether no task has left a process at its port."""
+        addresses = (*self.hosts["ps"], *self.hosts["worker"])
+        return all(probe(address) == REFUSED for address in addresses)
+
     def global_step(self) -> int:
         """The global step that the chief has told last; 0 before it."""
         value = self.progress().get("global_step", 0)
         return value if isinstance(value, int) else 0
-
-    def progress(self) -> dict[str, object]:
-        """The chief's progress.json; empty where there is none yet."""
-        path = self.directory("worker0") / "progress.json"
-        content: dict[str, object] = json.loads(path.read_text()) if path.exists() else {}
-        return content
-
-    def output(self, task: str) -> str:
-        """What a task printed."""
-        return self._output_file(task).read_text()
-
-    def outputs(self) -> str:
-        """What all printed."""
-        return "\n".join(f"== {task}\n{self.output(task)}" for task in self.started)
-
-    def _output_file(self, task: str) -> Path:
-        return self.folder / f"{task}.out"
-
-
-def _job_and_index(task: str) -> tuple[str, int]:
-    job = task.rstrip("0123456789")
-    return job, int(task.removeprefix(job))
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nothing listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for holder in sockets:
-            holder.bind(("127.0.0.1", 0))
-        return [holder.getsockname()[1] for holder in sockets]
-    finally:
-        for holder in sockets:
-            holder.close()

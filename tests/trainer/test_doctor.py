@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from tests.trainer.processes import ROOT
+from tests.repository import ROOT
 from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, libraries_check, look
-from trainer.doctor_product import product_check, remedy_of
-from trainer.gpu_libraries import LIBRARIES, Opened
+from trainer.doctor_tensorflow import product_check, remedy_of
 from trainer.host.check import Check
+from trainer.process.gpu_libraries import LIBRARIES, Opened
 
 OF_A_TASK = {**os.environ, "PYTHONPATH": str(ROOT)}
 SEEN = Check("devices", "failed", "was given GPU 0 (CUDA_VISIBLE_DEVICES), and TensorFlow sees none", "look")

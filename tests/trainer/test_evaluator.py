@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.evidence.run_folders import edit, plan_of, records, write_plan
-from tests.trainer.processes import ROOT, Cluster
-from trainer.checkpoints import checkpoint_paths, read_checkpoint
+from psfleet.evidence.reading import read_run
+from tests.psfleet.evidence.run_folders import edit, plan_of, records, write_plan
+from tests.repository import ROOT
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, FINISHED, INPUT, USAGE
 from trainer.evaluator import main
-from trainer.evidence.reading import read_run
-from trainer.exit_codes import CONFIGURATION, FAILURE_CLASSES, FINISHED, INPUT, USAGE
-from trainer.fingerprint import fingerprint_of
+from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
+from trainer.model.fingerprint import fingerprint_of
 
 FLAGS = ("--replication=local", "--optimizer=adam", "--steps=40", "--checkpoint_interval_steps=20")
 EVALUATOR = "evaluator0"

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 # "skipped": not looked at, because an earlier one of its chain failed or it does not apply; `found` says why.
 State = Literal["ok", "warning", "failed", "skipped"]
 
 
-@dataclass(frozen=True)
-class Check:
-    """A check by its `name` (a column of doctor.yml's table, such as "driver").
+class Finding(NamedTuple):
+    """A check without its name, which those know who list it.
 
     `found` is one line of what is there, `remedy` what to do, naming the variable or the command; it is empty
     where the state is "ok" or "skipped".
     """
+
+    state: State
+    found: str
+    remedy: str = ""
+
+
+ok, warning = partial(Finding, "ok"), partial(Finding, "warning")
+failed, skipped = partial(Finding, "failed"), partial(Finding, "skipped")
+
+
+def joined(findings: Sequence[Finding]) -> Finding:
+    """Return several findings of one state as one, what they have in common once."""
+    found = "; ".join(dict.fromkeys(finding.found for finding in findings))
+    return Finding(findings[0].state, found, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
+
+
+@dataclass(frozen=True)
+class Check:
+    """A finding under its `name` (a column of doctor.yml's table, such as "driver")."""
 
     name: str
     state: State
@@ -31,3 +50,14 @@ class Check:
     def from_json(cls, content: Mapping[str, Any]) -> Check:
         """Return the check that `to_json` described; raises KeyError where a field is missing."""
         return cls(content["name"], content["state"], content["found"], content.get("remedy", ""))
+
+
+def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
+    """Return findings as checks, in their order."""
+    return [Check(name, *finding) for name, finding in findings.items()]
+
+
+def reasons_of(checks: Iterable[Check]) -> str:
+    """Return what failed, a numbered line each; empty where nothing did."""
+    failures = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
+    return "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, 1))

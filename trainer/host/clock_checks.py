@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .check import Check
+from .check import Finding, failed, ok, warning
 
 # Certificates are valid from an hour before they are signed: `valid_from` in roles/ssh_mesh/tasks/sign.yml.
 ALLOWED_SECONDS = 3600.0
@@ -22,24 +22,22 @@ def clock_offset(asked: float, began: float, ended: float, answered: float) -> t
     return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
 
 
-def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Check:
-    """Return the check `clock` for what `clock_offset` gave."""
+def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
+    """Return what is said of the clock, for what `clock_offset` gave."""
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"
     given = f"(give or take {_seconds(uncertainty_seconds)})"
     found = f"{_seconds(abs(ahead_seconds))} {side} the controller's {given}"
     if least > ALLOWED_SECONDS:
-        return Check(
-            "clock",
-            "failed",
+        return failed(
             f"{found}: SSH certificates are signed for clocks that are at most an hour apart",
             REMEDY,
         )
     if least > UNNOTICED_SECONDS:
-        return Check("clock", "warning", f"{found}: records of its tasks are dated wrongly", REMEDY)
+        return warning(f"{found}: records of its tasks are dated wrongly", REMEDY)
     if abs(ahead_seconds) <= uncertainty_seconds:
-        return Check("clock", "ok", f"as the controller's {given}")
-    return Check("clock", "ok", found)
+        return ok(f"as the controller's {given}")
+    return ok(found)
 
 
 def _seconds(seconds: float) -> str:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .check import Check
+from .check import Finding, failed, ok, skipped, warning
 from .environment import TENSORFLOW_VERSION
 from .task_traces import bytes_of, read_object
 
@@ -80,19 +80,17 @@ def _target(link: Path) -> Path:
         return Path()
 
 
-def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Check:
+def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
     """Return the check `environment`; `installed` is whether the environment of today's lock is there."""
     if not deployment.plan:
-        return Check("environment", "skipped", NOT_DEPLOYED)
+        return skipped(NOT_DEPLOYED)
     found = (
         f"TensorFlow {deployment.tensorflow}, lock {deployment.environment[:HASH_DIGITS]}, "
         f"release {deployment.release}"
     )
     if not deployment.tensorflow or not deployment.release:
         lacking = "Python environment" if not deployment.tensorflow else "trainer"
-        return Check(
-            "environment",
-            "failed",
+        return failed(
             f"it has a plan, but no {lacking} that is whole: a deployment was interrupted",
             "`ansible-playbook deploy.yml` finishes it",
         )
@@ -106,10 +104,5 @@ def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -
     if deployment.plan != today.plan:
         other.append("the inventory has another plan today")
     if other:
-        return Check(
-            "environment",
-            "warning",
-            f"{found}; {', '.join(other)}",
-            "run `ansible-playbook deploy.yml` between runs",
-        )
-    return Check("environment", "ok", found)
+        return warning(f"{found}; {', '.join(other)}", "run `ansible-playbook deploy.yml` between runs")
+    return ok(found)

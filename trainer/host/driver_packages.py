@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from .nvidia import GpuFacts
 
@@ -29,10 +28,6 @@ class DriverPackages:
     packages: tuple[str, ...]
     says: tuple[str, ...]
     refusal: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object as a module's answer holds it."""
-        return asdict(self)
 
 
 def kernel_flavour(kernel: str) -> str:

@@ -80,10 +80,3 @@ def problems(device: str, python: str, machine: str) -> list[str]:
             f"TensorFlow {TENSORFLOW_VERSION} has no GPU wheel for {machine}, only for {MACHINES[0]}"
         )
     return found
-
-
-def device_of(gpus: bool, cuda_source: str) -> str:
-    """Return what a host's environment is for; `cuda_source` is nvidia_cuda_source, "wheels" or "system"."""
-    if not gpus:
-        return "cpu"
-    return "gpu-system" if cuda_source == "system" else "gpu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .check import Check
+from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .nvidia import Gpu, GpuFacts
 
 NAMES = ("bus", "driver", "nvidia-smi", "uvm", "gpus")
@@ -33,44 +33,40 @@ def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Chec
     tasks = [task for task in tasks if task["gpus"]]
     if not tasks:
         return []
-    links: dict[str, Callable[[], Check]] = {
+    links: dict[str, Callable[[], Finding]] = {
         "bus": lambda: _bus(facts, tasks, machine),
         "driver": lambda: _driver(facts, tasks[0]["host"]),
         "nvidia-smi": lambda: _smi(facts),
         "uvm": lambda: _uvm(facts),
         "gpus": lambda: _gpus(facts, tasks),
     }
-    checks: list[Check] = []
+    findings: dict[str, Finding] = {}
     for name, link in links.items():
-        broken = next((check.name for check in checks if check.state == "failed"), "")
-        checks.append(Check(name, "skipped", f"not looked at: {broken} failed") if broken else link())
-    return checks
+        broken = next((name for name, finding in findings.items() if finding.state == "failed"), "")
+        findings[name] = skipped(f"not looked at: {broken} failed") if broken else link()
+    return checks_of(findings)
 
 
-def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Check:
+def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Finding:
     if machine != GPU_MACHINE:
-        return Check(
-            "bus",
-            "failed",
+        return failed(
             f"the processor is {machine}, {_given(tasks)}; TensorFlow's wheels know GPUs on {GPU_MACHINE} "
             "alone",
             _give_no_gpus(tasks),
         )
     if not facts.bus and facts.gpus:
         # A container may have GPUs without /sys/bus/pci.
-        return Check("bus", "ok", f"nothing is shown of it, and nvidia-smi lists {len(facts.gpus)}")
+        return ok(f"nothing is shown of it, and nvidia-smi lists {len(facts.gpus)}")
     if not facts.bus:
-        return Check(
-            "bus",
-            "failed",
+        return failed(
             f"no NVIDIA device on the PCI bus, {_given(tasks)}",
             f"{_give_no_gpus(tasks)}. A card that is powered, seated and, for a virtual machine, passed "
             "through is shown by `lspci -d 10de:`",
         )
-    return Check("bus", "ok", f"{len(facts.bus)} at {', '.join(facts.bus)}")
+    return ok(f"{len(facts.bus)} at {', '.join(facts.bus)}")
 
 
-def _driver(facts: GpuFacts, host: str) -> Check:
+def _driver(facts: GpuFacts, host: str) -> Finding:
     install = (
         f"set nvidia_cuda_driver to present (host_vars/{host}.yml, or its group's), or install a driver, "
         f"{JIT_DRIVER} or newer, yourself; then deploy again"
@@ -82,19 +78,15 @@ def _driver(facts: GpuFacts, host: str) -> Check:
         return _driver_version(version, install)
     others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
     if set(facts.bus_drivers) == {"vfio-pci"}:
-        return Check(
-            "driver",
-            "failed",
+        return failed(
             "vfio-pci holds the device, which passes it on to a virtual machine",
             "put the virtual machine into the inventory in place of its host, or release the device",
         )
     if others and not facts.module_kernels:
-        return Check(
-            "driver", "failed", f"{' and '.join(others)} drives the device, not NVIDIA's driver", install
-        )
+        return failed(f"{' and '.join(others)} drives the device, not NVIDIA's driver", install)
     if not facts.module_kernels:
-        return Check("driver", "failed", "NVIDIA's driver is not installed", install)
-    return Check("driver", "failed", *_not_loaded(facts, others))
+        return failed("NVIDIA's driver is not installed", install)
+    return failed(*_not_loaded(facts, others))
 
 
 def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
@@ -125,24 +117,17 @@ def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
     )
 
 
-def _driver_version(version: str, install: str) -> Check:
+def _driver_version(version: str, install: str) -> Finding:
     major = int(version.partition(".")[0])
     if major < OLDEST_DRIVER:
-        return Check(
-            "driver",
-            "failed",
-            f"driver {version}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer",
-            install,
-        )
+        return failed(f"driver {version}; the CUDA 12 of TensorFlow needs {OLDEST_DRIVER} or newer", install)
     if major < JIT_DRIVER:
-        return Check(
-            "driver",
-            "warning",
+        return warning(
             f"driver {version}, older than {JIT_DRIVER}: what it must compile from PTX itself may "
             "fail, as in a program with jit_compile=True",
             f"install {JIT_DRIVER} or newer where programs use jit_compile=True",
         )
-    return Check("driver", "ok", version)
+    return ok(version)
 
 
 # What nvidia-smi says, and what helps.
@@ -158,47 +143,34 @@ _SMI_REMEDIES = (
 )
 
 
-def _smi(facts: GpuFacts) -> Check:
+def _smi(facts: GpuFacts) -> Finding:
     if not facts.smi:
-        listed = ", ".join(f"{gpu.index} {gpu.name}" for gpu in facts.gpus)
-        return Check("nvidia-smi", "ok", listed)
-    remedy = next((cure for words, cure in _SMI_REMEDIES if words in facts.smi), "")
-    return Check(
-        "nvidia-smi",
-        "failed",
-        facts.smi,
-        remedy or "`nvidia-smi` as root on the host, and `dmesg | grep -i nvrm`",
-    )
+        return ok(", ".join(f"{gpu.index} {gpu.name}" for gpu in facts.gpus))
+    otherwise = "`nvidia-smi` as root on the host, and `dmesg | grep -i nvrm`"
+    return failed(facts.smi, next((cure for words, cure in _SMI_REMEDIES if words in facts.smi), otherwise))
 
 
-def _uvm(facts: GpuFacts) -> Check:
+def _uvm(facts: GpuFacts) -> Finding:
     if UVM_NODE in facts.nodes:
-        return Check("uvm", "ok", UVM_NODE)
+        return ok(UVM_NODE)
     if facts.nvidia_modprobe:
         # As after every boot of a machine without a desktop.
-        return Check("uvm", "ok", f"psfleet-gpu-devices.service makes {UVM_NODE} before a task starts")
-    return Check(
-        "uvm",
-        "failed",
+        return ok(f"psfleet-gpu-devices.service makes {UVM_NODE} before a task starts")
+    return failed(
         f"{UVM_NODE} is not there, CUDA does not work without, and nvidia-modprobe, which makes it, is not "
         "installed",
         f"install the package nvidia-modprobe; `{MAKE_UVM}` as root says what else is wrong",
     )
 
 
-def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Check:
+def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Finding:
     problems = list(_gpu_problems(facts, tasks))
-    failed = [(what, cure) for state, what, cure in problems if state == "failed"]
-    shown = failed or [(what, cure) for _, what, cure in problems]
-    if not shown:
-        return Check("gpus", "ok", _given(tasks))
-    found = "; ".join(dict.fromkeys(what for what, _ in shown))
-    remedy = "; ".join(dict.fromkeys(cure for _, cure in shown))
-    return Check("gpus", "failed" if failed else "warning", found, remedy)
+    failures = [problem for problem in problems if problem.state == "failed"]
+    return joined(failures or problems) if problems else ok(_given(tasks))
 
 
-def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
-    """Yield state, what and remedy of each GPU of a task that is not as TensorFlow needs it."""
+def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Yield what each GPU of a task lacks of what TensorFlow needs."""
     there = {gpu.index: gpu for gpu in facts.gpus}
     for task in tasks:
         for index in task["gpus"]:
@@ -206,8 +178,7 @@ def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[tuple[str,
             if gpu is None:
                 numbers = ", ".join(str(number) for number in sorted(there))
                 seen = f"has GPU {numbers}" if len(there) == 1 else f"has the GPUs {numbers}"
-                yield (
-                    "failed",
+                yield failed(
                     f"{_name(task)} has GPU {index}, and {task['host']} {seen}",
                     f"name GPUs that are there: {_edit(task)}",
                 )
@@ -215,39 +186,34 @@ def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[tuple[str,
                 yield from _problems_of(gpu, task)
 
 
-def _problems_of(gpu: Gpu, task: Task) -> Iterator[tuple[str, str, str]]:
+def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
     named = f"GPU {gpu.index} of {_name(task)}, {gpu.name},"
     if gpu.mig:
-        yield (
-            "failed",
+        yield failed(
             f"{named} is cut into MIG devices, which CUDA does not count as nvidia-smi counts GPUs",
             f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: {_edit(task)}",
         )
     if gpu.fabric in FABRIC_NOT_READY:
-        yield (
-            "warning",
+        yield warning(
             f"{named} waits for the fabric of NVSwitches ({gpu.fabric}), and CUDA for it (error 802)",
             "install nvidia-fabricmanager of the driver's own version, `systemctl enable --now "
             "nvidia-fabricmanager`",
         )
     capability = gpu.compute_capability
     if capability is None:
-        yield (
-            "warning",
+        yield warning(
             f"{named} does not tell its compute capability",
             "look it up: TensorFlow needs 6.0 to below 10.0",
         )
     elif capability >= FIRST_UNSUPPORTED_CAPABILITY:
-        yield (
-            "failed",
+        yield failed(
             f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
             "10.0, without NVIDIA's Blackwell",
             f"train on its CPU, {_edit(task)}; TensorFlow for it is NVIDIA's container or one's own build, "
             "which psfleet does not install",
         )
     elif capability < OLDEST_CAPABILITY:
-        yield (
-            "failed",
+        yield failed(
             f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
             "10.0",
             f"train on its CPU: {_edit(task)}",

@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .check import Check
-from .environment import (
-    MACHINES,
-    SUPPORTED_PYTHONS,
-    HostEnvironment,
-    device_of,
-    problems,
-)
+from .check import Check, Finding, checks_of, failed, joined, ok, warning
+from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from .host_facts import HostFacts, Interpreter
 
 TESTED = {"debian": ("12", "13")}
@@ -58,18 +52,19 @@ class Asked:
     @property
     def device(self) -> str:
         """The device of the environment: "cpu", "gpu" or "gpu-system"."""
-        return device_of(self.gpus, self.cuda_source)
+        return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
 
 
 def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
-    return [
-        _system(facts),
-        _processor(facts, asked.device),
-        _libc(facts),
-        _python(facts, asked.python_version),
-        _memory(facts, asked.tasks),
-    ]
+    findings = {
+        "system": _system(facts),
+        "processor": _processor(facts, asked.device),
+        "libc": _libc(facts),
+        "python": _python(facts, asked.python_version),
+        "memory": _memory(facts, asked.tasks),
+    }
+    return checks_of(findings)
 
 
 def host_environment(facts: HostFacts, asked: Asked) -> tuple[HostEnvironment, Interpreter]:
@@ -98,58 +93,41 @@ def choose_python(facts: HostFacts, asked: str) -> Interpreter | None:
     return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
 
 
-def _system(facts: HostFacts) -> Check:
+def _system(facts: HostFacts) -> Finding:
     """Say whether distribution, systemd and programs are there as roles and units need them."""
     distribution = _distribution(facts)
-    failed = [distribution] if distribution.state == "failed" else []
-    failed += _systemd(facts)
-    if facts.missing_programs:
-        found = f"it lacks {', '.join(facts.missing_programs)}"
-        failed.append(Check("system", "failed", found, _how_to_install(facts)))
-    if not failed:
-        return distribution
-    return Check(
-        "system",
-        "failed",
-        "; ".join(check.found for check in failed),
-        "; ".join(check.remedy for check in failed),
-    )
-
-
-def _systemd(facts: HostFacts) -> list[Check]:
-    """Return what is wrong with the host's systemd."""
+    failures = [distribution] if distribution.state == "failed" else []
     if facts.systemd is None or not facts.booted:
         remedy = "boot the host with systemd, which starts the tasks"
-        return [Check("system", "failed", "it was not booted with systemd", remedy)]
-    if facts.systemd < OLDEST_SYSTEMD:
+        failures.append(failed("it was not booted with systemd", remedy))
+    elif facts.systemd < OLDEST_SYSTEMD:
         remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
-        return [Check("system", "failed", f"its systemd is {facts.systemd}", remedy)]
-    return []
+        failures.append(failed(f"its systemd is {facts.systemd}", remedy))
+    if facts.missing_programs:
+        found = f"it lacks {', '.join(facts.missing_programs)}"
+        failures.append(failed(found, _how_to_install(facts)))
+    return joined(failures) if failures else distribution
 
 
-def _distribution(facts: HostFacts) -> Check:
+def _distribution(facts: HostFacts) -> Finding:
     """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
     system = facts.distribution
     if system.version in TESTED.get(system.identity, ()):
-        return Check("system", "ok", system.name)
+        return ok(system.name)
     if system.version in UNTESTED.get(system.identity, ()):
-        return Check("system", "ok", f"{system.name} (runs the same code as Debian, but is not tested)")
+        return ok(f"{system.name} (runs the same code as Debian, but is not tested)")
     if _kin(facts) & OURS:
-        return Check(
-            "system",
-            "warning",
+        return warning(
             f"{system.name} is akin to the systems that psfleet knows, but none of them",
             f"supported are {SUPPORTED} ({PLATFORMS}); whether it works here, nobody has tried",
         )
     if _kin(facts) & RED_HAT:
-        return Check(
-            "system",
-            "failed",
+        return failed(
             f"{system.name} is of Red Hat's family",
             f"use {SUPPORTED}; psfleet was never run on it, and what would have to be looked at "
             f"({RED_HAT_LACKS}) is listed in {PLATFORMS}",
         )
-    return Check("system", "failed", f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
+    return failed(f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
 
 
 def _how_to_install(facts: HostFacts) -> str:
@@ -163,7 +141,7 @@ def _kin(facts: HostFacts) -> set[str]:
     return {facts.distribution.identity, *facts.distribution.like}
 
 
-def _processor(facts: HostFacts, device: str) -> Check:
+def _processor(facts: HostFacts, device: str) -> Finding:
     """Say whether TensorFlow has machine code for the processor."""
     found = facts.processor or facts.machine
     missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
@@ -171,56 +149,46 @@ def _processor(facts: HostFacts, device: str) -> Check:
         remedy = "use a host with an x86_64 processor"
         if facts.machine in MACHINES:
             remedy = f"take the GPUs from this host's tasks (trainer_worker_gpus), or {remedy}"
-        return Check("processor", "failed", "; ".join(missing), remedy)
+        return failed("; ".join(missing), remedy)
     if facts.machine != MACHINES[0]:
-        return Check(
-            "processor",
-            "warning",
+        return warning(
             f"{facts.machine}, on which psfleet was never run",
             f"TensorFlow has a wheel for its CPU; whether the rest works, nobody has tried ({PLATFORMS})",
         )
     if facts.avx is None:
-        return Check(
-            "processor",
-            "warning",
+        return warning(
             f"{found}; /proc/cpuinfo does not say whether it has AVX",
             "look for avx in `lscpu`: without it TensorFlow dies with an illegal instruction (SIGILL)",
         )
     if not facts.avx:
-        return Check(
-            "processor",
-            "failed",
+        return failed(
             f"{found} has no AVX, without which TensorFlow dies with an illegal instruction (SIGILL)",
             "use another host; a virtual machine may hide AVX: give it the host's processor model (cpu host)",
         )
-    return Check("processor", "ok", found)
+    return ok(found)
 
 
-def _libc(facts: HostFacts) -> Check:
+def _libc(facts: HostFacts) -> Finding:
     """Say whether the C library is one that the wheels are linked with."""
     oldest = _dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
-        return Check(
-            "libc", "failed", found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}"
-        )
+        return failed(found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}")
     found = f"glibc {_dotted(facts.libc_version)}"
     if facts.libc_version < OLDEST_GLIBC:
-        return Check(
-            "libc", "failed", found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system"
-        )
-    return Check("libc", "ok", found)
+        return failed(found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system")
+    return ok(found)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _python(facts: HostFacts, asked: str) -> Check:
+def _python(facts: HostFacts, asked: str) -> Finding:
     """Say which Python the environment is made from, and what is there where none can be."""
     chosen = choose_python(facts, asked)
     if chosen is not None:
-        return Check("python", "ok", f"Python {chosen.version} ({chosen.path})")
+        return ok(f"Python {chosen.version} ({chosen.path})")
     there = ", ".join(f"Python {python.version}" for python in facts.pythons) or "no Python 3"
     found = f"it has {there}"
     if asked:
@@ -228,35 +196,31 @@ def _python(facts: HostFacts, asked: str) -> Check:
         remedy = "; ".join(missing) or (
             f"install python{asked} there, or leave package_store_python_version empty for the host's own"
         )
-        return Check("python", "failed", f"package_store_python_version is {asked}; {found}", remedy)
+        return failed(f"package_store_python_version is {asked}; {found}", remedy)
     missing = problems("cpu", facts.pythons[-1].version, MACHINES[0]) if facts.pythons else []
     span = f"{SUPPORTED_PYTHONS[0]} to {SUPPORTED_PYTHONS[-1]}"
     remedy = "; ".join([*missing, f"install one of Python {span} beside it, or use {SUPPORTED}"])
-    return Check("python", "failed", found, remedy)
+    return failed(found, remedy)
 
 
-def _memory(facts: HostFacts, tasks: int) -> Check:
+def _memory(facts: HostFacts, tasks: int) -> Finding:
     """Say whether the host's tasks fit into its memory, and have room there to train."""
     known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
     fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK, tasks * BYTES_OF_TASK
     for_tasks = f"for {tasks} task{'' if tasks == 1 else 's'}"
     if not known:
-        return Check(
-            "memory",
-            "warning",
-            "/proc/meminfo says nothing of the memory",
-            f"see that there are {_gib(usual)} {for_tasks}",
-        )
+        remedy = f"see that there are {_gib(usual)} {for_tasks}"
+        return warning("/proc/meminfo says nothing of the memory", remedy)
     there = _gib(min(known))
     if facts.memory_limit_bytes == min(known):
         there += " (the limit of its control group)"
     remedy = "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory"
     if min(known) < fewest:
-        return Check("memory", "failed", f"{there} of memory; {_gib(fewest)} {for_tasks} are needed", remedy)
+        return failed(f"{there} of memory; {_gib(fewest)} {for_tasks} are needed", remedy)
     if min(known) < usual:
         found = f"{there} of memory, which is little: {_gib(usual)} {for_tasks} leave room to train"
-        return Check("memory", "warning", found, remedy)
-    return Check("memory", "ok", there)
+        return warning(found, remedy)
+    return ok(there)
 
 
 def _gib(size: int) -> str:

@@ -11,12 +11,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 # Of the system alone: what a user has put before it is no part of what a unit finds.
 SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
 # What roles and units call, besides what Ansible itself needs.
 PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "tail", "sleep", "cp", "mv")
 SECONDS_TO_ANSWER = 20
@@ -75,25 +76,27 @@ def read_host_facts(
     root: Path = Path("/"), machine: str = "", programs: Sequence[str] = PROGRAMS
 ) -> HostFacts:
     """Look at this host, or at the files of another one below `root`, whose `machine` is given then."""
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
     libc, libc_version = parse_libc(_answer(root, "getconf", "GNU_LIBC_VERSION"))
     if not libc and any(root.glob("lib/ld-musl-*")):
         libc = "musl"
     pythons = read_pythons(root)
     return HostFacts(
-        distribution=parse_os_release(_text(root / "etc/os-release") or _text(root / "usr/lib/os-release")),
+        distribution=parse_os_release(
+            text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release")
+        ),
         machine=machine,
-        processor=parse_processor(cpuinfo),
+        processor=first_value(cpuinfo, "model name"),
         avx=parse_avx(cpuinfo),
         libc=libc,
         libc_version=libc_version,
         pythons=pythons,
-        default_python=_version_of(_find(root, "python3")),
+        default_python=_version_of(find_program(root, "python3")),
         systemd=parse_systemd(_answer(root, "systemctl", "--version")),
         booted=(root / "run/systemd/system").is_dir(),
-        missing_programs=tuple(name for name in programs if _find(root, name) is None),
-        memory_bytes=parse_memory(_text(root / "proc/meminfo")),
+        missing_programs=tuple(name for name in programs if find_program(root, name) is None),
+        memory_bytes=parse_memory(text_of(root / "proc/meminfo")),
         memory_limit_bytes=read_memory_limit(root),
     )
 
@@ -118,24 +121,16 @@ def _unquoted(value: str) -> str:
         return value
 
 
-def parse_processor(cpuinfo: str) -> str:
-    """Return what /proc/cpuinfo calls the first processor, "" where it has no name (as on aarch64)."""
-    return _first_value(cpuinfo, "model name")
+def first_value(text: str, key: str) -> str:
+    """Return the value of the first "key : value" line of a file in /proc, "" where there is none."""
+    match = re.search(rf"^{key}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def parse_avx(cpuinfo: str) -> bool | None:
     """Tell whether the processor has AVX, None where /proc/cpuinfo lists no x86 flags."""
-    flags = _first_value(cpuinfo, "flags").split()
+    flags = first_value(cpuinfo, "flags").split()
     return "avx" in flags if flags else None
-
-
-def _first_value(text: str, key: str) -> str:
-    """Return the value of the first "key : value" line of a file in /proc."""
-    for line in text.splitlines():
-        name, separator, value = line.partition(":")
-        if separator and name.strip() == key:
-            return value.strip()
-    return ""
 
 
 def parse_libc(words: str) -> tuple[str, tuple[int, ...]]:
@@ -152,8 +147,8 @@ def parse_systemd(words: str) -> int | None:
 
 def parse_memory(meminfo: str) -> int | None:
     """Return MemTotal of /proc/meminfo in bytes, None where it is not there."""
-    match = re.search(r"^MemTotal:\s+([0-9]+) kB$", meminfo, re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+    kilobytes = first_value(meminfo, "MemTotal").rpartition(" kB")[0]
+    return int(kilobytes) * 1024 if kilobytes.isdigit() else None
 
 
 def read_memory_limit(root: Path) -> int | None:
@@ -162,7 +157,7 @@ def read_memory_limit(root: Path) -> int | None:
     Only a container has one there; that of a service or slice is what its administrator wants of it.
     """
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = _text(root / "sys/fs/cgroup" / name).strip()
+        text = text_of(root / "sys/fs/cgroup" / name).strip()
         if text.isdigit() and int(text) < NO_LIMIT_BYTES:
             return int(text)
     return None
@@ -172,9 +167,9 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
     """Return the system's Pythons that start and are what their names say, the oldest first."""
     found: dict[str, Interpreter] = {}
     for directory in SYSTEM_DIRECTORIES:
-        for path in _listed(root / directory):
+        for path in sorted((root / directory).glob("python3.*")):
             match = re.fullmatch(r"python(3\.[0-9]+)", path.name)
-            if match and match[1] not in found and _version_of(path) == match[1]:
+            if match and match[1] not in found and _version_of(str(path)) == match[1]:
                 found[match[1]] = Interpreter(str(path), match[1])
     return tuple(sorted(found.values(), key=lambda python: minor_of(python.version)))
 
@@ -184,44 +179,37 @@ def minor_of(version: str) -> int:
     return int(version.split(".")[1])
 
 
-def _version_of(interpreter: Path | None) -> str:
+def _version_of(interpreter: str | None) -> str:
     """Return the version that an interpreter says of itself, "" where it does not start."""
-    if interpreter is None:
-        return ""
-    return _printed([str(interpreter), "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    return _printed(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
 def _answer(root: Path, program: str, *arguments: str) -> str:
-    """Return what a program of the system prints, "" where it is not there or fails."""
-    found = _find(root, program)
-    return "" if found is None else _printed([str(found), *arguments])
+    return _printed(find_program(root, program), *arguments)
 
 
-def _printed(command: Sequence[str]) -> str:
-    environment: Mapping[str, str] = {
-        "PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES),
-        "LC_ALL": "C",
-    }
+def _printed(program: str | None, *arguments: str) -> str:
+    """Return what a program prints, "" where there is none, or where it fails."""
+    if program is None:
+        return ""
+    command = [program, *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER, env=environment
+            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER, env=ENVIRONMENT
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _find(root: Path, program: str) -> Path | None:
-    found = shutil.which(program, path=":".join(str(root / name) for name in SYSTEM_DIRECTORIES))
-    return None if found is None else Path(found)
-
-
-def _listed(directory: Path) -> Iterable[Path]:
-    return sorted(directory.iterdir()) if directory.is_dir() else ()
-
-
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return what is in a file, "" where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def find_program(root: Path, name: str) -> str | None:
+    """Return the path of a program of the system, None where it is not there."""
+    return shutil.which(name, path=":".join(str(root / folder) for folder in SYSTEM_DIRECTORIES))

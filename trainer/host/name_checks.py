@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from .check import Check
+from .check import Finding, failed, ok, warning
 
 SECONDS_TO_RESOLVE = 10
 AT_ONCE = 16
@@ -49,41 +49,39 @@ def _resolve(name: str) -> Resolution:
     return Resolution(found, "" if found else "not known")
 
 
-def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Check:
+def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
     """Return the check `names` of `host`. `addresses` are the plan's, by host; `resolved` what `host` finds.
 
     A name for itself may be a loopback address: the tasks listen on every address. Debian's 127.0.1.1 is.
     """
     names = names_in(addresses)
     if not names:
-        return Check("names", "ok", "addresses are used, no names")
-    failed, remedies, own = [], set(), ""
+        return ok("addresses are used, no names")
+    wrong, remedies, own = [], set(), ""
     for other, name in sorted(addresses.items()):
         if name not in resolved:
             continue
         found = resolved[name]
         loopback = [address for address in found.addresses if _is_loopback(address)]
         if not found.addresses:
-            failed.append(f"{_called(other, name)} does not resolve ({found.problem})")
+            wrong.append(f"{_called(other, name)} does not resolve ({found.problem})")
             remedies.add(
                 "write it into /etc/hosts or DNS, or give an IP address: trainer_address of that host"
             )
         elif loopback and other != host:
-            failed.append(f"{_called(other, name)} is {loopback[0]}, which is {host} itself")
+            wrong.append(f"{_called(other, name)} is {loopback[0]}, which is {host} itself")
             remedies.add("mend /etc/hosts of this host, or give an IP address: trainer_address of that host")
         elif loopback and len(addresses) > 1:
             own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
-    if failed:
-        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        return Check("names", "failed", "; ".join(failed[:SHOWN]) + more, "; ".join(sorted(remedies)))
+    if wrong:
+        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        return failed("; ".join(wrong[:SHOWN]) + more, "; ".join(sorted(remedies)))
     if own:
-        return Check(
-            "names",
-            "warning",
+        return warning(
             f"{own}: psfleet's tasks listen on every address, a program of one's own may listen there alone",
             "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
         )
-    return Check("names", "ok", f"{len(names)} name{'' if len(names) == 1 else 's'} found")
+    return ok(f"{len(names)} name{'' if len(names) == 1 else 's'} found")
 
 
 def _called(host: str, name: str) -> str:

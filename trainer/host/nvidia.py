@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .host_facts import SYSTEM_DIRECTORIES
+from .host_facts import ENVIRONMENT, find_program, text_of
 
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
@@ -52,12 +50,6 @@ class Gpu:
     mig: bool = False
     fabric: str = ""
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Gpu:
-        """Return the GPU that `asdict` described; raises TypeError where a field is missing."""
-        capability = content.get("compute_capability")
-        return cls(**{**content, "compute_capability": None if capability is None else tuple(capability)})
-
 
 @dataclass(frozen=True)
 class GpuFacts:
@@ -65,10 +57,9 @@ class GpuFacts:
 
     `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of them, ""
     for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did not
-    answer, "" where it did. `gpus`: what it listed. `character_devices`: NVIDIA's names in /proc/devices.
-    `nodes`: paths below /dev. `secure_boot`: None where the firmware does not tell. `kernel`: the one that
-    runs. `module_kernels`: the kernels for which a module of NVIDIA's is there. `nvidia_modprobe`: whether
-    the program that makes the nodes is installed.
+    answer, "" where it did. `gpus`: what it listed. `nodes`: paths below /dev. `secure_boot`: None where the
+    firmware does not tell. `kernel`: the one that runs. `module_kernels`: the kernels for which a module of
+    NVIDIA's is there. `nvidia_modprobe`: whether the program that makes the nodes is installed.
     """
 
     bus: tuple[str, ...] = ()
@@ -76,24 +67,11 @@ class GpuFacts:
     driver: str = ""
     smi: str = ""
     gpus: tuple[Gpu, ...] = ()
-    character_devices: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     secure_boot: bool | None = None
     kernel: str = ""
     module_kernels: tuple[str, ...] = ()
     nvidia_modprobe: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as a module's answer holds them."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> GpuFacts:
-        """Return the facts that `to_json` described; raises TypeError where a name is unknown."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
-        }
-        return cls(**{**values, "gpus": tuple(Gpu.from_json(gpu) for gpu in content.get("gpus", ()))})
 
 
 def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
@@ -110,15 +88,14 @@ def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
     return GpuFacts(
         bus=tuple(device.name for device in devices),
         bus_drivers=tuple(_driver_of(device) for device in devices),
-        driver=parse_driver_version(_text(root / "proc/driver/nvidia/version")),
+        driver=parse_driver_version(text_of(root / "proc/driver/nvidia/version")),
         smi=smi,
         gpus=gpus,
-        character_devices=parse_devices(_text(root / "proc/devices")),
         nodes=tuple(sorted(f"/dev/{path.name}" for path in (root / "dev").glob("nvidia*"))),
         secure_boot=_secure_boot(root),
         kernel=_line(root / "proc/sys/kernel/osrelease"),
         module_kernels=_module_kernels(root / "lib/modules"),
-        nvidia_modprobe=_program("nvidia-modprobe", root) is not None,
+        nvidia_modprobe=find_program(root, "nvidia-modprobe") is not None,
     )
 
 
@@ -167,17 +144,9 @@ def parse_driver_version(text: str) -> str:
     return found["version"] if found else ""
 
 
-def parse_devices(text: str) -> tuple[str, ...]:
-    """Return NVIDIA's character devices by the names that /proc/devices has, which differ by driver."""
-    names = (
-        line.split()[1] for line in text.partition("Block devices:")[0].splitlines() if " " in line.strip()
-    )
-    return tuple(sorted({name for name in names if name.startswith("nvidia")}))
-
-
 def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs, or why nvidia-smi did not list them."""
-    program = _program("nvidia-smi", root)
+    program = find_program(root, "nvidia-smi")
     if program is None:
         return (), "nvidia-smi is not installed"
     fields = [*FIELDS, MIG_FIELD, FABRIC_FIELD]
@@ -196,13 +165,8 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
         return (), str(error)
 
 
-def _program(name: str, root: Path) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(str(root / folder) for folder in SYSTEM_DIRECTORIES))
-
-
 def _run(command: Sequence[str], seconds: float = SMI_SECONDS) -> tuple[int, str]:
     """Return the exit status and all that a command printed; it explains itself on either stream."""
-    environment = {"LC_ALL": "C", "PATH": os.pathsep.join(f"/{folder}" for folder in SYSTEM_DIRECTORIES)}
     try:
         process = subprocess.Popen(
             command,
@@ -211,7 +175,7 @@ def _run(command: Sequence[str], seconds: float = SMI_SECONDS) -> tuple[int, str
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=environment,
+            env=ENVIRONMENT,
         )
     except OSError as error:
         return 127, f"nvidia-smi cannot be run: {error.strerror}"
@@ -251,12 +215,5 @@ def _driver_of(device: Path) -> str:
     return Path(os.readlink(link)).name if link.is_symlink() else ""  # noqa: PTH115 - Python 3.8 has no other
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def _line(file: Path) -> str:
-    return _text(file).strip()
+    return text_of(file).strip()

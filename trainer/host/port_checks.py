@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .check import Check
+from .check import Finding, failed, ok, warning
+from .host_facts import text_of
 from .task_units import unit_name
 
 # An unused port of this range is given to any connection that a program opens.
@@ -69,14 +70,14 @@ def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
     proc = root / "proc"
     sockets: dict[int, tuple[int, int]] = {}
     for name in ("tcp", "tcp6"):
-        sockets.update(parse_sockets(_text(proc / "net" / name), ports))
+        sockets.update(parse_sockets(text_of(proc / "net" / name), ports))
     pids = dict(_owners(proc, set(sockets))) if sockets else {}
     holders = {_holder(proc, port, uid, pids.get(inode, 0)) for inode, (port, uid) in sockets.items()}
     ip = proc / "sys" / "net" / "ipv4"
     return PortFacts(
         holders=tuple(sorted(holders, key=lambda holder: (holder.port, holder.pid))),
-        ephemeral=parse_range(_text(ip / "ip_local_port_range")),
-        reserved=_text(ip / "ip_local_reserved_ports").strip(),
+        ephemeral=parse_range(text_of(ip / "ip_local_port_range")),
+        reserved=text_of(ip / "ip_local_reserved_ports").strip(),
     )
 
 
@@ -84,7 +85,7 @@ def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
     if not pid:
         return Holder(port, uid)
     process = proc / str(pid)
-    return Holder(port, uid, pid, _text(process / "comm").strip(), unit_of(_text(process / "cgroup")))
+    return Holder(port, uid, pid, text_of(process / "comm").strip(), unit_of(text_of(process / "cgroup")))
 
 
 def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -127,7 +128,7 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
                     yield int(target[8:-1]), int(process.name)
 
 
-def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Check:
+def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
     """Return the check `ports` for the tasks of a host.
 
     `running` has the user (uid) of each unit of a task that runs: of a process that cannot be seen that tells
@@ -140,9 +141,7 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str
         taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
     if taken:
-        return Check(
-            "ports",
-            "failed",
+        return failed(
             "; ".join(taken),
             "stop that program, or give the host's tasks other ports: trainer_base_port, or "
             + ", ".join(f"trainer_{job}_port" for job in sorted({task.job for task in tasks}))
@@ -152,14 +151,12 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str
     if random:
         first, last = facts.ephemeral
         where = ", ".join(f"port {task.port} of {task.name}" for task in random)
-        return Check(
-            "ports",
-            "warning",
+        return warning(
             f"{where}: any connection may take a port from {first} to {last} on this host",
             f"set trainer_base_port below {first}, or keep the ports with sysctl "
             f"net.ipv4.ip_local_reserved_ports={','.join(str(task.port) for task in random)}",
         )
-    return Check("ports", "ok", ", ".join(own))
+    return ok(", ".join(own))
 
 
 def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
@@ -185,10 +182,3 @@ def _may_be_taken(port: int, facts: PortFacts) -> bool:
 def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
     """Return where tasks of the plan listen."""
     return [TaskPort(str(task["job"]), int(str(task["index"])), int(str(task["port"]))) for task in tasks]
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

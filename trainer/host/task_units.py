@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 
 ALIVE = {"active", "activating", "reloading", "deactivating"}
@@ -25,6 +26,17 @@ def task_of(name: str) -> tuple[str, int] | None:
 def is_alive(values: Mapping[str, str]) -> bool:
     """Tell whether a unit runs or is about to: one whose start waits for another unit's is inactive yet."""
     return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
+
+
+def systemctl(*arguments: str, timeout: float | None = None) -> str:
+    """Run systemctl and return what it printed. What became of the units is read from their states."""
+    command = ["systemctl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout).stdout
+
+
+def parse_list(text: str) -> list[str]:
+    """Return the names of units in what `systemctl list-units --plain --no-legend` prints."""
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def parse_show(text: str) -> list[dict[str, str]]:

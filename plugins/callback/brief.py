@@ -1,0 +1,129 @@
+"""What a playbook changes and says, without all that is as it should be."""
+
+from __future__ import annotations
+
+from threading import Timer
+from typing import Any
+
+from ansible import constants
+from ansible.executor.task_result import CallbackTaskResult
+from ansible.playbook.play import Play
+from ansible.playbook.task import Task
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils.display import Display
+
+from psfleet.watch.wording import first_of
+
+DOCUMENTATION = """
+name: brief
+type: stdout
+short_description: what changes, what is said and what fails, a line for each task
+description:
+  - A line for each task that changed something, with the hosts; the messages of C(debug); each failure once.
+  - A task that takes longer than a few seconds is named while it lasts.
+  - From C(-v) on it is P(ansible.builtin.default#callback), with all tasks.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+"""
+
+COLLECTION = "psfleet.cluster."
+SAYING = {"debug", "ansible.builtin.debug"}
+# What a command or a module that broke has left, and may say more than the message.
+OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
+# A task that takes longer is named before it is over, but for those that show things themselves.
+LONG_SECONDS = 5.0
+SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
+
+
+class CallbackModule(Default):
+    """Ansible's own callback, but for what it says of tasks that went well, and how of those that did not."""
+
+    CALLBACK_NAME = f"{COLLECTION}brief"
+
+    def __init__(self) -> None:
+        """Begin without a task."""
+        super().__init__()
+        self._task_title = ""
+        self._changed: list[str] = []
+        self._timer = Timer(LONG_SECONDS, self._name_long_task)
+
+    def get_option(self, option: str) -> Any:  # noqa: ANN401 - as the base class has it
+        """Hide what was skipped, whatever the configuration says."""
+        return option not in {"display_ok_hosts", "display_skipped_hosts"} and super().get_option(option)
+
+    def v2_playbook_on_play_start(self, play: Play) -> None:
+        """Say nothing: a play has a name for those who read the playbook."""
+        self._end_task()
+        self._play = play
+
+    def v2_playbook_on_include(self, included_file: object) -> None:
+        """Say nothing: the tasks of the file speak for themselves."""
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        """Say nothing: what failed was said."""
+
+    def _task_start(self, task: Task, prefix: str | None = None) -> None:
+        self._end_task()
+        super()._task_start(task, prefix)
+        self._task_title = task.get_name().strip().removeprefix(COLLECTION)
+        if not task.action.startswith(SHOWING):
+            self._timer = Timer(LONG_SECONDS, self._name_long_task)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _name_long_task(self) -> None:
+        self._display.display(f"...      {self._task_title}", color=constants.COLOR_VERBOSE)
+
+    def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
+        """Keep who changed something, for the task's end; say at once what is a message."""
+        self._handle_warnings_and_exception(result)
+        if result.result.get("changed"):
+            self._changed.append(result.host.get_name())
+        elif not result.task.loop:
+            self.v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
+        """Say what is a message."""
+        if result.task.action in SAYING:
+            self._display.display(str(result.result.get("msg", "")))
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
+        """Say an error once, as it was meant for people."""
+        if ignore_errors or result.task.loop:
+            super().v2_runner_on_failed(result, ignore_errors)
+        else:
+            self._say_failure(result)
+
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
+        """Say an error once."""
+        self._say_failure(result)
+
+    def _say_failure(self, result: CallbackTaskResult) -> None:
+        self._timer.cancel()
+        self._handle_warnings(result.result)
+        values = result.result
+        lines = [
+            f"FAILED   {self._task_title}: {result.host.get_name()}",
+            str(values.get("msg", "")).strip(),
+        ]
+        lines += [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
+        text = "\n".join(["", *lines, ""])
+        on_stderr = bool(self.get_option("display_failed_stderr"))
+        self._display.display(text, color=constants.COLOR_ERROR, stderr=on_stderr)
+
+    def v2_playbook_on_stats(self, stats: object) -> None:
+        """Give the recap."""
+        self._end_task()
+        super().v2_playbook_on_stats(stats)
+
+    def _end_task(self) -> None:
+        self._timer.cancel()
+        if self._changed:
+            text = f"changed  {self._task_title}: {first_of(sorted(self._changed))}"
+            self._display.display(text, color=constants.COLOR_CHANGED)
+        self._changed = []
+
+
+if Display().verbosity:  # of the command line, which was read before
+    CallbackModule = Default  # type: ignore[misc]

@@ -1,0 +1,50 @@
+"""Where what people keep on the controller lies: their runs, and the authority of their cluster's hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.lookup import LookupBase
+
+DOCUMENTATION = r"""
+name: project_path
+short_description: Say where something of the project is kept on the controller
+description:
+  - It is beside the C(ansible.cfg) in use; where that is the user's or the system's, in the folder where
+    Ansible was started.
+  - The collection itself is no place for it. It may be installed, and is then replaced by the next version.
+options:
+  _terms:
+    description: Paths in the project, such as C(runs).
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+training_run_runs_directory: "{{ lookup('psfleet.cluster.project_path', 'runs') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The path of each on the controller.
+  type: list
+  elements: str
+"""
+
+
+class LookupModule(LookupBase):
+    """What Ansible looks for."""
+
+    def run(self, terms: list[str], variables: object = None, **options: Any) -> list[str]:  # noqa: ANN401, ARG002
+        """Return the paths."""
+        return [str(project() / term) for term in terms]
+
+
+def project() -> Path:
+    """Return the folder of the project, which Ansible was started for."""
+    used = constants.CONFIG_FILE
+    of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
+    return Path.cwd() if used in of_no_project else Path(used).parent

@@ -1,0 +1,45 @@
+"""An action that carries an archive to a host only when the host says that it needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
+from trainer.host.disk_space import readable
+
+display = Display()
+
+
+class CarryingAction(ActionBase):
+    """Base of actions whose module of the same name answers `needs_archive`, and then takes `archive`."""
+
+    MODULE = ""
+
+    def carry(self, arguments: dict[str, Any], archive: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Ask the host; where it needs the archive, copy it there and run the module with it."""
+        asked: dict[str, Any] = self._execute_module(self.MODULE, arguments, task_vars=task_vars)
+        if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
+            return asked
+        host = task_vars["inventory_hostname"]
+        size = readable(archive.stat().st_size)
+
+        def copied() -> str:
+            return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
+
+        directory = self._make_tmp_path()
+        try:
+            remote = self._connection._shell.join_path(directory, archive.name)
+            with told(display.display, copied, REPORT_SECONDS):
+                self._transfer_file(str(archive), remote)
+            self._fixup_perms2((directory, remote))
+            with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
+                done: dict[str, Any] = self._execute_module(
+                    self.MODULE, {**arguments, "archive": remote}, task_vars=task_vars
+                )
+        finally:
+            self._remove_tmp_path(directory, force=True)
+        return done

@@ -1,0 +1,110 @@
+"""The files of a run that a host may bring to the controller, and the places where they go."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.contract.records import EVALUATOR_NAME
+
+# Not longer than a file system takes.
+_FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
+_PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
+_OTHERS = "other_hosts"
+_OWNERS = "collected.json"
+_NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a host may bring: its `own` files, and `shared` ones, whose names another host may use, too."""
+
+    own: re.Pattern[str]
+    shared: re.Pattern[str] | None = None
+
+
+def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
+    """Return what a host with these tasks may bring.
+
+    That is what its tasks logged, recorded and reported, and of the `lead`, which saves, the checkpoints and
+    what evaluating the last of them left. A program of one's own names its summaries, checkpoints and output
+    as it likes.
+    """
+    names = [str(task["name"]) for task in tasks]
+    own = "|".join(re.escape(name) for name in names) or "(?!)"
+    # The final model is evaluated where its checkpoints are.
+    telling = f"{own}|{EVALUATOR_NAME}" if lead in names and not program else own
+    files = [rf"logs/(?:{telling})\.out", rf"events/(?:{telling})\.jsonl", rf"devices/(?:{own})\.json"]
+    if not program:
+        files.append(f"summaries/(?:{own})/{_PATH}")
+    if lead in names:
+        files.append(f"checkpoints/{_PATH if program else _FILE}")
+    shared = re.compile(f"(?:summaries|output)/{_PATH}") if program and names else None
+    return Allowed(re.compile("|".join(files)), shared)
+
+
+class Places:
+    """Where in a run's folder the files of one host go.
+
+    Where several hosts bring a file under one name, the first of `hosts` has it. What the others have goes to
+    other_hosts/<host>/<name>. collected.json tells which host a shared name is of.
+    """
+
+    def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
+        """Take the run's folder, and the hosts in the order in which they have a name."""
+        self._folder, self._host, self._hosts, self._allowed = folder, host, list(hosts), allowed
+        self._owners: dict[str, str] = {}
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Hold the folder's shared names for this host: all hosts are collected at once."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if self._allowed.shared is None:
+            yield
+            return
+        with (self._folder / _OWNERS).open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            self._owners = owners_in(file.read())
+            try:
+                yield
+            finally:  # files that have been written are this host's, whatever came then
+                file.truncate(0)
+                file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
+
+    def place(self, name: str) -> Path | None:
+        """Return where a file of this host goes, None where the host may not bring it."""
+        if self._allowed.own.fullmatch(name):
+            return self._folder / name
+        if self._allowed.shared is None or not self._allowed.shared.fullmatch(name):
+            return None
+        owner = self._owners.get(name, self._host)
+        if self._rank(owner) < self._rank(self._host):
+            return self._of_other(self._host, name)
+        if owner != self._host and (self._folder / name).exists():
+            beside = self._of_other(owner, name)
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            (self._folder / name).replace(beside)
+        self._owners[name] = self._host
+        return self._folder / name
+
+    def _rank(self, host: str) -> int:
+        return self._hosts.index(host) if host in self._hosts else len(self._hosts)
+
+    def _of_other(self, host: str, name: str) -> Path:
+        return self._folder / _OTHERS / (_NO_NAME.sub("_", host)) / name
+
+
+def owners_in(text: str) -> dict[str, str]:
+    """Return shared name -> host, of what collected.json holds; empty for what it does not hold whole."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return {str(name): str(host) for name, host in values.items()} if isinstance(values, dict) else {}

@@ -1,0 +1,50 @@
+"""Lock files: packages pinned to a version, each with the hashes of the wheels that are allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")
+HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A package of a lock; `hashes` are SHA-256 in hex digits, of any of its wheels."""
+
+    name: str
+    version: str
+    hashes: frozenset[str]
+
+
+def read_lock(text: str) -> dict[str, Pinned]:
+    """Return the packages of a lock by their normalized names."""
+    found: dict[str, Pinned] = {}
+    for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE):
+        match = PINNED.match(block)
+        if match:
+            pinned = Pinned(match["name"], match["version"], frozenset(HASH.findall(block)))
+            found[canonicalize_name(pinned.name)] = pinned
+    return found
+
+
+def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
+    """Return the packages of several locks."""
+    found: dict[str, Pinned] = {}
+    for path in paths:
+        found |= read_lock(path.read_text(encoding="utf-8"))
+    return found
+
+
+def lock_text(packages: Iterable[Pinned]) -> str:
+    """Return a lock of these packages, as pip and uv read it."""
+    lines = []
+    for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):
+        hashes = [f"    --hash=sha256:{digest}" for digest in sorted(package.hashes)]
+        lines.append(" \\\n".join([f"{package.name}=={package.version}", *hashes]))
+    return "".join(f"{line}\n" for line in lines)

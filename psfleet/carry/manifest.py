@@ -1,0 +1,126 @@
+"""Files of the controller that are carried to hosts: their manifest, and archives with parts of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
+from trainer.host.content_directory import file_sha256, files_below
+
+KEY_DIGITS = 16
+
+
+class CarriedFile(NamedTuple):
+    """A file as it was when its SHA-256 was taken."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+def find_files(sources: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the files of folders or single files by the name they are carried under, in a fixed order.
+
+    `sources` has for each source the path that its files go below on the hosts, "" for none. Raises
+    ValueError for what cannot be carried, FileNotFoundError where a source is not there.
+    """
+    found: dict[str, Path] = {}
+    for below, source in sources.items():
+        if not source.exists():
+            raise FileNotFoundError(f"there is no {source}")
+        found |= {f"{below}/{name}" if below else name: path for name, path in files_below(source).items()}
+    return dict(sorted(found.items()))
+
+
+def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
+    """Return where the manifest of these sources is kept on the controller."""
+    key = json.dumps({below: str(source) for below, source in sources.items()})
+    return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:KEY_DIGITS]}.json"
+
+
+def read_index(path: Path) -> dict[str, CarriedFile]:
+    """Return the manifest that was written last, by the names of the files; none where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {name: CarriedFile(*known) for name, known in content.items()}
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def write_index(
+    sources: Mapping[str, Path], index: Path, say: Callable[[str], None]
+) -> dict[str, CarriedFile]:
+    """Take the SHA-256 of the files that changed since the manifest was written last, and write it anew."""
+    known, files, hashed = read_index(index), {}, 0
+    with told(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
+        for name, path in find_files(sources).items():
+            found, before = path.stat(), known.get(name)
+            as_it_is = (str(path), found.st_size, found.st_mtime_ns)
+            if before and before[:3] == as_it_is:
+                files[name] = before
+            else:
+                files[name] = CarriedFile(*as_it_is, file_sha256(path))
+                hashed += found.st_size
+    index.parent.mkdir(parents=True, exist_ok=True)
+    fresh = index.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(files), encoding="utf-8")
+    fresh.replace(index)
+    return files
+
+
+def manifest_bytes(files: Mapping[str, CarriedFile]) -> bytes:
+    """Return the manifest as the hosts read it."""
+    return json.dumps({name: [file.size, file.sha256] for name, file in files.items()}).encode()
+
+
+class Part(NamedTuple):
+    """Some bytes of a file; `place` is that of the file in the manifest."""
+
+    place: int
+    path: str
+    offset: int
+    size: int
+
+
+def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int) -> Iterator[list[Part]]:
+    """Yield the files at these places of the manifest in parts, together at most `limit` bytes at a time."""
+    listed = list(files.values())
+    batch: list[Part] = []
+    room = limit
+    for place in places:
+        file, offset = listed[place], 0
+        while True:
+            size = min(room, file.size - offset)
+            batch.append(Part(place, file.path, offset, size))
+            offset, room = offset + size, room - size
+            if room == 0:
+                yield batch
+                batch, room = [], limit
+            if offset >= file.size:
+                break
+    if batch:
+        yield batch
+
+
+def pack(parts: Iterable[Part], archive: Path) -> None:
+    """Write parts of files into a tar archive, each named `place.offset`.
+
+    Raises OSError where a file has become shorter.
+    """
+    with tarfile.open(archive, "w") as stream:
+        for part in parts:
+            member = tarfile.TarInfo(f"{part.place}.{part.offset}")
+            member.size = part.size
+            with Path(part.path).open("rb") as content:
+                content.seek(part.offset)
+                try:
+                    stream.addfile(member, content)
+                except OSError as error:
+                    raise OSError(f"{part.path} was changed while it was carried: {error}") from error

@@ -1,0 +1,255 @@
+"""What a user's program requires, resolved into a lock beside that of the hosts' environment."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks
+from trainer.host.content_directory import locked
+from trainer.host.environment import HostEnvironment
+
+VARIABLE = "trainer_program_requirements"
+GLIBC = "manylinux_2_28"
+LOCK_TIMEOUT_SECONDS = 600
+KEY_DIGITS = 16
+EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, without options, URLs and paths"
+# TensorFlow has two names, of which a host's environment has one; programs and libraries ask for either.
+TENSORFLOW = ("tensorflow", "tensorflow-cpu")
+CUDA_EXTRA = "and-cuda"
+# What uv is told of pip's settings, so that there is one place to configure a mirror.
+SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+# pip separates the values of such a setting by blanks and ends of lines, uv by these.
+SEPARATORS = {"UV_INDEX": " ", "UV_FIND_LINKS": ",", "UV_INSECURE_HOST": " "}
+# In uv's words where an index did not answer, or not with packages: the requirements may be as they should.
+UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A line of the user's file; `hashes` are those that it allows, all where there are none."""
+
+    requirement: Requirement
+    hashes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ProgramLock:
+    """The packages that the user's file `requirements` needs beside the locks `base` of an environment."""
+
+    requirements: Path
+    base: tuple[Path, ...]
+    environment: HostEnvironment
+    cache: Path
+
+    @property
+    def key(self) -> str:
+        """Hash of all that decides the resolution but the package index: it names the lock in the cache.
+
+        It begins with the hash of the user's file.
+        """
+        content = b"\0".join(lock.read_bytes() for lock in self.base)
+        inputs = [hashlib.sha256(content).hexdigest(), self.environment.python, self._platform]
+        digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+        return f"{self._requirements_key}-{digest[:KEY_DIGITS]}"
+
+    @property
+    def _requirements_key(self) -> str:
+        return hashlib.sha256(self.requirements.read_bytes()).hexdigest()[:KEY_DIGITS]
+
+    @property
+    def _platform(self) -> str:
+        return f"{self.environment.machine}-{GLIBC}"
+
+    @property
+    def path(self) -> Path:
+        """The finished lock: a later deployment takes the same versions from it."""
+        return self.cache / "locks" / f"{self.key}.txt"
+
+    def resolve(self) -> Path:
+        """Return the path of the lock, resolved by uv where it is not there yet. It may be empty.
+
+        Raises ValueError for what is refused in the user's file, and with uv's words where nothing fits.
+        """
+        asked = self._asked()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path.with_suffix(".lock"), LOCK_TIMEOUT_SECONDS):
+            if not self.path.exists():
+                text = lock_text(self._beside_base(asked))
+                fresh = self.path.with_suffix(".partial")
+                fresh.write_text(text, encoding="utf-8")
+                fresh.replace(self.path)
+        return self.path
+
+    def _beside_base(self, asked: Sequence[Asked]) -> list[Pinned]:
+        """Return the resolved packages that the base lacks, each with the hashes that the user allows."""
+        allowed: dict[str, frozenset[str]] = {}
+        for each in asked:
+            asked_name: str = canonicalize_name(each.requirement.name)
+            allowed[asked_name] = allowed.get(asked_name, frozenset()) | each.hashes
+        base = read_locks(self.base)
+        tensorflow = next((base[name] for name in TENSORFLOW if name in base), None)
+        lacking = []
+        for name, package in read_lock(self._compile(asked, tensorflow)).items():
+            provided = base.get(name, tensorflow if name in TENSORFLOW else None)
+            narrowed = self._narrowed(provided or package, allowed.get(name, frozenset()))
+            if provided is None:
+                lacking.append(narrowed)
+        return lacking
+
+    def _narrowed(self, package: Pinned, allowed: frozenset[str]) -> Pinned:
+        hashes = package.hashes & allowed if allowed else package.hashes
+        if not hashes:
+            raise ValueError(
+                f"{VARIABLE}: {self.requirements} allows {package.name} only with other hashes than those of "
+                f"{package.name}=={package.version}, which is the version for the hosts. "
+                f"Edit {self.requirements}"
+            )
+        return Pinned(package.name, package.version, hashes)
+
+    def _asked(self) -> list[Asked]:
+        """Return what the user's file asks for, or raise ValueError for a line."""
+        asked = []
+        for number, line in logical_lines(self.requirements.read_text(encoding="utf-8")):
+            words, hashes = without_hashes(line)
+            problem, requirement = parsed(words)
+            if requirement is None:
+                raise ValueError(
+                    f"{VARIABLE}: {self.requirements}, line {number}: {line!r} is refused ({problem}); "
+                    f"{EXPECTED}: hosts install offline what a hash names. Edit {self.requirements}"
+                )
+            asked.append(Asked(requirement, hashes))
+        return asked
+
+    def _resolvable(self, asked: Requirement, tensorflow: Pinned | None) -> str:
+        """Return a requirement as uv is to resolve it: TensorFlow and its CUDA are the environment's own."""
+        if tensorflow is None or canonicalize_name(asked.name) not in TENSORFLOW:
+            return str(asked)
+        own = Requirement(str(asked))
+        if canonicalize_name(tensorflow.name) == TENSORFLOW[0]:  # the other has no wheel for every processor
+            own.name = TENSORFLOW[0]
+        if self.environment.device != "gpu":
+            own.extras.discard(CUDA_EXTRA)
+        return str(own)
+
+    def _compile(self, asked: Sequence[Asked], tensorflow: Pinned | None) -> str:
+        """Return uv's lock of what is asked for, with the base's packages as constraints."""
+        lines = [self._resolvable(each.requirement, tensorflow) for each in asked]
+        pins = [f"{name}=={tensorflow.version}" for name in TENSORFLOW if tensorflow]
+        with tempfile.TemporaryDirectory() as folder:
+            requirements, constraints, lock = (
+                Path(folder) / name for name in ("requirements.txt", "tensorflow.txt", "lock.txt")
+            )
+            for path, content in {requirements: lines, constraints: pins, lock: self._preferred()}.items():
+                path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+            done = subprocess.run(
+                [
+                    str(Path(sys.executable).parent / "uv"),
+                    *["pip", "compile", "--quiet", "--only-binary=:all:", "--generate-hashes"],
+                    *["--strip-extras", "--no-header", "--no-annotate"],
+                    # Any Python resolves for another. Without its path uv searches for the other one.
+                    *[f"--python={sys.executable}", f"--python-version={self.environment.python}"],
+                    f"--python-platform={self._platform}",
+                    *[f"--constraints={path}" for path in (*self.base, constraints)],
+                    *[f"--output-file={lock}", str(requirements)],
+                ],
+                cwd=folder,
+                env={**pip_settings(), "UV_NO_CONFIG": "1", **os.environ},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise ValueError(self._failure(done.stderr.strip()))
+            return lock.read_text(encoding="utf-8")
+
+    def _preferred(self) -> list[str]:
+        """Return the versions that hosts of another environment got: uv takes them wherever it can."""
+        others = sorted(
+            self.path.parent.glob(f"{self._requirements_key}-*.txt"), key=lambda path: path.stat().st_mtime
+        )
+        return [f"{package.name}=={package.version}" for package in read_locks(others[-1:]).values()]
+
+    def _failure(self, said: str) -> str:
+        if any(words in said for words in UNREACHED):
+            return (
+                f"{VARIABLE}: {self.requirements} cannot be resolved, because uv did not get what it asked a "
+                "package index for. Put right the network, or pip's settings of this machine, which uv is "
+                f"told (python -m pip config list). uv said:\n{said}"
+            )
+        pins = " and ".join(str(lock) for lock in self.base)
+        return (
+            f"{VARIABLE}: {self.requirements} cannot be resolved for {self.environment.name} beside the "
+            f"packages that psfleet pins ({pins}), which stay as they are. "
+            f"Edit {self.requirements}. uv said:\n{said}"
+        )
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that say something, joined at backslashes, and the number of the first of each."""
+    begun, start = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        start = start if begun else number
+        begun += line
+        if begun.endswith("\\"):
+            begun = begun[:-1] + " "
+            continue
+        said = re.sub(r"(^|\s)#.*$", "", begun).strip()
+        begun = ""
+        if said:
+            yield start, said
+
+
+def without_hashes(line: str) -> tuple[str, frozenset[str]]:
+    """Return a line without its `--hash` options, and the hashes that they give."""
+    hashes = frozenset(re.findall(r"--hash[= ]sha256:([0-9a-f]{64})", line))
+    return re.sub(r"\s+--hash[= ]sha256:[0-9a-f]{64}", "", line).strip(), hashes
+
+
+def parsed(line: str) -> tuple[str, Requirement | None]:
+    """Return a line's requirement, or what is wrong with it."""
+    if line.startswith("-"):
+        return f"the option {re.split('[= ]', line)[0]}", None
+    if re.match(r"[./~]|[A-Za-z+]+://", line) or re.search(r"\.(whl|zip|tar\.gz)$", line):
+        return "a path or a URL", None
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement as error:
+        return str(error).splitlines()[0], None
+    return ("a URL", None) if requirement.url else ("", requirement)
+
+
+def pip_settings() -> dict[str, str]:
+    """Return pip's settings of where packages are and how they are reached, as uv's environment variables."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: dict[str, str] = {}
+    for line in done.stdout.splitlines():  # sections come in the order in which the later one wins
+        name, _, value = line.partition("=")
+        variable = SETTINGS.get(name.rpartition(".")[2])
+        if variable:
+            text = str(ast.literal_eval(value))
+            separator = SEPARATORS.get(variable)
+            found[variable] = separator.join(text.split()) if separator else text
+    if "UV_INDEX" in found:  # as pip does: all indexes are one
+        found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return found

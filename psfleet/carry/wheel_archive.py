@@ -1,0 +1,67 @@
+"""The archive of wheels that hosts install from."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainer.host.content_directory import file_sha256
+
+# What the interpreter itself and uv's records take.
+SPARE_BYTES = 20_000_000
+BLOCK_OF_DISK_BYTES = 4096
+BYTE_CODE_PER_SOURCE = 1.5
+
+
+def pack(wheels: Path, lock: str, archive: Path) -> str:
+    """Write the wheels, the lock and the program `uv` into one tar archive, and return its SHA-256.
+
+    It is not compressed, because wheels are, and no more than a block of it is in memory.
+    """
+    installer = next(wheels.glob("uv-*.whl"))
+    with archive.open("wb") as writer:
+        with tarfile.open(fileobj=writer, mode="w") as stream:
+            for wheel in sorted(wheels.glob("*.whl")):
+                if wheel != installer:
+                    stream.add(wheel, arcname=f"wheels/{wheel.name}", recursive=False, filter=plain)
+            add(stream, "requirements.txt", lock.encode(), 0o644)
+            with zipfile.ZipFile(installer) as content:
+                name = next(name for name in content.namelist() if name.endswith(".data/scripts/uv"))
+                add(stream, "uv", content.read(name), 0o755)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return file_sha256(archive)
+
+
+def add(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    """Add a file of this content to an archive."""
+    member = plain(tarfile.TarInfo(name))
+    member.size, member.mode = len(content), mode
+    stream.addfile(member, io.BytesIO(content))
+
+
+def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member without the times and owners of this machine."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = "root"
+    member.mode = 0o644
+    return member
+
+
+def installed_bytes(wheels: Iterable[Path]) -> int:
+    """Return the disk that some wheels take when they are installed, with the byte code made of them.
+
+    For the environments with and without CUDA it is 3% above what they take at most on ext4.
+    """
+    total = SPARE_BYTES
+    for path in wheels:
+        with zipfile.ZipFile(path) as wheel:
+            for file in wheel.infolist():
+                total += file.file_size + BLOCK_OF_DISK_BYTES
+                if file.filename.endswith(".py"):
+                    total += int(BYTE_CODE_PER_SOURCE * file.file_size)
+    return total

@@ -1,0 +1,126 @@
+"""Whether the counts of each worker's gradients agree with the global step and with the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from psfleet.evidence.answer import Findings, Good, check, counted
+from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+
+_COUNTS_SHOWN = 8
+
+
+@check
+def contributions_add_up(findings: Findings, run: Run) -> Good:
+    """What was counted for each worker makes up the global step, and is what that worker's records tell.
+
+    A global step is made of as many gradients as the replication says, at most one of each worker where it
+    says so. Where count and records differ, the records themselves must explain it. A process that ended
+    without `finished` may have applied, unrecorded, at most the global steps between its last window and the
+    next process's first, and so may one that served a client until it was stopped; a session that broke,
+    one step. Steps recorded but not counted must lie after a
+    restored checkpoint, or be gradients that came too late for a synchronous step.
+    """
+    counts, steps, per_step = run.contributions, run.global_steps, run.rules.gradients_per_step
+    recorded = {worker.name: worker.local_steps for worker in run.workers}
+    gradients = counted(per_step, "gradient")
+    if not counts:
+        findings.lacking.append("the chief does not tell what each worker contributed")
+    else:
+        total = sum(counts.values())
+        if total != steps * per_step:
+            expected = f"{steps} global steps of {gradients} are {steps * per_step}"
+            expected = expected if per_step > 1 else f"the global step is {steps}"
+            findings.wrong.append(f"contributions add up to {total}, {expected}")
+        findings.wrong += [
+            f"the chief counted steps of {name}, which is no worker of the run"
+            for name in sorted(set(counts) - set(recorded))
+        ]
+        for worker in run.workers:
+            _compare_steps(run, worker, findings)
+    each = [counts.get(name, 0) for name in recorded]
+    good = " + ".join(map(str, each))
+    if len(each) > _COUNTS_SHOWN:
+        good = f"{len(each)} counts from {min(each)} to {max(each)}: {sum(each)}"
+    good += f" = {steps * per_step}" + (f", {gradients} to a step" if steps * per_step != steps else "")
+    return good, {"counted": dict(counts), "recorded": recorded, "global_step": steps}
+
+
+def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
+    count = run.contributions.get(worker.name, 0)
+    if run.rules.once_per_step and count > run.global_steps:
+        once = f"{count} gradients in {run.global_steps} global steps, which take one each"
+        findings.wrong.append(f"{worker.name}: {once}")
+    difference = count - worker.local_steps
+    if difference == 0:
+        return
+    said = f"{worker.name}: the chief counted {count} of its steps, its records tell {worker.local_steps}"
+    if not worker.whole:
+        findings.lacking.append(said)
+    elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
+        findings.wrong.append(said)
+
+
+def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
+    """Return the ranges of global steps in which this worker may have taken steps without a record.
+
+    Each is from the last window of a process that ended without a word to the first of those after it, and
+    without an end where there is none.
+    """
+    lives = worker.processes
+    return [
+        (_last_global_step(process), _first_global_step(lives[number:]))
+        for number, process in enumerate(lives, start=1)
+        if process.cut_off or (number < len(lives) and _served_on(run, worker, process))
+    ]
+
+
+def sessions_broken(run: Run, worker: TaskRecords) -> int:
+    """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
+    broken = len(worker.of("recovering"))
+    if run.rules.one_client and worker.name != run.chief.name:
+        # The client's sessions drive this worker; one breaks also when the client is killed.
+        broken += len(run.chief.of("recovering")) + run.chief.restarts
+    return broken
+
+
+def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
+    """Count the steps that this worker may have applied without a record, by what its records tell."""
+    spans = [
+        (start, run.global_steps if math.isinf(end) else int(end))
+        for start, end in unrecorded_spans(run, worker)
+    ]
+    return sum(max(end - start, 0) for start, end in spans) + sessions_broken(run, worker)
+
+
+def _served_on(run: Run, worker: TaskRecords, process: Process) -> bool:
+    """Whether this worker was stopped while its server may have computed towers after its last look."""
+    stopped = process.ending is not None and process.ending.text("reason") == "stopped"
+    return stopped and run.rules.one_client and worker.name != run.chief.name
+
+
+def _lost_at_most(run: Run, worker: TaskRecords) -> int:
+    """Count the recorded steps of this worker that may not be in the model, though it computed them."""
+    if run.rules.drops_late_gradients:
+        return worker.local_steps
+    restored = [record.integer("global_step") for record in run.chief.of("restored")]
+    if not restored:
+        return 0
+    return sum(window.steps for window in worker.windows if window.after > min(restored))
+
+
+def _first_global_step(processes: Iterable[Process]) -> float:
+    """Return where the first of these began that took steps or met its peers; infinity where none did."""
+    begun = (process.windows[0].before if process.windows else _met_at(process) for process in processes)
+    return next((step for step in begun if step is not None), math.inf)
+
+
+def _last_global_step(process: Process) -> int:
+    return process.windows[-1].after if process.windows else _met_at(process) or 0
+
+
+def _met_at(process: Process) -> int | None:
+    """Return the global step when the process met its peers at last; None where it never did."""
+    met = process.last("peers_ready")
+    return met.integer("global_step") if met else None

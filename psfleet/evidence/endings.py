@@ -1,0 +1,66 @@
+"""How systemd saw each task of a run end, as tasks.json tells it, and how much each said to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainer.contract.exit_codes import FINISHED
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one task ended. `received` and `sent` are bytes of its unit, None where systemd did not count."""
+
+    alive: bool
+    failed: bool
+    exit_code: int
+    restarts: int = 0
+    reason: str = ""
+    received: int | None = None
+    sent: int | None = None
+
+    @property
+    def well(self) -> bool:
+        """Whether it ended by itself, or because train.yml told it to when the run was over."""
+        return not self.alive and not self.failed
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it ended well without being told to."""
+        return self.well and self.exit_code == FINISHED
+
+    @property
+    def exchanged(self) -> tuple[int, int] | None:
+        """Bytes received and sent; None where they were not counted."""
+        return (self.received, self.sent) if self.received is not None and self.sent is not None else None
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object]) -> Ending:
+        """Read an entry of tasks.json. Raises ValueError where it is not whole."""
+        alive, failed = values.get("alive"), values.get("failed")
+        exit_code = _count(values.get("exit_code"))
+        if not isinstance(alive, bool) or not isinstance(failed, bool) or exit_code is None:
+            raise ValueError("it lacks alive, failed or exit_code")
+        restarts, reason = _count(values.get("restarts")) or 0, str(values.get("reason") or "")
+        exchanged = _count(values.get("bytes_received")), _count(values.get("bytes_sent"))
+        return cls(alive, failed, exit_code, restarts, reason, *exchanged)
+
+
+def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
+    """Return the ending of each task by the content of tasks.json, and what of that cannot be used."""
+    if not isinstance(content, list):
+        return {}, ["tasks.json: not a JSON list"]
+    endings, problems = {}, []
+    for number, entry in enumerate(content):
+        try:
+            if not isinstance(entry, Mapping):
+                raise ValueError("it is no object")
+            endings[str(entry.get("name"))] = Ending.from_mapping(entry)
+        except ValueError as error:  # noqa: PERF203 - the others count
+            problems.append(f"tasks.json, entry {number}: {error}")
+    return endings, problems
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

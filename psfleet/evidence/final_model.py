@@ -1,0 +1,141 @@
+"""The final model: whether all clients read the same one, and what a process found in it that took no part.
+
+After the last step nothing moves any more. Each client then reads a fingerprint of all parameters from the
+ps, and a process that was no task of the run reads them from the last checkpoint and evaluates them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.convergence import finite_or_none, metrics_of
+from psfleet.evidence.recorded_run import Process, Run
+from trainer.contract.records import Record
+
+# Two machines, or one with other threads, add the same numbers in another order, and a GPU multiplies with
+# fewer bits: the metrics of the same parameters agree to about a thousandth, or by one example of the test.
+_TOLERANCE = 1e-3
+_ONE_EXAMPLE = 1.01  # and what rounding adds to it
+
+
+@check
+def fingerprints_agree(findings: Findings, run: Run) -> Good:
+    """Every client read the same parameters in the end, and the last checkpoint holds these.
+
+    Fingerprints of different global steps are of different models, so only those of one step are compared.
+    """
+    read: dict[str, tuple[str, int]] = {}
+    for client in run.clients:
+        found = _fingerprint(client.ending, "fingerprint_step")
+        if found is None:
+            findings.lacking.append(f"{client.name} does not tell which parameters it read in the end")
+        else:
+            read[client.name] = found
+    kept = _fingerprint(run.evaluation.evaluated if run.evaluation else None, "global_step")
+    if kept is None:
+        findings.lacking.append("nobody who took no part tells which parameters the last checkpoint holds")
+    else:
+        read[run.evaluator.name] = kept
+    steps = sorted({step for _, step in read.values()})
+    for step in steps:
+        digests = {name: digest for name, (digest, at) in read.items() if at == step}
+        if len(set(digests.values())) > 1:
+            told = listed(f"{name} read {digest}" for name, digest in digests.items())
+            findings.wrong.append(f"the parameters differ at global step {step}: {told}")
+    if len(steps) > 1:
+        told = listed(f"{name} at global step {at}" for name, (_, at) in read.items())
+        findings.lacking.append(f"they were read at different steps and cannot be compared: {told}")
+    digest, step = next(iter(read.values()), ("", 0))
+    good = (
+        f"{counted(len(run.clients), 'client')} and the last checkpoint hold {digest} at global step {step}"
+    )
+    told_by = {name: {"fingerprint": one, "global_step": at} for name, (one, at) in read.items()}
+    return good, {"fingerprints": told_by}
+
+
+@check
+def evaluated_apart(findings: Findings, run: Run) -> Good:
+    """A process that took no part evaluated the last checkpoint, and found what the chief had found."""
+    name, life = run.evaluator.name, run.evaluation
+    if life is None:
+        findings.lacking.append("no process that took no part has evaluated the final model")
+        return "", {}
+    findings.wrong += [f"{name}: its file has {what}" for what in run.evaluator.foreign]
+    findings.lacking += [f"cannot read {what}" for what in run.evaluator.unreadable]
+    _compare_identity(run, life, findings)
+    evaluated = life.evaluated
+    if evaluated is None:
+        why = life.ending.text("reason") if life.ending is not None else "its records end before"
+        findings.lacking.append(f"{name} has not evaluated the final model: {why}")
+        return "", {}
+    if life.ending is None:
+        findings.lacking.append(f"{name} does not tell its end: it was killed, or its records are cut")
+    step, found = evaluated.integer("global_step"), metrics_of(evaluated)
+    _compare_checkpoint(run, step, findings)
+    _compare_metrics(run, evaluated, findings)
+    told = listed(f"{metric} {value:.4g}" for metric, value in found.items())
+    metrics = {metric: finite_or_none(value) for metric, value in found.items()}
+    return f"{name} found at global step {step} what the chief found: {told}", {
+        "global_step": step,
+        "nonce": life.nonce,
+        "metrics": metrics,
+    }
+
+
+def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
+    """Return the fingerprint that a record tells and the global step that it is of."""
+    if record is None or not record.text("fingerprint"):
+        return None
+    at = record.fields.get(step)
+    return (record.text("fingerprint"), at) if type(at) is int else None
+
+
+def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
+    """It must be a process of its own, which no task of the run drew a nonce for.
+
+    Names of hosts and process ids are not asked: hosts may have one name, and ids are used again.
+    """
+    if life.nonce is None:
+        findings.lacking.append(f"{run.evaluator.name}: its records do not begin with `started`")
+        return
+    findings.wrong += [
+        f"who evaluated has the nonce of {task.name}: it took part in the run"
+        for task in run.tasks.values()
+        for process in task.processes
+        if process.nonce == life.nonce
+    ]
+
+
+def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
+    """It must be the last checkpoint, and that the final model."""
+    saved = [record.integer("global_step") for record in run.chief.of("checkpointed")]
+    if not saved:
+        findings.lacking.append("the chief does not tell of a checkpoint")
+    elif step != saved[-1]:
+        told = f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
+        findings.add(told, certain=run.chief.whole)
+    if run.final is not None and step < run.global_steps:
+        told = f"the checkpoint is of global step {step}, the run ended at {run.global_steps}"
+        findings.lacking.append(told)
+
+
+def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
+    step, found = evaluated.integer("global_step"), metrics_of(evaluated)
+    of_chief = [record for record in run.chief.of("evaluated") if record.integer("global_step") == step]
+    if not of_chief:
+        findings.lacking.append(f"the chief did not evaluate global step {step}: nothing to compare with")
+        return
+    examples = evaluated.fields.get("examples")
+    one_example = _ONE_EXAMPLE / examples if type(examples) is int and examples > 0 else 0.0
+    for metric, value in metrics_of(of_chief[-1]).items():
+        if metric not in found:
+            findings.lacking.append(f"{metric} was not evaluated apart")
+        elif not _alike(value, found[metric], one_example):
+            told = f"{metric} at global step {step} is {found[metric]:.6g} apart, the chief found {value:.6g}"
+            findings.wrong.append(told)
+
+
+def _alike(one: float, other: float, tolerance: float) -> bool:
+    both_nan = math.isnan(one) and math.isnan(other)
+    return both_nan or math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=tolerance)

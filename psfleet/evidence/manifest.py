@@ -1,0 +1,163 @@
+"""manifest.json of a run's folder: the hash of every file that a verdict rests on.
+
+Written when a run is collected. Whoever judges the folder later sees whether it still holds what came from
+the hosts. It is no signature: who changes a file and the manifest alike is not found out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from psfleet.evidence.answer import Findings, Good, check, counted
+from psfleet.evidence.untrusted_files import read_json, write_whole
+
+FILE_NAME = "manifest.json"
+VERSION = 1
+_FILES = ("plan.json", "settings.json", "tasks.json", "devices.txt")
+_FOLDERS = ("events", "logs", "checkpoints", "devices")
+# For people to look at: what was said of it.
+_ALSO_PACKED = (FILE_NAME, "verdict.json", "report.html", "loss.png")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the manifest says of a file."""
+
+    sha256: str
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> Entry:
+        """Read a file. Raises OSError."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return cls(digest, os.fstat(file.fileno()).st_size)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the entry as manifest.json holds it."""
+        return {"sha256": self.sha256, "bytes": self.size}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The entries by the files' names, relative to the run's folder."""
+
+    run_id: str
+    files: Mapping[str, Entry]
+
+    @classmethod
+    def of(cls, folder: Path) -> Manifest:
+        """Read all files of the folder that a verdict rests on. Raises OSError."""
+        return cls(folder.resolve().name, {name: Entry.of(folder / name) for name in covered(folder)})
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read manifest.json. Raises OSError, and ValueError saying what is wrong with it."""
+        content = read_json(folder / FILE_NAME)
+        if not isinstance(content, dict) or content.get("version") != VERSION:
+            raise ValueError(f"it is no object of version {VERSION}")
+        files = content.get("files")
+        if not isinstance(files, dict) or not isinstance(content.get("run_id"), str):
+            raise ValueError("it lacks run_id or files")
+        return cls(content["run_id"], {name: _entry(name, value) for name, value in files.items()})
+
+    def write(self, folder: Path) -> None:
+        """Put manifest.json into the folder, in one piece. Raises OSError."""
+        files = {name: entry.as_json() for name, entry in sorted(self.files.items())}
+        content = {"version": VERSION, "run_id": self.run_id, "files": files}
+        write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
+
+    def with_file(self, folder: Path, name: str) -> Manifest:
+        """Return the manifest with a file as it is now. Raises OSError."""
+        return Manifest(self.run_id, {**self.files, name: Entry.of(folder / name)})
+
+    def holds(self, folder: Path, name: str) -> bool:
+        """Whether the file is there and is the one that was collected. Raises OSError."""
+        return (
+            name in self.files and (folder / name).is_file() and Entry.of(folder / name) == self.files[name]
+        )
+
+
+def covered(folder: Path) -> Iterator[str]:
+    """Yield the names of the files that a verdict rests on, sorted; no links, no hidden files."""
+    for name in _FILES:
+        if is_plain(folder / name):
+            yield name
+    for place in _FOLDERS:
+        # A link to a folder would bring files of somewhere else.
+        inside = (folder / place).is_dir() and not (folder / place).is_symlink()
+        for path in sorted((folder / place).rglob("*")) if inside else ():
+            if is_plain(path):
+                yield path.relative_to(folder).as_posix()
+
+
+@check
+def files_unchanged(findings: Findings, folder: Path) -> Good:
+    """Every file that the verdict rests on is as it was when the run was collected, and none was added."""
+    try:
+        manifest = Manifest.read(folder)
+    except (OSError, ValueError) as error:
+        findings.lacking.append(f"{FILE_NAME}: {getattr(error, 'strerror', None) or error}")
+        return "", {}
+    there = set(covered(folder))
+    findings.wrong += [f"{name} was added" for name in sorted(there - manifest.files.keys())]
+    # What is gone says nothing against the run; what it told is lacking.
+    findings.lacking += [f"{name} is gone" for name in sorted(manifest.files.keys() - there)]
+    for name in sorted(there & manifest.files.keys()):
+        try:
+            if not manifest.holds(folder, name):
+                findings.wrong.append(f"{name} was changed after it was collected")
+        except OSError as error:  # noqa: PERF203 - the others count
+            findings.lacking.append(f"{name}: {error.strerror}")
+    size, count = sum(entry.size for entry in manifest.files.values()), len(manifest.files)
+    good = f"{counted(count, 'file')} of {size:,} bytes are as they were collected"
+    return good, {"files": count, "bytes": size}
+
+
+def _entry(name: str, value: object) -> Entry:
+    digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
+        raise ValueError(f"it tells no hash of {name[:80]!r}")
+    return Entry(digest, size)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether this is a file of the folder itself: no link, and not hidden."""
+    return not path.name.startswith(".") and path.is_file() and not path.is_symlink()
+
+
+def pack(folder: Path, target: Path) -> list[str]:
+    """Write what a verdict on the folder rests on into a .tar.gz, below a folder of the same name.
+
+    Returns the names of the files. The same files give the same bytes: names are sorted, and times, owners
+    and modes fixed. Raises FileExistsError where the target is there, and OSError; what was begun is removed.
+    """
+    names = sorted([*covered(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
+    with target.open("xb") as file:
+        try:
+            with (
+                gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+                tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+            ):
+                for name in names:
+                    _add(archive, folder / name, f"{folder.resolve().name}/{name}")
+        except BaseException:
+            target.unlink()
+            raise
+    return names
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    with path.open("rb") as content:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode = path.stat().st_size, 0o644
+        archive.addfile(entry, content)

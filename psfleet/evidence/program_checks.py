@@ -1,0 +1,199 @@
+"""What can be said of a run of a program of one's own: how its tasks ended, and what it recorded itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from psfleet.evidence import convergence, sharing
+from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
+from psfleet.evidence.endings import Ending
+from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.record_checks import records_complete, same_plan_and_release
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.settings import EvidenceSettings
+
+TOGETHER = "the workers trained one model together"
+
+
+@dataclass
+class ProgramAnswers:
+    """The checks that this run allows, and what it does not show: each a clause and its reason.
+
+    `together` and `learned` say whether something was asked that shows the one and the other.
+    """
+
+    checks: list[Answer] = field(default_factory=list)
+    open: list[tuple[str, str]] = field(default_factory=list)
+    together: bool = False
+    learned: bool = False
+
+    def leave_open(self, what: str, why: str) -> None:
+        """Say that the run does not show something."""
+        self.open.append((what, why))
+
+    @property
+    def not_shown(self) -> tuple[str, ...]:
+        """What the run does not show, in sentences."""
+        return tuple(f"Not shown is that {what}: {why}." for what, why in self.open)
+
+
+def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
+    """Ask what the run can answer, and name what it cannot."""
+    answers = ProgramAnswers([tasks_ended_well(run)])
+    if any(task.records for task in run.tasks.values()):
+        answers.checks += [records_complete(run), same_plan_and_release(run)]
+    _ask_sharing(run, settings, answers)
+    _name_falls(run, answers)
+    _ask_traffic(run, settings, answers)
+    _ask_learning(run, settings, answers)
+    if settings.log_patterns:
+        answers.checks.append(log_patterns(run, settings.log_patterns))
+    _name_ends(run, answers)
+    return answers
+
+
+@check
+def tasks_ended_well(findings: Findings, run: Run) -> Good:
+    """The leading task ended by itself with exit code 0; the others did, or were ended when the run was over.
+
+    `systemd` told of it in tasks.json; a task that left no log was never started.
+    """
+    findings.lacking += run.unusable_endings
+    lead = run.chief.name
+    ended: dict[str, str] = {}
+    for name in (task.name for task in run.expected):
+        ending = run.endings.get(name)
+        if ending is None:
+            if not run.unusable_endings:
+                findings.lacking.append(f"tasks.json does not tell how {name} ended")
+            continue
+        if not (run.folder / "logs" / f"{name}.out").exists():
+            findings.lacking.append(f"{name} left no log: nothing shows that it ran")
+        ended[name] = _in_words(ending)
+        if not ending.well or (name == lead and not ending.by_itself):
+            reason = f": {ending.reason.splitlines()[-1]}" if ending.reason else ""
+            findings.wrong.append(f"{name} {ended[name]}{reason}")
+    for records in run.all_tasks:
+        if records.ending is not None and records.ending.event == "failed":
+            findings.wrong.append(f"{records.name} recorded that it failed: {records.ending.text('reason')}")
+    others = listed(f"{name} {how}" for name, how in ended.items() if name != lead)
+    return f"{lead} ended by itself, {others}", {"tasks": ended}
+
+
+@check
+def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:
+    """Every task whose bytes were counted received and sent more than one does that has no part in a run."""
+    findings.wrong += [
+        f"{name} received {received} bytes and sent {sent}, expected at least {minimum:g} each way"
+        for name, (received, sent) in exchanged.items()
+        if min(received, sent) < minimum
+    ]
+    told = listed(f"{name} received {size(of[0])}, sent {size(of[1])}" for name, of in exchanged.items())
+    return told, {name: {"bytes_received": of[0], "bytes_sent": of[1]} for name, of in exchanged.items()}
+
+
+@check
+def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
+    """The last evaluation that any task recorded reaches every goal that people have set."""
+    evaluated = convergence.last_evaluation(run)
+    if evaluated is None:
+        findings.lacking.append("no task recorded an evaluation")
+        return "", {}
+    goals, metrics = tuple(settings.goals.values()), convergence.metrics_of(evaluated)
+    convergence.compare(goals, metrics, findings, certain=True)
+    found = f"{convergence.in_words(goals, metrics)} (of global step {evaluated.integer('global_step')})"
+    return found, {"metrics": convergence.final_metrics(run)}
+
+
+def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    silent = [worker.name for worker in run.workers if not worker.windows]
+    if not run.rules.shared:
+        answers.together = not silent
+        return
+    if len(silent) == len(run.workers):
+        why = "the program leaves no records of its steps (psfleet_records writes them)"
+    elif silent:
+        why = f"{listed(silent)} left no records of steps"
+    elif any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings):
+        why = "it trained synchronously, and then each worker alone would leave the same records"
+    elif not (why := sharing.steps_unrecorded(run)):
+        answers.checks += [
+            sharing.fair_shares(run, settings),
+            sharing.workers_overlap(run, settings),
+            sharing.steps_interleave(run),
+        ]
+        answers.together = True
+        why = "its records tell of one global step, not which ps each worker used"
+        answers.leave_open("all parameters were shared", why)
+        return
+    answers.leave_open(TOGETHER, why)
+
+
+def _name_falls(run: Run, answers: ProgramAnswers) -> None:
+    """Steps taken back, as by a program that began from zero again, are no part of the model that is left."""
+    for worker in run.workers:
+        steps = [step for window in worker.windows for step in (window.before, window.after)]
+        fall = next(((one, other) for one, other in pairwise(steps) if other < one), None)
+        if fall:
+            answers.together = False
+            why = f"its global step fell from {fall[0]} to {fall[1]}"
+            answers.leave_open(f"the model holds all that {worker.name} trained", why)
+
+
+def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    if len(run.expected) < 2:
+        return
+    names = [task.name for task in run.expected]
+    told = {name: run.endings[name].exchanged for name in names if name in run.endings}
+    exchanged = {name: of for name, of in told.items() if of is not None}
+    if exchanged:
+        answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
+        what = "what the tasks exchanged were parameters and gradients"
+        answers.leave_open(what, "bytes are counted, not read")
+    uncounted = listed(name for name in names if name not in exchanged)
+    if uncounted:
+        answers.leave_open(
+            f"{uncounted} exchanged anything with the others", "systemd did not count the bytes"
+        )
+
+
+def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    if any(window.loss is not None for window in run.windows):
+        answers.checks += [convergence.loss_finite(run), convergence.loss_fell(run, settings)]
+        answers.learned = True
+    else:
+        answers.leave_open("the loss fell", "the program recorded no losses")
+    if settings.goals:
+        answers.checks.append(goals_reached(run, settings))
+        answers.learned = True
+    else:
+        answers.leave_open(
+            "the model is good enough for anything", "training_evidence_goals asks for nothing"
+        )
+
+
+def _name_ends(run: Run, answers: ProgramAnswers) -> None:
+    """Name what endings leave open: work that was cut off, and work that was begun anew."""
+    for name in (task.name for task in run.expected):
+        ending = run.endings.get(name)
+        if ending is None or not ending.well:
+            continue
+        if not ending.by_itself and name.startswith(("worker", "chief")):
+            why = "it still ran when the run was over, and train.yml ended it"
+            answers.leave_open(f"{name} had done its work", why)
+        if ending.restarts:
+            why = f"it was started again {counted(ending.restarts, 'time')}"
+            answers.leave_open(f"{name} went on where it had been", why)
+
+
+def _in_words(ending: Ending) -> str:
+    words = "was ended by train.yml"
+    if ending.alive:
+        words = "was still running"
+    elif ending.by_itself:
+        words = "ended by itself"
+    elif ending.failed:
+        words = f"failed with exit code {ending.exit_code}"
+    return words + (f", started again {counted(ending.restarts, 'time')}" if ending.restarts else "")

@@ -1,0 +1,204 @@
+"""Read a run's folder. Nothing in it makes this fail: what cannot be used is said in the `Run`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from psfleet.evidence.endings import read_endings
+from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.replication_rules import ReplicationRules, rules_of
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.untrusted_files import read_json, refuse_special, write_whole
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.records import EVALUATOR_NAME, Record, events_file, read_records
+from trainer.contract.run_tasks import RunTask, run_tasks
+from trainer.contract.task_names import CHIEF
+
+# Records that can be read, and what of their file cannot.
+_File = tuple[list[Record], tuple[str, ...]]
+
+
+def read_run(folder: Path, run_id: str | None = None) -> Run:
+    """Read plan.json, settings.json, tasks.json and events/*.jsonl of a run's folder.
+
+    The records of `run_id` count; without it those of the folder's name, or of the commonest id where no
+    record has that: people rename.
+    """
+    if not folder.is_dir():
+        return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
+    training, program, unusable = _settings(folder / "settings.json")
+    plan, problem = _plan(folder / "plan.json", program=program is not None)
+    files = {path.stem: _read(path, folder) for path in sorted((folder / "events").glob("*.jsonl"))}
+    told = [record for records, _ in files.values() for record in records]
+    rules, expected = ReplicationRules(), tuple[RunTask, ...]()
+    if plan is not None:
+        problem = unusable or problem
+        try:
+            if not problem:
+                chief, _ = files.get(CHIEF, ([], ()))
+                rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
+        except ValueError as error:
+            problem = str(error)
+    if program is None:
+        # A program of one's own leaves records where it likes to; our own tasks always do.
+        for task in expected:
+            if task.name not in files:
+                files[task.name] = _read(events_file(folder, task.job, task.index), folder)
+    run_id = run_id or _run_id(folder, told)
+    # It is no task of any plan, but has its place in every run of our own models.
+    evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
+    names = {task.name for task in expected}
+    content, unread = _json(folder / "tasks.json")
+    endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)
+    return Run(
+        folder=folder,
+        run_id=run_id,
+        plan=plan,
+        problem=problem,
+        training=training,
+        program=program,
+        rules=rules,
+        expected=expected,
+        tasks={name: _task(name, file, run_id) for name, file in files.items()},
+        evaluator=_task(EVALUATOR_NAME, evaluator or ([], ()), run_id),
+        unplanned=tuple(name for name in files if name not in names) if expected else (),
+        endings=endings,
+        unusable_endings=unusable_endings,
+    )
+
+
+def read_settings(folder: Path) -> EvidenceSettings:
+    """Return the thresholds that settings.json asks for, the defaults where it asks for none.
+
+    Raises ValueError naming the file and every value that cannot be used.
+    """
+    path = folder / "settings.json"
+    content, problem = _json(path)
+    if problem and path.exists():
+        raise ValueError(f"{path}: {problem}")
+    try:
+        return EvidenceSettings.from_mapping(_object(content, "evidence"), "evidence.")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
+    """Note in settings.json what the run was first judged by, for whoever judges it again without Ansible.
+
+    What settings.json says already stays, and so does one that cannot be read. The manifest follows where it
+    vouched for the file before. Raises OSError.
+    """
+    path = folder / "settings.json"
+    content, problem = _json(path)
+    if problem or not isinstance(content, dict) or "evidence" in content:
+        return
+    try:
+        manifest = Manifest.read(folder)
+        vouched = manifest.holds(folder, path.name)
+    except (OSError, ValueError):
+        vouched = False
+    whole = {**content, "evidence": settings.as_dict()}
+    write_whole(path, f"{json.dumps(whole, indent=4)}\n".encode())
+    if vouched:
+        manifest.with_file(folder, path.name).write(folder)
+
+
+def _settings(path: Path) -> tuple[Mapping[str, object], Mapping[str, object] | None, str]:
+    """Return what settings.json says of the training and of a program, and why it cannot be used."""
+    content, problem = _json(path)
+    program = content.get("program") if isinstance(content, Mapping) else None
+    if problem:
+        problem = f"settings.json: {problem}" if path.exists() else ""
+    elif program is not None and not isinstance(program, Mapping):
+        program, problem = None, f"settings.json: program is {program!r}; expected an object or null"
+    return _object(content, "training"), program, problem
+
+
+def _who_takes_part(
+    plan: ClusterPlan, training: Mapping[str, object], chief: list[Record], *, program: bool
+) -> tuple[ReplicationRules, tuple[RunTask, ...]]:
+    """Return how the workers trained, and which tasks there are. Raises ValueError where nobody can tell."""
+    if program:
+        workers = len(plan.tasks_of("worker")) + len(plan.tasks_of("chief"))
+        return ReplicationRules(workers=workers), run_tasks(plan, {}, program=True)
+    source = "settings.json"
+    if "replication" not in training:
+        started = [record for record in chief if record.event == "started"]
+        training = _object(started[-1].fields, "settings") if started else {}
+        source = f"{CHIEF}'s settings"
+    try:
+        rules = rules_of(training, len(plan.tasks_of("worker")))
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+    taking_part = {"replication": rules.replication, "existing_servers": rules.existing_servers}
+    return rules, run_tasks(plan, taking_part, program=False)
+
+
+def _plan(path: Path, *, program: bool) -> tuple[ClusterPlan | None, str]:
+    """Return the plan, and why it cannot be used."""
+    content, problem = _json(path)
+    if not problem and not isinstance(content, Mapping):
+        problem = "not a JSON object"
+    if problem or not isinstance(content, Mapping):
+        return None, f"plan.json: {problem}"
+    try:
+        plan = ClusterPlan.from_json(content)
+    except ValueError as error:
+        return None, f"plan.json: {error}"
+    workers, chiefs = plan.tasks_of("worker"), plan.tasks_of("chief")
+    if program:
+        return plan, "" if workers or chiefs else "plan.json: it has no worker and no chief"
+    return plan, "" if workers and plan.tasks_of("ps") else "plan.json: it has no worker or no ps"
+
+
+def _json(path: Path) -> tuple[object, str]:
+    """Return what a file holds, and why it cannot be read."""
+    try:
+        return read_json(path), ""
+    except OSError as error:
+        return None, str(error.strerror)
+    except ValueError as error:
+        return None, f"not JSON ({error})"
+
+
+def _object(content: object, name: str) -> Mapping[str, object]:
+    value = content.get(name) if isinstance(content, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _read(path: Path, folder: Path) -> _File:
+    try:
+        refuse_special(path)
+    except OSError as error:
+        return [], (f"{path.relative_to(folder)}: {error.strerror}",)
+    records, complaints = read_records(path)
+    return records, tuple(complaint.removeprefix(f"{folder}/") for complaint in complaints)
+
+
+def _run_id(folder: Path, records: list[Record]) -> str:
+    counts = Counter(record.run_id for record in records)
+    name = folder.resolve().name
+    return name if not counts or name in counts else counts.most_common(1)[0][0]
+
+
+def _task(name: str, file: _File, run_id: str) -> TaskRecords:
+    records, unreadable = file
+    once: dict[str, Record] = {}
+    strangers: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        if (record.run_id, record.task) == (run_id, name):
+            once.setdefault(_identity(record), record)
+        else:
+            strangers[record.run_id, record.task] += 1
+    foreign = tuple(f"{count} records of {task} of run {of!r}" for (of, task), count in strangers.items())
+    repeated = len(records) - strangers.total() - len(once)
+    return TaskRecords(name, tuple(once.values()), unreadable, foreign, repeated)
+
+
+def _identity(record: Record) -> str:
+    fields = json.dumps(dict(record.fields), sort_keys=True)
+    return f"{record.pid} {record.monotonic} {record.event} {fields}"

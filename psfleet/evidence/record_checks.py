@@ -1,0 +1,162 @@
+"""Checks of the records themselves: all there, of one plan, telling of an orderly run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+from psfleet.evidence.replication_rules import rules_of
+
+_GOOD_ENDINGS = {"last step", "run over"}
+
+
+@check
+def records_complete(findings: Findings, run: Run) -> Good:
+    """Every task of the run left readable records of it, without a gap and without a repetition."""
+    for task in run.tasks.values():
+        findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
+        findings.lacking += [f"cannot read {what}" for what in task.unreadable]
+        if not (task.records or task.unreadable or task.foreign) and run.program is None:
+            findings.lacking.append(f"{task.name}: its file holds no record")
+        if task.repeated:
+            findings.lacking.append(f"{task.name}: {counted(task.repeated, 'record')} twice in its file")
+        for process in task.processes:
+            if process.nonce is None and run.program is None:
+                findings.lacking.append(f"{task.name}: its records do not begin with `started`")
+            _follow_local_steps(task.name, process, findings)
+    findings.wrong += [f"{name} left records, but is no task of this run" for name in run.unplanned]
+    counts = {task.name: len(task.records) for task in run.tasks.values() if task.records}
+    told = f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}"
+    return told, {"records": counts}
+
+
+@check
+def same_plan_and_release(findings: Findings, run: Run) -> Good:
+    """Every record names the plan of plan.json, and all tasks ran the same release in the end."""
+    releases: dict[str, str] = {}
+    expected = run.plan.hash if run.plan else ""
+    for task in (*run.all_tasks, *([run.evaluator] if run.evaluator.records else [])):
+        if not task.records:
+            if run.program is None:
+                findings.lacking.append(f"{task.name} left no records")
+            continue
+        releases[task.name] = task.records[-1].release
+        for plan_hash in sorted({record.plan_hash for record in task.records} - {expected}):
+            if plan_hash:
+                findings.wrong.append(f"{task.name} ran plan {plan_hash}, plan.json is {expected}")
+            else:
+                findings.lacking.append(f"{task.name} names no plan: it was started by hand")
+        if run.program is not None:
+            named = run.program.get("release")
+            findings.wrong += [
+                f"{task.name} ran program {program}, settings.json names {named}"
+                for program in sorted({record.text("program") for record in task.records})
+                if program != named
+            ]
+    if len(set(releases.values())) > 1:
+        told = listed(f"{name} {release}" for name, release in releases.items())
+        findings.wrong.append(f"releases differ: {told}")
+    elif "" in releases.values():
+        findings.lacking.append("the tasks name no release: they were started by hand")
+    release = next(iter(releases.values()), "")
+    return f"plan {expected}, release {release}", {"plan_hash": expected, "releases": releases}
+
+
+@check
+def same_settings(findings: Findings, run: Run) -> Good:
+    """Every worker was told to train what the run's settings ask for, in the way that they ask for."""
+    model = str(run.training.get("model") or run.model)
+    planned = len(run.plan.tasks_of("worker")) if run.plan else 0
+    for worker in run.workers:
+        if not worker.settings:
+            findings.lacking.append(f"{worker.name} does not tell its settings")
+        for told in worker.settings:
+            trained = str(told.get("model") or model)
+            if trained != model:
+                findings.wrong.append(f"{worker.name} trained {trained}, the run's model is {model}")
+            try:
+                rules = rules_of(told, planned)
+            except ValueError as error:
+                findings.wrong.append(f"{worker.name}: {error}")
+                continue
+            if rules != run.rules:
+                findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
+    return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
+
+
+@check
+def ended_well(findings: Findings, run: Run) -> Good:
+    """Every worker ended by itself, no task failed for good, and the last global step was reached.
+
+    Also a task that only serves tells its end: where it does not, its file is not all that it had to tell.
+    """
+    workers = {worker.name for worker in run.workers}
+    for task in (*run.workers, *run.ps, *run.servers):
+        ending = task.ending
+        if ending is None:
+            findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
+        elif ending.event == "failed":
+            findings.wrong.append(f"{task.name} failed ({ending.text('class')}): {ending.text('reason')}")
+        elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
+            step, reason = ending.integer("global_step"), ending.text("reason")
+            findings.wrong.append(f"{task.name} ended at global step {step}: {reason}")
+    last_step = run.last_step
+    if last_step is not None and run.global_steps < last_step:
+        findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
+    restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
+    again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
+    good = f"all workers finished, global step {run.global_steps} of {last_step}"
+    return good + (f", started again: {again}" if restarts else ""), {
+        "global_step": run.global_steps,
+        "last_step": last_step,
+        "restarts": restarts,
+    }
+
+
+@check
+def no_restart_from_zero(findings: Findings, run: Run) -> Good:
+    """Training began once: what was learned was never thrown away without a checkpoint to restore."""
+    began = False
+    for record in run.chief.records:
+        if record.event == "initialised" and began:
+            findings.wrong.append("the chief initialised the model anew after training had begun")
+        began = began or record.event in {"step", "checkpointed", "restored"}
+    restored = [record.integer("global_step") for record in run.chief.of("restored")]
+    for worker in run.workers:
+        for high, low in _falls(worker):
+            if not any(step <= low for step in restored):
+                back = f"{worker.name}: the global step went back from {high} to {low}"
+                findings.add(f"{back}, and no checkpoint explains it", certain=run.chief.whole)
+    begun = len(run.chief.of("initialised"))
+    if not begun and not restored:
+        findings.lacking.append("the chief does not tell how the model began")
+    good = f"restored from global step {restored[0] if restored else 0}"
+    if begun:
+        again = f", restored from a checkpoint {counted(len(restored), 'time')}" if restored else ""
+        good = f"initialised once{again}"
+    return good, {"initialised": begun, "restored": restored}
+
+
+def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
+    """Local steps of a process count on from 0 without a gap; its `finished` tells the same count."""
+    reached = 0
+    for window in process.windows:
+        first = window.local_step - window.steps
+        if window.steps < 1 or first < reached:
+            findings.wrong.append(f"{name}: local step {first + 1} comes after local step {reached}")
+        elif first > reached:
+            findings.lacking.append(f"{name}: local steps {reached + 1} to {first} are missing")
+        reached = window.local_step
+    if process.local_steps > reached:
+        findings.lacking.append(f"{name}: local steps {reached + 1} to {process.local_steps} are missing")
+
+
+def _falls(worker: TaskRecords) -> Iterator[tuple[int, int]]:
+    """Yield each place where a worker's global step is lower than what it had seen before."""
+    highest = 0
+    for window in worker.windows:
+        if window.before < highest:
+            yield highest, window.before
+        highest = window.after

@@ -1,0 +1,317 @@
+"""A run as its records tell it: tasks, the processes that ran each task, and the windows of steps of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from psfleet.evidence.endings import Ending
+from psfleet.evidence.replication_rules import ReplicationRules
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.records import EVALUATOR_NAME, Record
+from trainer.contract.run_tasks import SERVER, RunTask
+from trainer.contract.task_names import CHIEF
+
+
+@dataclass(frozen=True)
+class Window:
+    """A row of local steps. `before` and `after` are the global step before the first and after the last.
+
+    `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite, None where the
+    program told none. `staleness` has counts: of gradients that missed no step of others, and of those that
+    missed 2**(b-1) to 2**b - 1 for each b from 1 on. `waiting_seconds` are those of `seconds` in which the
+    worker waited for others. What a record does not tell is None.
+    """
+
+    local_step: int
+    steps: int
+    before: int
+    after: int
+    examples: int
+    seconds: float
+    loss: float | None
+    loss_mean: float | None
+    staleness: tuple[int, ...] | None
+    staleness_mean: float | None
+    staleness_max: int | None
+    waiting_seconds: float | None
+
+    @classmethod
+    def of(cls, record: Record) -> Window:
+        """Read a `step` record."""
+        maximum, told = record.fields.get("staleness_max"), record.fields.keys()
+        return cls(
+            local_step=record.integer("local_step"),
+            steps=record.integer("steps"),
+            before=record.integer("global_step_before"),
+            after=record.integer("global_step_after"),
+            examples=record.integer("examples"),
+            seconds=record.number("seconds"),
+            loss=record.number("loss") if "loss" in told else None,
+            loss_mean=record.number("loss_mean") if "loss_mean" in told else None,
+            staleness=_counts(record.fields.get("staleness_histogram")),
+            staleness_mean=_finite(record, "staleness_mean"),
+            staleness_max=maximum if type(maximum) is int else None,
+            waiting_seconds=_finite(record, "waiting_seconds"),
+        )
+
+
+@dataclass(frozen=True)
+class Process:
+    """One life of a task, from its `started` on; a task that is restarted has several."""
+
+    records: tuple[Record, ...]
+
+    @cached_property
+    def nonce(self) -> int | None:
+        """What this process drew at its start; None where its `started` is missing."""
+        first = self.records[0]
+        return first.integer("nonce") if first.event == "started" else None
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of steps, in the order written."""
+        return tuple(Window.of(record) for record in self.records if record.event == "step")
+
+    @cached_property
+    def stretches(self) -> tuple[tuple[Window, ...], ...]:
+        """The windows between which the global step did not go back and the cluster did not break."""
+        stretches: list[list[Window]] = []
+        joined = False
+        for record in self.records:
+            if record.event != "step":
+                joined = joined and record.event not in {"recovering", "peers_ready"}
+                continue
+            window = Window.of(record)
+            if not joined or window.before < stretches[-1][-1].after:
+                stretches.append([])
+            stretches[-1].append(window)
+            joined = True
+        return tuple(tuple(stretch) for stretch in stretches)
+
+    @cached_property
+    def ending(self) -> Record | None:
+        """Its `finished` or `failed`; None where it was killed, or its records are cut."""
+        return self.last("finished", "failed")
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it may have taken steps of which it does not tell."""
+        return self.ending is None or self.ending.event == "failed"
+
+    @cached_property
+    def evaluated(self) -> Record | None:
+        """What it evaluated last; None where it evaluated nothing."""
+        return self.last("evaluated")
+
+    def last(self, *events: str) -> Record | None:
+        """Its last record of one of these events."""
+        return next((record for record in reversed(self.records) if record.event in events), None)
+
+    @property
+    def local_steps(self) -> int:
+        """How many steps this process applied, as far as it told."""
+        counts = [window.local_step for window in self.windows]
+        if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
+            counts.append(self.ending.integer("local_step"))
+        return max(counts, default=0)
+
+
+@dataclass(frozen=True)
+class TaskRecords:
+    """What one task left. `unreadable` and `foreign` say, in words, what in its file is not its records."""
+
+    name: str
+    records: tuple[Record, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    repeated: int = 0
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """The lives of the task, in the order of its file."""
+        lives: list[list[Record]] = []
+        for record in self.records:
+            if record.event == "started" or not lives or record.pid != lives[-1][-1].pid:
+                lives.append([])
+            lives[-1].append(record)
+        return tuple(Process(tuple(life)) for life in lives)
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of all its processes, in the order written."""
+        return tuple(window for process in self.processes for window in process.windows)
+
+    @property
+    def ending(self) -> Record | None:
+        """How its last process ended."""
+        return self.processes[-1].ending if self.processes else None
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether its file can be taken for all that the task had to tell, to its end.
+
+        What a file that is not whole lacks is no proof of anything.
+        """
+        told = all(
+            process.nonce is not None
+            and process.local_steps == sum(window.steps for window in process.windows)
+            for process in self.processes
+        )
+        return self.ending is not None and told and not self.unreadable
+
+    @property
+    def settings(self) -> tuple[Mapping[str, object], ...]:
+        """What each of its processes was told to do, by their `started`."""
+        told = (record.fields.get("settings") for record in self.of("started"))
+        return tuple(settings for settings in told if isinstance(settings, Mapping))
+
+    @property
+    def local_steps(self) -> int:
+        """The steps that all its processes tell of."""
+        return sum(process.local_steps for process in self.processes)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(len(self.processes) - 1, 0)
+
+    def of(self, *events: str) -> tuple[Record, ...]:
+        """Its records of these events, in the order of its file."""
+        return tuple(record for record in self.records if record.event in events)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that the checks look at. Where it cannot be judged, `problem` says why.
+
+    `expected` are the tasks that the run has by its plan and settings, `endings` how tasks.json says they
+    ended. `training` is what settings.json says of the training, `program` what it says of a program of one's
+    own, None for the trainer's own models. `evaluator` is what the process left that took no part and
+    evaluated the final model afterwards (trainer/evaluator.py), and never one of `tasks`.
+    """
+
+    folder: Path
+    run_id: str
+    plan: ClusterPlan | None = None
+    problem: str = ""
+    training: Mapping[str, object] = field(default_factory=dict)
+    program: Mapping[str, object] | None = None
+    rules: ReplicationRules = field(default_factory=ReplicationRules)
+    expected: tuple[RunTask, ...] = ()
+    tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
+    evaluator: TaskRecords = TaskRecords(EVALUATOR_NAME)
+    unplanned: tuple[str, ...] = ()
+    endings: Mapping[str, Ending] = field(default_factory=dict)
+    unusable_endings: Sequence[str] = ()
+
+    @cached_property
+    def workers(self) -> tuple[TaskRecords, ...]:
+        """The run's workers, by index, also those that left nothing; of a program its chief before them."""
+        return (*self.of_job("chief"), *self.of_job("worker"))
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of all workers, worker by worker."""
+        return tuple(window for worker in self.workers for window in worker.windows)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether no worker's file lacks anything."""
+        return all(worker.whole for worker in self.workers)
+
+    @cached_property
+    def ps(self) -> tuple[TaskRecords, ...]:
+        """The run's parameter servers, by index, also those that left nothing."""
+        return self.of_job("ps")
+
+    @cached_property
+    def servers(self) -> tuple[TaskRecords, ...]:
+        """The servers that clients connect to, by the index of the client, also those that left nothing."""
+        return self.of_job(SERVER)
+
+    @property
+    def clients(self) -> tuple[TaskRecords, ...]:
+        """The workers that have sessions of their own."""
+        return self.workers[:1] if self.rules.one_client else self.workers
+
+    @property
+    def chief(self) -> TaskRecords:
+        """Worker 0; of a program the task whose end is the run's."""
+        return next(iter(self.of_job("chief")), self._task(CHIEF))
+
+    @property
+    def all_tasks(self) -> tuple[TaskRecords, ...]:
+        """Every task that the run has, also those that left nothing."""
+        return tuple(self._task(task.name) for task in self.expected)
+
+    @cached_property
+    def final(self) -> Record | None:
+        """The chief's `finished`, which tells the final global step and each worker's contribution."""
+        ending = self.chief.ending
+        return ending if ending is not None and ending.event == "finished" else None
+
+    @cached_property
+    def global_steps(self) -> int:
+        """The final global step: by the chief's `finished`, else the highest that a window tells."""
+        if self.final is not None and self.program is None:
+            return self.final.integer("global_step")
+        return max((window.after for window in self.windows), default=0)
+
+    @cached_property
+    def evaluation(self) -> Process | None:
+        """The evaluator's last process that evaluated the last checkpoint; where none did, its last one.
+
+        One that told its end goes before one that did not: each who watches a run starts the evaluator at
+        its end, and the records may be collected meanwhile.
+        """
+        saved = [record.integer("global_step") for record in self.chief.of("checkpointed")][-1:]
+        lives = self.evaluator.processes
+        done = [life for life in lives if life.evaluated and life.evaluated.integer("global_step") in saved]
+        ended = [life for life in done if life.ending]
+        return (ended or done or lives or (None,))[-1]
+
+    @property
+    def last_step(self) -> int | None:
+        """The global step at which the run was to end, by the chief's `finished`."""
+        told = self.final is not None and "last_step" in self.final.fields
+        return self.final.integer("last_step") if self.final and told else None
+
+    @cached_property
+    def contributions(self) -> Mapping[str, int]:
+        """The gradients of each worker, as the parameter servers counted them; empty where not told."""
+        return self.final.integers("contributions") if self.final is not None else {}
+
+    @cached_property
+    def model(self) -> str:
+        """The model's name, by the chief's `started`, else by settings.json; empty where neither says.
+
+        Empty for a program of one's own, whatever it calls its model.
+        """
+        if self.program is not None:
+            return ""
+        for settings in reversed(self.chief.settings):
+            if "model" in settings:
+                return str(settings["model"])
+        return str(self.training.get("model") or "")
+
+    def of_job(self, job: str) -> tuple[TaskRecords, ...]:
+        """The run's tasks of a job, by index, also those that left nothing."""
+        return tuple(self._task(task.name) for task in self.expected if task.job == job)
+
+    def _task(self, name: str) -> TaskRecords:
+        return self.tasks.get(name, TaskRecords(name))
+
+
+def _counts(value: object) -> tuple[int, ...] | None:
+    """Return a list of counts; None for anything else."""
+    whole = isinstance(value, list) and all(type(count) is int and count >= 0 for count in value)
+    return tuple(value) if whole and isinstance(value, list) else None
+
+
+def _finite(record: Record, name: str) -> float | None:
+    number = record.number(name)
+    return number if math.isfinite(number) else None

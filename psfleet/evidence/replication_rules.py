@@ -1,0 +1,94 @@
+"""What a replication leaves in a run's records: the one place where replications differ for the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainer.contract.run_tasks import has_one_client
+from trainer.contract.settings import TrainingSettings
+
+_SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
+
+
+@dataclass(frozen=True)
+class ReplicationRules:
+    """How the workers of a run train, and so what their records must tell.
+
+    `workers` compute gradients, of which `gradients_per_step` make up one global step. Where there are
+    `existing_servers`, clients connect to servers of their own, which leave records too.
+    """
+
+    replication: str = "async"
+    workers: int = 1
+    gradients_per_step: int = 1
+    existing_servers: bool = False
+
+    def __str__(self) -> str:
+        """The replication in words."""
+        step = f", {self.gradients_per_step} of {self.workers} gradients to a step"
+        servers = ", on existing servers" if self.existing_servers else ""
+        return f"{self.replication}{step if self.replication == 'sync' else ''}{servers}"
+
+    @property
+    def once_per_step(self) -> bool:
+        """Whether a global step takes at most one gradient of each worker."""
+        return self.replication in {"sync", "in_graph"}
+
+    @property
+    def drops_late_gradients(self) -> bool:
+        """Whether a gradient that was computed may not count, because the global step was made without it."""
+        return self.replication == "sync"
+
+    @property
+    def backups(self) -> int:
+        """How many workers may contribute little, because a global step does not wait for all.
+
+        Two must always do their part: what one has done by itself nobody has shared.
+        """
+        return max(self.workers - max(self.gradients_per_step, 2), 0) if self.replication == "sync" else 0
+
+    @property
+    def one_client(self) -> bool:
+        """Whether worker 0 alone has sessions, to the ps and to the other workers."""
+        return has_one_client(self.replication)
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is somebody to share the model with."""
+        return self.workers > 1
+
+    @property
+    def alone(self) -> str:
+        """Why there is nobody to share with; for people."""
+        if self.replication == "local":
+            return "the run is local: one process holds the model, so nobody to share with"
+        return "there is one worker, so nobody to share with"
+
+    def together(self, ps: str) -> str:
+        """What a proven run of this kind has done, through `ps` such as "2 ps"."""
+        if self.replication == "local":
+            return "one process trained the model by itself, without ps"
+        if not self.shared:
+            return f"1 worker trained one model through {ps}"
+        if self.replication == "in_graph":
+            return f"one client trained one model on {self.workers} workers together through {ps}"
+        step = f", {self.gradients_per_step} gradients to a step," if self.replication == "sync" else ""
+        return f"{self.workers} workers trained one model together{step} through {ps}"
+
+
+def rules_of(settings: Mapping[str, object], workers: int) -> ReplicationRules:
+    """Return the rules of a run with these training settings, whose plan has so many workers.
+
+    A setting that is not there has its default, as in runs older than the setting. Raises ValueError naming
+    a value that cannot be used.
+    """
+    told = {name: settings[name] for name in _SETTINGS if name in settings}
+    training = TrainingSettings.from_mapping(told)
+    if training.replication == "local":
+        workers = 1
+    replicas = training.replicas_to_aggregate
+    if replicas is not None and replicas > workers:
+        raise ValueError(f"replicas_to_aggregate is {replicas!r}; expected an integer from 1 to {workers}")
+    per_step = training.gradients_in_a_step(workers)
+    return ReplicationRules(training.replication, workers, per_step, training.existing_servers)

@@ -1,0 +1,61 @@
+"""Which folder of the runs directory is to be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from psfleet.evidence.verdict import FILE_NAME
+from psfleet.run.start import RUN_ID_PATTERN, RUN_ID_RULE
+from trainer.contract.json_files import read_object
+
+_RUNS_NAMED = 10
+
+
+class NoSuchRun(ValueError):  # noqa: N818 - it is a refusal
+    """No run can be judged under this name; the message says why, and what there is instead."""
+
+
+def find_run(runs_directory: Path, run_id: str | None) -> Path:
+    """Return the folder of the run, or of the newest one where `run_id` is None.
+
+    Raises NoSuchRun where the name breaks the rule, where there is no such run, and where it is going on.
+    """
+    if run_id is not None and not RUN_ID_PATTERN.fullmatch(run_id):
+        raise NoSuchRun(f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}")
+    newest = next(iter(newest_first(runs_directory)), None)
+    folder = runs_directory / run_id if run_id is not None else newest
+    if folder is None:
+        raise NoSuchRun(_what_exists(runs_directory))
+    if not folder.is_dir():
+        raise NoSuchRun(f"there is no run {run_id!r}. {_what_exists(runs_directory)}")
+    if is_going_on(folder):
+        raise NoSuchRun(
+            f"run {folder.name} is still going on, so there is nothing to judge yet: "
+            f"ansible-playbook train.yml -e run_id={folder.name} attaches to it and judges it at its end"
+        )
+    return folder
+
+
+def newest_first(runs_directory: Path) -> list[Path]:
+    """Return the folders of all runs, by when their plan.json was written."""
+    if not runs_directory.is_dir():
+        return []
+    plans = [folder / "plan.json" for folder in runs_directory.iterdir() if (folder / "plan.json").is_file()]
+    plans.sort(key=lambda plan: (plan.stat().st_mtime, plan.parent.name), reverse=True)
+    return [plan.parent for plan in plans]
+
+
+def is_going_on(folder: Path) -> bool:
+    """Whether train.yml began this run and has not collected its records yet."""
+    if (folder / FILE_NAME).exists():
+        return False
+    return read_object(folder / "state.json").get("state") == "running"
+
+
+def _what_exists(runs_directory: Path) -> str:
+    names = [folder.name for folder in newest_first(runs_directory)]
+    if not names:
+        return f"There is no run in {runs_directory} yet: ansible-playbook train.yml makes one"
+    shown = ", ".join(names[:_RUNS_NAMED])
+    more = f" and {len(names) - _RUNS_NAMED} older ones" if len(names) > _RUNS_NAMED else ""
+    return f"The runs that exist are {shown}{more} (in {runs_directory})"

@@ -1,0 +1,207 @@
+"""Checks that the workers trained one model together, ordered by global steps, never by clocks."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.settings import EvidenceSettings
+from trainer.contract.run_tasks import SERVER
+
+# Of the global steps of a program of one's own. What is missing may be a step or so that a task had made and
+# not recorded when it was killed.
+_MINIMUM_RECORDED = 0.9
+_PS_NAMED = 8
+
+
+@check
+def same_parameter_servers(findings: Findings, run: Run) -> Good:
+    """Every worker that has a session read, on each ps of the run, a nonce that the chief read there too."""
+    of_chief = _nonces(run.chief, "ps_nonces")
+    read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
+    names = [ps.name for ps in run.ps]
+    for worker in run.clients:
+        seen = read[worker.name]
+        findings.wrong += [
+            f"{worker.name} met {name}, which is no ps of the run" for name in sorted(set(seen) - set(names))
+        ]
+        if not worker.of("peers_ready"):
+            findings.lacking.append(f"{worker.name} does not tell which ps it met")
+            continue
+        for name in names:
+            if name not in seen:
+                findings.wrong.append(f"{worker.name} never met {name}")
+            elif of_chief and not seen[name] <= of_chief.get(name, set()):
+                findings.add(f"{worker.name} met another {name} than the chief", certain=run.chief.whole)
+    if run.ps and run.clients and not of_chief:
+        findings.lacking.append("with no word from the chief, the others cannot be compared")
+    clients = counted(len(run.clients), "worker")
+    if run.rules.one_client:
+        clients = f"the client of all {counted(len(run.workers), 'worker')}"
+    servers = counted(len(names), "ps") if len(names) > _PS_NAMED else ", ".join(names)
+    good = f"{clients} met the same {servers}" if names else run.rules.alone
+    return good, {name: {ps: sorted(seen) for ps, seen in of.items()} for name, of in read.items()}
+
+
+@check
+def workers_met(findings: Findings, run: Run) -> Good:
+    """Of each two workers one read what the other, and nobody else, had written; one client read of all."""
+    own = {worker.name: _own_nonces(worker) for worker in run.workers}
+    seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
+    whole = {worker.name for worker in run.workers if worker.whole}
+    for reader, found in seen.items():
+        for writer, nonces in found.items():
+            if nonces - own.get(writer, set()):
+                strange = f"{reader} met a {writer} that is not the one of these records"
+                findings.add(strange, certain=writer in whole)
+    pairs = list(combinations(own, 2))
+    where = " found each other's nonces on the ps"
+    if run.rules.one_client:
+        pairs = [(one, other) for one, other in pairs if one == run.workers[0].name]
+        where = ": the client found the nonce of each on its device"
+    for one, other in pairs:
+        if not (seen[one].get(other, set()) & own[other] or seen[other].get(one, set()) & own[one]):
+            findings.add(f"{one} and {other} did not meet", certain={one, other} <= whole)
+    good = f"{counted(len(own), 'worker')}{where}" if pairs else run.rules.alone
+    return good, {"nonces": {name: sorted(nonces) for name, nonces in own.items()}}
+
+
+@check
+def servers_met(findings: Findings, run: Run) -> Good:
+    """Each client that connected to a server of its own found on it the nonce that this server had drawn."""
+    found: dict[str, list[int]] = {}
+    for server in run.servers:
+        client = server.name.replace(SERVER, "worker")
+        records = run.tasks[client].of("peers_ready") if client in run.tasks else ()
+        nonces = {record.integer("server_nonce") for record in records if "server_nonce" in record.fields}
+        found[client] = sorted(nonces)
+        if not nonces:
+            findings.lacking.append(f"{client} does not tell which server it used")
+        elif nonces - _own_nonces(server):
+            strange = f"{client} used a server that is not {server.name} of these records"
+            findings.add(strange, certain=server.whole)
+    return f"{listed(found)} used the server of these records", {"server_nonces": found}
+
+
+@check
+def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
+    """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
+
+    Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
+    each must have offered gradients.
+    """
+    told = run.program is None and bool(run.contributions)
+    if run.program is None and not told:
+        findings.lacking.append("the chief does not tell what each worker contributed")
+    counts = {
+        worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
+        for worker in run.workers
+    }
+    total = sum(counts.values())
+    shares = {name: count / total if total else 0.0 for name, count in counts.items()}
+    least = settings.minimum_share / max(len(run.workers), 1)
+    below = [name for name, share in shares.items() if share < least]
+    backups = run.rules.backups
+    but = f" of all workers but {backups}" if backups else ""
+    for name in below if len(below) > backups else ():
+        findings.add(
+            f"{name} applied {counts[name]} of {total} steps ({shares[name]:.1%}), "
+            f"expected at least {least:.1%}{but}",
+            certain=told or (run.program is not None and run.whole),
+        )
+    for worker in run.workers:
+        if worker.name in below and not worker.local_steps:
+            findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
+    good = listed(f"{name} {share:.1%}" for name, share in shares.items())
+    good += f" ({listed(below)} as backup)" if below else ""
+    rounded = {name: round(share, 4) for name, share in shares.items()}
+    return good if run.rules.shared else run.rules.alone, {"shares": rounded, "expected_at_least": least}
+
+
+@check
+def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
+    """All workers were training during at least `minimum_overlap` of the run's global steps."""
+    told = [worker for worker in run.workers if has_steps(worker, findings)]
+    spans = {
+        worker.name: (min(w.before for w in worker.windows), max(w.after for w in worker.windows))
+        for worker in told
+    }
+    start = max((first for first, _ in spans.values()), default=0)
+    end = min((last for _, last in spans.values()), default=0)
+    overlap = max(end - start, 0) / run.global_steps if run.global_steps else 0.0
+    if spans and overlap < settings.minimum_overlap:
+        findings.add(
+            f"all workers were training during {overlap:.0%} of the global steps, "
+            f"expected at least {settings.minimum_overlap:.0%}: "
+            + listed(f"{name} from {first} to {last}" for name, (first, last) in spans.items()),
+            certain=run.whole,
+        )
+    good = f"all workers were training from global step {start} to {end} of {run.global_steps}"
+    evidence = {"spans": {name: list(span) for name, span in spans.items()}, "overlap": round(overlap, 4)}
+    return good if run.rules.shared else run.rules.alone, evidence
+
+
+@check
+def steps_interleave(findings: Findings, run: Run) -> Good:
+    """While each worker trained, more gradients went into the global step than its own: others' did, too."""
+    told = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
+    foreign = {worker.name: _steps_of_others(run, worker) for worker in told}
+    for worker in told:
+        if foreign[worker.name] < 1:
+            alone = f"{worker.name} moved the global step alone: no step of another in between"
+            findings.add(alone, certain=worker.whole)
+    seen = listed(f"{name} saw {steps}" for name, steps in foreign.items())
+    good = f"steps of others between a worker's own: {seen}"
+    return good if run.rules.shared else run.rules.alone, {"steps_of_others": foreign}
+
+
+def has_steps(worker: TaskRecords, findings: Findings) -> bool:
+    """Whether the worker recorded a step; it is a finding where it did not."""
+    if not worker.windows:
+        findings.add(f"{worker.name} recorded no step", certain=worker.whole)
+    return bool(worker.windows)
+
+
+def steps_unrecorded(run: Run) -> str:
+    """Say why the records of a program of one's own are not of every step; empty where they can be.
+
+    A step that nobody recorded looks like a step of another worker: of workers that train alone, and tell
+    every tenth step, each would have seen nine steps of others to one of its own.
+    """
+    moved = run.global_steps - min((window.before for window in run.windows), default=0)
+    told = sum(window.steps for window in run.windows)
+    if told < _MINIMUM_RECORDED * moved:
+        return f"its records tell {told} of {moved} steps: not every step was recorded"
+    for worker in run.workers:
+        later = [window for process in worker.processes for window in process.windows[1:]]
+        paces = {(window.after - window.before) / window.steps if window.steps else 0.0 for window in later}
+        # Two workers that tell every second step tell as many steps as there are, but each at an even pace.
+        if len(paces) == 1 and (pace := paces.pop()) > 1:
+            return (
+                f"{worker.name} tells exactly one of {pace:g} global steps each time: "
+                "others' steps do not come so evenly, a step that is recorded only now and then does"
+            )
+    return ""
+
+
+def _own_nonces(worker: TaskRecords) -> set[int]:
+    return {process.nonce for process in worker.processes if process.nonce is not None}
+
+
+def _nonces(worker: TaskRecords, field: str) -> dict[str, set[int]]:
+    """Return task -> every nonce of it that this worker read on the ps, in all its lives."""
+    nonces: dict[str, set[int]] = {}
+    for record in worker.of("peers_ready"):
+        for name, nonce in record.integers(field).items():
+            nonces.setdefault(name, set()).add(nonce)
+    return nonces
+
+
+def _steps_of_others(run: Run, worker: TaskRecords) -> int:
+    stretches = [stretch for process in worker.processes for stretch in process.stretches]
+    moved = sum(stretch[-1].after - stretch[0].before for stretch in stretches)
+    own = sum(window.steps for stretch in stretches for window in stretch)
+    if run.rules.drops_late_gradients:
+        own = min(own, run.contributions.get(worker.name, own))
+    return moved * run.rules.gradients_per_step - own

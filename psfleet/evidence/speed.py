@@ -1,0 +1,109 @@
+"""How fast each worker was, what it waited for, how stale its gradients were, and what each ps held."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+from statistics import median
+from typing import Any
+
+from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+
+# A worker this many times slower than the median one is a straggler.
+STRAGGLER = 2.0
+
+
+def seconds_of(worker: TaskRecords) -> float:
+    """Return the seconds that its windows of steps took, by its own clock alone."""
+    return sum(window.seconds for window in worker.windows if math.isfinite(window.seconds))
+
+
+def applied_examples(run: Run, worker: TaskRecords) -> int:
+    """Return how many examples of its own went into the model, without those of gradients that were dropped.
+
+    A synchronous step drops the gradients that come too late, and the chief counts those that it took.
+    """
+    examples = sum(window.examples for window in worker.windows)
+    if not run.rules.drops_late_gradients or not worker.local_steps:
+        return examples
+    taken = run.contributions.get(worker.name, worker.local_steps)
+    return round(examples * min(taken / worker.local_steps, 1.0))
+
+
+def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
+    """Return for each worker its rates, waiting, staleness and slowdown; None for what is not known.
+
+    `slowdown` compares, with the median worker, the steps per second of the time that it did not wait for
+    others: of workers that wait for one another, each takes as long as the slowest.
+    """
+    speeds: dict[str, dict[str, float | None]] = {}
+    paces: dict[str, float | None] = {}
+    for worker in run.workers:
+        steps, seconds = sum(window.steps for window in worker.windows), seconds_of(worker)
+        told = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
+        waiting = sum(told) if told else None
+        paces[worker.name] = _ratio(steps, seconds - (waiting or 0.0)) or None
+        speeds[worker.name] = {
+            "steps_per_second": _ratio(steps, seconds),
+            "examples_per_second": _ratio(applied_examples(run, worker), seconds),
+            "waiting_seconds": waiting,
+            "staleness_mean": _mean_staleness(worker.windows),
+        }
+    known = [pace for pace in paces.values() if pace is not None]
+    for name, pace in paces.items():
+        speeds[name]["slowdown"] = median(known) / pace if pace is not None else None
+    return {name: {what: _rounded(value) for what, value in of.items()} for name, of in speeds.items()}
+
+
+def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """Return the names of the workers that were at least twice as slow as the median one, slowest first."""
+    slow = {name: speed["slowdown"] or 0.0 for name, speed in speeds.items()}
+    return sorted((name for name in slow if slow[name] >= STRAGGLER), key=lambda name: -slow[name])
+
+
+def staleness_of(run: Run) -> dict[str, Any] | None:
+    """Return `histogram` (as `Window.staleness`), `mean` and `maximum`; None where nobody knows."""
+    mean = _mean_staleness(run.windows)
+    if mean is None:
+        return None
+    counts = [window.staleness or () for window in run.windows]
+    maximum = max((window.staleness_max or 0 for window in run.windows), default=0)
+    histogram = [sum(places) for places in zip_longest(*counts, fillvalue=0)]
+    return {"histogram": histogram, "mean": _rounded(mean), "maximum": maximum}
+
+
+def ps_of(run: Run) -> dict[str, dict[str, float]]:
+    """Return for each ps the saved variables that it held, by the chief: `variables`, `bytes`, `share`."""
+    told: dict[str, tuple[int, int]] = {}
+    for record in run.chief.of("initialised", "restored"):
+        told = _parameters(record.fields.get("ps_parameters")) or told
+    total = sum(size for _, size in told.values())
+    return {
+        name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
+        for name, (count, size) in told.items()
+    }
+
+
+def _parameters(value: object) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, held in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(held, Mapping):
+            count, size = held.get("variables"), held.get("bytes")
+            if type(count) is int and type(size) is int:
+                found[str(name)] = (count, size)
+    return found
+
+
+def _mean_staleness(windows: Iterable[Window]) -> float | None:
+    known = [(window.steps, window.staleness_mean) for window in windows if window.staleness_mean is not None]
+    steps = sum(count for count, _ in known)
+    return sum(count * mean for count, mean in known) / steps if steps else None
+
+
+def _ratio(amount: float, by: float) -> float | None:
+    return amount / by if by > 0 else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,179 @@
+"""The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence import convergence, final_model, record_checks, sharing
+from psfleet.evidence.answer import Answer, counted
+from psfleet.evidence.contributions import contributions_add_up
+from psfleet.evidence.figures import figures_of
+from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.loss_settled import loss_settled
+from psfleet.evidence.manifest import FILE_NAME as MANIFEST
+from psfleet.evidence.manifest import files_unchanged
+from psfleet.evidence.program_checks import TOGETHER, ProgramAnswers, judge_program
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.steps_accounted import steps_accounted
+from psfleet.evidence.untrusted_files import write_whole
+
+PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven", "cannot tell"
+EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
+FILE_NAME = "verdict.json"
+
+_SHARING = {
+    "same_parameter_servers",
+    "workers_met",
+    "servers_met",
+    "contributions_add_up",
+    "fair_shares",
+    "workers_overlap",
+    "steps_interleave",
+    "steps_accounted",
+    "fingerprints_agree",
+    "tasks_exchanged",
+}
+_CHANGED = "files of the run were changed after they were collected"
+_CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verdict.json` holds. `settings` are the thresholds that were applied.
+
+    `verdict` is `proven` where every check is true, or `completed` where the checks that the run allows show
+    too little for that; `not proven` where one is false, else `cannot tell`. `not_shown` says, in sentences,
+    what the run does not show.
+    """
+
+    run_id: str
+    verdict: str
+    headline: str
+    checks: tuple[Answer, ...]
+    figures: Mapping[str, Any]
+    settings: EvidenceSettings
+    not_shown: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 or 2."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def failing(self) -> tuple[Answer, ...]:
+        """The checks that keep the run from being proven: those that are false, else those unknown."""
+        wrong = tuple(check for check in self.checks if check.ok is False)
+        return wrong or tuple(check for check in self.checks if check.ok is None)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object of docs/contracts.md."""
+        return {
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "run_id": self.run_id,
+            "headline": self.headline,
+            "checks": [check.as_json() for check in self.checks],
+            "not_shown": list(self.not_shown),
+            "figures": dict(self.figures),
+            "settings": self.settings.as_dict(),
+        }
+
+    def write(self, folder: Path) -> None:
+        """Put verdict.json into the run's folder, in one piece. Raises OSError."""
+        text = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
+        write_whole(folder / FILE_NAME, text.encode())
+
+
+def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
+    """Judge a run that was read (reading.py). Whatever its folder holds, this does not raise for it."""
+    of_program = None
+    if run.program is not None and not run.problem:
+        of_program = judge_program(run, settings)
+        answers = of_program.checks
+    else:
+        answers = _ask(run, settings)
+    if (run.folder / MANIFEST).exists():
+        answers.append(files_unchanged(run.folder))
+    found = {answer.ok for answer in answers}
+    best = COMPLETED if of_program and not (of_program.together and of_program.learned) else PROVEN
+    verdict = NOT_PROVEN if False in found else CANNOT_TELL if None in found else best
+    if verdict == CANNOT_TELL:
+        lacking = counted(sum(answer.ok is None for answer in answers), "check")
+        words = f"nothing speaks against the run, but {lacking} lacked evidence"
+    elif of_program:
+        words = _of_a_program(run, of_program, verdict)
+    else:
+        words = _of_a_model(run, answers, verdict)
+    headline = f"{verdict.upper()}: {words}"
+    not_shown = of_program.not_shown if of_program else ()
+    return Verdict(run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown)
+
+
+def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
+    """What is asked of a run of the trainer's own models."""
+    answers = [
+        record_checks.records_complete(run),
+        record_checks.same_plan_and_release(run),
+        record_checks.same_settings(run),
+        record_checks.ended_well(run),
+        record_checks.no_restart_from_zero(run),
+        sharing.same_parameter_servers(run),
+        sharing.workers_met(run),
+        *([sharing.servers_met(run)] if run.servers else []),
+        contributions_add_up(run),
+        sharing.fair_shares(run, settings),
+        sharing.workers_overlap(run, settings),
+        sharing.steps_interleave(run),
+        steps_accounted(run),
+        final_model.fingerprints_agree(run),
+        convergence.loss_finite(run),
+        convergence.loss_fell(run, settings),
+        loss_settled(run, settings),
+        final_model.evaluated_apart(run),
+        convergence.model_converged(run, settings),
+        *([log_patterns(run, settings.log_patterns)] if settings.log_patterns else []),
+    ]
+    return [Answer(answer.check, None, run.problem) for answer in answers] if run.problem else answers
+
+
+def _of_a_model(run: Run, answers: Sequence[Answer], verdict: str) -> str:
+    """Say what the run has shown, or name the gravest of what fails: not shared, diverged, ended badly."""
+    together = run.rules.together(counted(len(run.ps), "ps"))
+    wrong = {answer.check for answer in answers if answer.ok is False}
+    if verdict == PROVEN:
+        return f"{together}, and it converged"
+    shared = all(answer.ok for answer in answers if answer.check in _SHARING)
+    gravest = (
+        ({"files_unchanged"}, _CHANGED),
+        (_SHARING, f"nothing shows that {together}"),
+        ({"loss_finite"}, "training diverged"),
+        ({"evaluated_apart"}, "who took no part does not find the model that the chief evaluated"),
+        (wrong - _CONVERGENCE, "the run did not end well, or these are not its records alone"),
+        (wrong, f"{together}, but it did not converge" if shared else "the model did not converge"),
+    )
+    return next(words for checks, words in gravest if wrong & checks)
+
+
+def _of_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
+    wrong = {answer.check for answer in answers.checks if answer.ok is False}
+    if verdict == PROVEN:
+        workers = counted(len(run.workers), "worker")
+        together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
+        return f"by the records of the program {together}, and it learned"
+    if verdict == COMPLETED:
+        what = next((what for what, _ in answers.open), "")
+        return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
+    only_logs = wrong == {"log_patterns"}
+    gravest = (
+        ({"files_unchanged"}, _CHANGED),
+        ({"tasks_ended_well"}, "the program did not end well on every task"),
+        (_SHARING, f"nothing shows that {TOGETHER}"),
+        (wrong if only_logs else set(), "the program's logs do not say what was asked for"),
+        (wrong, "the program's records speak against it"),
+    )
+    return next(words for checks, words in gravest if wrong & checks)

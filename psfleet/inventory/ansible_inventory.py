@@ -1,0 +1,90 @@
+"""The inventory as Ansible has read it, made plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+
+from psfleet.inventory.definitions import shown
+from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem
+from psfleet.inventory.reading import Inventory, Unreadable
+from psfleet.inventory.variables import PREFIX, rules
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def plain_inventory(
+    variables: Mapping[str, Any], loader: DataLoader, command_line: Mapping[str, object]
+) -> Inventory:
+    """Return the inventory of a play, whose `variables` a task is given; `command_line` is what -e sets.
+
+    Raises InventoryError where an inventory is missing or held no host that could be read.
+    """
+    _require_hosts(variables)
+    specifications: dict[str, Any] = {}
+    roles = []
+    for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
+        roles.append(file.parents[1].name)
+        for entry in loader.load_from_file(str(file))["argument_specs"].values():
+            specifications |= entry.get("options", {})
+    known = rules(specifications)
+    groups, hostvars = variables["groups"], variables["hostvars"]
+    # No variable tells which groups are children of another: the inventory object does.
+    parent = hostvars._inventory.groups.get(PARENT)
+    return Inventory(
+        groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
+        children=[str(child.name) for child in parent.child_groups] if parent else [],
+        variables={str(host): _variables_of(hostvars[host], known) for host in groups.get(PARENT, ())},
+        defaults=loader.load_from_file(str(ROLES / "trainer/defaults/main.yml")),
+        rules=known,
+        roles=roles,
+        command_line=command_line,
+    )
+
+
+def sources_of(variables: Mapping[str, Any]) -> list[str]:
+    """Return the files and folders that the inventory was read from, as -i names them."""
+    return [str(source) for source in variables.get("ansible_inventory_sources") or ()]
+
+
+def _require_hosts(variables: Mapping[str, Any]) -> None:
+    missing = [Path(name) for name in sources_of(variables) if "," not in name and not Path(name).exists()]
+    problems = [
+        InventoryProblem(
+            f"there is no inventory at {shown(source)}",
+            cure="make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
+            "inventory/sample) and edit it, or name yours with -i",
+        )
+        for source in missing
+    ]
+    if not variables["groups"]["all"] and not missing:
+        problems.append(InventoryProblem("the inventory names no host that could be read"))
+    if problems:
+        raise InventoryError(problems)
+
+
+def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
+    """Return the variables set for a host; those that roles know with their values, the others by name."""
+    found: dict[str, object] = {}
+    for name in values:
+        if name not in known and name != "ansible_host":
+            found[str(name)] = None
+            continue
+        try:
+            found[str(name)] = _whole(values[name])
+        except AnsibleError as error:
+            # Another role's variable may be made of what is only known later, such as facts.
+            if name.startswith(PREFIX):
+                found[str(name)] = Unreadable(str(error))
+    return found
+
+
+def _whole(value: object) -> object:
+    """Return the value with all that is in it: Ansible makes the parts of lists and mappings when asked."""
+    if isinstance(value, Mapping):
+        return {str(key): _whole(part) for key, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value

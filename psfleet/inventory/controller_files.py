@@ -1,0 +1,129 @@
+"""The files of the controller that the inventory names: the user's program, what it needs, and the data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from psfleet.inventory.problems import InventoryProblem
+from trainer.host.content_directory import content_files, content_hash
+
+PROGRAM_MEGABYTES = 100
+PROGRAM_VARIABLES = {
+    "trainer_program_entry",
+    "trainer_program_arguments",
+    "trainer_program_flags",
+    "trainer_program_requirements",
+}
+# Only a folder of a virtual environment holds it.
+_ENVIRONMENT_MARK = "pyvenv.cfg"
+
+
+# A variable, what was found of its value, and what is expected.
+_Finding = tuple[str, str, str]
+
+
+def program_fact(
+    values: Mapping[str, Any], hosts: Sequence[str]
+) -> tuple[dict[str, Any], list[InventoryProblem]]:
+    """Return the fact `cluster_program`, {} without a program, and what is wrong with its files.
+
+    `values` holds the converted variables of the cluster, less those that were refused; `hosts` have them.
+    """
+    if not values.get("trainer_program") or not values.keys() >= PROGRAM_VARIABLES:
+        return {}, []
+    source = controller_path(values["trainer_program"])
+    fact = {
+        "source": str(source),
+        "entry": values["trainer_program_entry"] if source.is_dir() else source.name,
+        "arguments": values["trainer_program_arguments"],
+        "flags": values["trainer_program_flags"],
+        "requirements": "",
+        "release": "",
+    }
+    findings: list[_Finding] = []
+    try:
+        findings += _program_findings(source, fact["entry"])
+        fact["release"] = "" if findings else content_hash(source)
+    except ValueError as error:
+        findings.append(("trainer_program", f"where {error}", "files and folders that can be carried"))
+    except OSError as error:
+        unread = f"where {error.filename} cannot be read ({error.strerror})"
+        findings.append(("trainer_program", unread, "files that you may read"))
+    if values["trainer_program_requirements"]:
+        path = controller_path(values["trainer_program_requirements"])
+        fact["requirements"] = str(path)
+        if not path.is_file():
+            found = f"and there is no file {path}"
+            findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
+    return fact, _problems(findings, values, hosts)
+
+
+def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, list[InventoryProblem]]:
+    """Return the absolute path of the data that is carried to the hosts, "" for none, and what is wrong.
+
+    `values` and `hosts` are as for `program_fact`.
+    """
+    if not values.get("trainer_data_source"):
+        return "", []
+    source = controller_path(values["trainer_data_source"])
+    found = ""
+    if not source.exists():
+        found = f"and there is no {source}"
+    elif not os.access(source, os.R_OK):
+        found = "which you may not read"
+    elif not (any(source.iterdir()) if source.is_dir() else source.stat().st_size):
+        found = "which is empty"
+    expected = "a file or folder on this machine, with something in it"
+    findings = [("trainer_data_source", found, expected)] if found else []
+    return str(source), _problems(findings, values, hosts)
+
+
+def _problems(
+    findings: Iterable[_Finding], values: Mapping[str, Any], hosts: Sequence[str]
+) -> list[InventoryProblem]:
+    return [
+        InventoryProblem(f"{name} is {values[name]!r}, {found}; expected {expected}", name, tuple(hosts))
+        for name, found, expected in findings
+    ]
+
+
+def controller_path(text: str) -> Path:
+    """Return the absolute path that people mean where they type `ansible-playbook`."""
+    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+
+def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:
+    """Give what keeps a program from being carried. Raises ValueError or OSError where a file does."""
+    if not source.exists():
+        expected = "a Python file, or a folder with one, on this machine"
+        yield "trainer_program", f"and there is no {source}", expected
+        return
+    environment = _virtual_environment(source)
+    if environment:
+        expected = "the program alone: move the other out of it, or begin its name with a dot"
+        yield "trainer_program", f"which holds the virtual environment {environment}", expected
+        return
+    sizes = {name: path.stat().st_size for name, path in content_files(source).items()}
+    if entry not in sizes:
+        left_out = (source / entry).is_file()
+        found = "which is left out" if left_out else f"and there is no file {source / entry}"
+        expected = "a file of the folder trainer_program; what begins with a dot is left out"
+        yield "trainer_program_entry", found, expected
+    megabytes = sum(sizes.values()) / 1e6
+    if megabytes > PROGRAM_MEGABYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        expected = f"{PROGRAM_MEGABYTES} MB at most: trainer_data_source carries data"
+        found = f"which holds {megabytes:.0f} MB (the largest file is {largest})"
+        yield "trainer_program", found, expected
+
+
+def _virtual_environment(source: Path) -> str:
+    """Return the first virtual environment below the folder whose name has no dot before it, "" for none."""
+    for parent, folders, names in os.walk(source):
+        if _ENVIRONMENT_MARK in names:
+            return parent
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return ""

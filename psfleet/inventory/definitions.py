@@ -1,0 +1,85 @@
+"""The file and line where Ansible has found a variable of the inventory, and so what to edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible._internal._datatag._tags import Origin
+from ansible.inventory.helpers import sort_groups
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from psfleet.inventory.problems import PARENT, InventoryProblem
+
+_NAMED_PLACES = 3
+
+
+class Definitions:
+    """Where the variables of an inventory are defined. Ansible marks each name with its file and line."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        inventory: InventoryManager,
+        loader: DataLoader,
+        command_line: Mapping[str, object],
+    ) -> None:
+        """Take the inventory, the `sources` (files or folders) that it was read from, and what -e sets."""
+        self._sources = [source for source in sources if "," not in source]
+        self._inventory, self._loader, self._command_line = inventory, loader, command_line
+
+    def cure(self, problem: InventoryProblem) -> str:
+        """Return what to do, in words: which file to edit, and at which line."""
+        if problem.cure:
+            return problem.cure
+        if problem.variable in self._command_line:
+            return "given with -e on the command line"
+        places = [self._place(host, problem.variable) for host in problem.hosts if problem.variable]
+        found = _some([*dict.fromkeys(filter(None, places))]) or shown(self._hosts_file)
+        if problem.everywhere:
+            common = self._hosts_file.parent / "group_vars" / f"{PARENT}.yml"
+            return f"set it in {shown(common)} alone, not in {found}"
+        return f"edit {found}"
+
+    @property
+    def _hosts_file(self) -> Path:
+        """The file that lists the hosts, as far as one can tell; the inventory itself where there is none."""
+        files = [file for source in self._sources for file in _files(Path(source))]
+        named_hosts = [file for file in files if file.stem == "hosts"]
+        return next(iter([*named_hosts, *files, *map(Path, self._sources)]), Path("inventory"))
+
+    def _place(self, host: str, variable: str) -> str:
+        """Return file and line of the definition that wins for a host, "" where nobody can tell."""
+        names = (name for layer in self._layers(host) for name in layer if name == variable)
+        origins = (Origin.get_tag(name) for name in names)
+        return next((f"{shown(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
+
+    def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """Give the variables of a host from each place that Ansible takes them from, the first wins."""
+        host = self._inventory.get_host(name)
+        groups = [*reversed(sort_groups(host.get_groups()))]
+        for owners in ([host], groups):
+            for owner in owners:
+                yield get_vars_from_inventory_sources(self._loader, self._sources, [owner], "task")
+            for owner in owners:
+                yield owner.vars
+
+
+def _files(source: Path) -> list[Path]:
+    files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
+    ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
+    return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
+
+
+def _some(places: Sequence[str]) -> str:
+    more = len(places) - _NAMED_PLACES
+    return ", ".join(places[:_NAMED_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def shown(file: Path) -> str:
+    """Return the path as people would type it in the directory they are in."""
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)

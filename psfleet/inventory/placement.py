@@ -1,0 +1,254 @@
+"""Which index, port, address and GPUs each task of the inventory gets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psfleet.inventory.asked_tasks import AskedTask
+from psfleet.inventory.problems import InventoryProblem, named
+from psfleet.inventory.variables import PORT_RANGE, TRAINER_RULES, bracketed
+from trainer.contract.plan import JOBS, Job, PlannedTask
+
+# Without one of these a host has no place in the plan; what is wrong with it has been said then.
+_NEEDED = {
+    "trainer_address",
+    "trainer_base_port",
+    *(f"trainer_{job}_port" for job in JOBS),
+    "trainer_ps_tasks",
+    "trainer_worker_tasks",
+    "trainer_ps_gpus",
+    "trainer_ps_may_use_gpus",
+    "trainer_worker_gpus",
+}
+_ADDRESS = TRAINER_RULES["trainer_address"]
+_JOBS_WITH_GPUS: tuple[Job, ...] = ("ps", "worker")
+_MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The tasks, ps first; what each sets for itself (task name -> setting -> value); and what is wrong."""
+
+    tasks: tuple[PlannedTask, ...]
+    settings: Mapping[str, Mapping[str, object]]
+    problems: tuple[InventoryProblem, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A task with all but its index; `port_variable` is the one that decides its port."""
+
+    job: Job
+    host: str
+    asked: AskedTask
+    address: str
+    port: int
+    port_variable: str
+    gpus: tuple[int, ...]
+
+    def task(self, index: int) -> PlannedTask:
+        return PlannedTask(self.job, index, self.host, self.address, self.port, self.gpus)
+
+
+def place(
+    groups: Mapping[str, Sequence[str]],
+    values: Mapping[str, Mapping[str, Any]],
+    variables: Mapping[str, Mapping[str, object]],
+) -> Placement:
+    """Return where the tasks run.
+
+    `values` holds each host's converted variables, `variables` also those that are not the trainer's. A host
+    that lacks a converted variable gets no task.
+    """
+    whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
+    addresses, problems = _addresses(whole, variables)
+    on_host: dict[str, list[_Place]] = {}
+    for host, chosen in whole.items():
+        jobs = [job for job in JOBS if host in groups.get(job, ())]
+        on_host[host], uneven = _places(host, jobs, chosen, addresses.get(host, ""))
+        problems += uneven
+    placed: list[tuple[PlannedTask, _Place]] = []
+    for job in JOBS:
+        hosts = groups.get(job, ())
+        members = [member for host in hosts for member in on_host.get(host, ()) if member.job == job]
+        placed += [(member.task(index), member) for index, member in _indexed(members)]
+        if all(host in on_host for host in hosts):
+            problems += _index_problems(job, members)
+    problems += [*_taken_twice(placed), *_shared_addresses(addresses)]
+    settings = {task.name: member.asked.settings for task, member in placed}
+    return Placement(tuple(task for task, _ in placed), settings, tuple(problems))
+
+
+def _places(
+    host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
+) -> tuple[list[_Place], list[InventoryProblem]]:
+    """Return the tasks of a host in the order of their ports, and what is wrong with them."""
+    asked = [
+        (job, task)
+        for job in jobs
+        for task in ((AskedTask(),) if job == "chief" else values[f"trainer_{job}_tasks"])
+    ]
+    gpus, problems = _gpus(host, asked, values)
+    places = [
+        _Place(job, host, task, address, *port, seen)
+        for (job, task), port, seen in zip(asked, _ports(asked, values), gpus, strict=True)
+    ]
+    return places, problems
+
+
+def _ports(asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return each task's port and the variable that decides it.
+
+    A task has its own port, or the next one from its job's or the host's first that no task asks for.
+    """
+    first: dict[str, int] = {"trainer_base_port": values["trainer_base_port"]}
+    variables = [_port_variable(job, task, values) for job, task in asked]
+    fixed: dict[int, int] = {}
+    for position, ((_, task), variable) in enumerate(zip(asked, variables, strict=True)):
+        if task.port:
+            fixed[position] = task.port
+        elif variable not in first:
+            fixed[position] = first[variable] = values[variable]
+    taken = set(fixed.values())
+    ports = []
+    for position, variable in enumerate(variables):
+        port = fixed.get(position)
+        if port is None:
+            port = next(port for port in itertools.count(first[variable]) if port not in taken)
+            taken.add(port)
+        ports.append((port, variable))
+    return ports
+
+
+def _port_variable(job: Job, task: AskedTask, values: Mapping[str, Any]) -> str:
+    if task.port:
+        return f"trainer_{job}_tasks"
+    return f"trainer_{job}_port" if values[f"trainer_{job}_port"] else "trainer_base_port"
+
+
+def _gpus(
+    host: str, asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]
+) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
+    """Return each task's GPUs, and what is wrong with them; a chief has none."""
+    dealt: dict[Job, Iterator[tuple[int, ...]]] = {"chief": itertools.repeat(())}
+    problems = []
+    for job in _JOBS_WITH_GPUS:
+        tasks = [task for its, task in asked if its == job]
+        gpus, uneven = _dealt(host, job, tasks, values[f"trainer_{job}_gpus"])
+        dealt[job] = iter(gpus)
+        problems += uneven
+        if job == "ps" and any(gpus) and not values["trainer_ps_may_use_gpus"]:
+            problems.append(_ps_without_the_switch(host, tasks, values["trainer_ps_gpus"]))
+    return [next(dealt[job]) for job, _ in asked], problems
+
+
+def _dealt(
+    host: str, job: Job, tasks: Sequence[AskedTask], gpus: Sequence[int]
+) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
+    """Return the GPUs of each of a host's tasks of a job: its own, else an even share of the host's."""
+    sharing = sum(task.gpus is None for task in tasks)
+    share, left = divmod(len(gpus), sharing) if sharing else (0, 0)
+    shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
+    dealt = [next(shares) if task.gpus is None else task.gpus for task in tasks]
+    if not left:
+        return dealt, []
+    what = (
+        f"trainer_{job}_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} {_MANY[job]}; "
+        f"expected as many for each, or gpus in each task of trainer_{job}_tasks"
+    )
+    return dealt, [InventoryProblem(what, f"trainer_{job}_tasks", (host,))]
+
+
+def _ps_without_the_switch(host: str, tasks: Sequence[AskedTask], gpus: Sequence[int]) -> InventoryProblem:
+    of_tasks = any(task.gpus for task in tasks)
+    variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
+    found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
+    what = f"{found}; expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+    return InventoryProblem(what, variable, (host,))
+
+
+def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
+    """Return the tasks of a job by index: the one that was asked for, else the next free one."""
+    indexed: dict[int, _Place] = {}
+    others = []
+    for member in members:
+        index = member.asked.index
+        if index is None or index >= len(members) or index in indexed:
+            others.append(member)
+        else:
+            indexed[index] = member
+    free = (index for index in range(len(members)) if index not in indexed)
+    return sorted([*indexed.items(), *zip(free, others, strict=False)], key=lambda found: found[0])
+
+
+def _index_problems(job: Job, members: Sequence[_Place]) -> list[InventoryProblem]:
+    hosts_with: dict[int, list[str]] = {}
+    for member in members:
+        if member.asked.index is not None:
+            hosts_with.setdefault(member.asked.index, []).append(member.host)
+    wrong = {index: hosts for index, hosts in hosts_with.items() if index >= len(members) or len(hosts) > 1}
+    if not wrong:
+        return []
+    given = ", ".join(_occurrences(index, hosts) for index, hosts in sorted(hosts_with.items()))
+    expected = f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
+    what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
+    hosts = tuple(dict.fromkeys(host for found in wrong.values() for host in found))
+    return [InventoryProblem(what, f"trainer_{job}_tasks", hosts)]
+
+
+def _occurrences(index: int, hosts: Sequence[str]) -> str:
+    often = f" {len(hosts)} times" if len(hosts) > 1 else ""
+    return f"{index}{often} on {named(list(dict.fromkeys(hosts)))}"
+
+
+def _taken_twice(placed: Sequence[tuple[PlannedTask, _Place]]) -> list[InventoryProblem]:
+    """Return the ports and GPUs of a host that two of its tasks have, and the ports that there are not."""
+    problems = []
+    holders: dict[tuple[str, str, int], PlannedTask] = {}
+    for task, member in placed:
+        of_gpus = f"trainer_{task.job}_{'gpus' if member.asked.gpus is None else 'tasks'}"
+        taken = [("port", task.port, "one each", member.port_variable)]
+        taken += [("GPU", gpu, "one task for each GPU", of_gpus) for gpu in task.gpus]
+        for kind, number, expected, variable in taken:
+            other = holders.setdefault((task.host, kind, number), task)
+            if other is not task:
+                what = f"{other.name} and {task.name} on {task.host} have {kind} {number}"
+                problems.append(InventoryProblem(f"{what}; expected {expected}", variable, (task.host,)))
+        if task.port > PORT_RANGE[1]:
+            what = f"{task.name} on {task.host} would get port {task.port}, above {PORT_RANGE[1]}"
+            what = f"{what}; expected a lower {member.port_variable}"
+            problems.append(InventoryProblem(what, member.port_variable, (task.host,)))
+    return problems
+
+
+def _addresses(
+    values: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Mapping[str, object]]
+) -> tuple[dict[str, str], list[InventoryProblem]]:
+    """Return where the others reach each host, and the addresses that cannot be one."""
+    addresses: dict[str, str] = {}
+    problems = []
+    for host, chosen in values.items():
+        address = bracketed(chosen["trainer_address"] or str(variables[host].get("ansible_host") or host))
+        try:
+            addresses[host] = str(_ADDRESS.convert(address))
+        except ValueError:
+            what = f"the address of {host} is {address!r}; expected {_ADDRESS.expected}"
+            problems.append(InventoryProblem(what, "ansible_host", (host,)))
+    return addresses, problems
+
+
+def _shared_addresses(addresses: Mapping[str, str]) -> list[InventoryProblem]:
+    hosts_at: dict[str, list[str]] = {}
+    for host, address in addresses.items():
+        hosts_at.setdefault(address.lower(), []).append(host)
+    return [
+        InventoryProblem(
+            f"{named(hosts)} have one address, {address}; expected one inventory name for each machine "
+            "(a host in both groups runs both jobs, trainer_worker_tasks gives it several workers)"
+        )
+        for address, hosts in hosts_at.items()
+        if len(hosts) > 1
+    ]

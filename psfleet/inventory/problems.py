@@ -1,0 +1,50 @@
+"""What is wrong with an inventory, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+PARENT = "tf_cluster"
+
+_NAMED_HOSTS = 5
+
+
+@dataclass(frozen=True)
+class InventoryProblem:
+    """What is wrong, and what to look for to mend it.
+
+    `variable` and `hosts` say whose definition is at fault; without `variable` the list of hosts is.
+    `everywhere`: one value for the whole cluster is the cure. `cure`: what to do where no file is at fault.
+    """
+
+    what: str
+    variable: str = ""
+    hosts: tuple[str, ...] = ()
+    everywhere: bool = False
+    cure: str = ""
+
+
+class InventoryError(ValueError):
+    """An inventory that cannot be used; `problems` holds everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[InventoryProblem]) -> None:
+        """Keep the problems, and say them all in the message."""
+        super().__init__("; ".join(problem.what for problem in problems))
+        self.problems = tuple(problems)
+
+
+def named(hosts: Sequence[str]) -> str:
+    """Return the hosts in words, only the first by name where there are many."""
+    if len(hosts) <= _NAMED_HOSTS:
+        return ", ".join(hosts)
+    return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
+
+
+def describe(problems: Sequence[InventoryProblem], cure: Callable[[InventoryProblem], str]) -> str:
+    """Return the message that lists every problem with its cure."""
+    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = [f"The inventory has {count}. Nothing was touched."]
+    for number, problem in enumerate(problems, start=1):
+        lines += [f"{number}. {problem.what}", f"   {cure(problem)}"]
+    return "\n".join(lines)

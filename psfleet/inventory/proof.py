@@ -1,0 +1,63 @@
+"""The proof by partition (docs/prove.md): what its runs train in place of what the inventory says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from psfleet.inventory.problems import InventoryError, InventoryProblem
+from psfleet.inventory.variables import PREFIX
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.settings import TrainingSettings
+
+MODEL = "partition"
+# The runs of a proof, by their replication.
+IN_WORDS = {"async": "asynchronously", "sync": "synchronously"}
+# A worker needs some 20 steps to find its part. The others are there so that all are seen to train side by
+# side, and for a worker that does a fifth of an equal share.
+_STEPS_OF_A_WORKER = 200
+_FEWEST_ASYNCHRONOUS_STEPS = 2000
+
+
+def proof_settings(settings: TrainingSettings, replication: str, plan: ClusterPlan) -> TrainingSettings:
+    """Return a task's settings for a run of the proof: its own but for what the proof chooses.
+
+    Batch sizes, threads, deadlines and the like stay: they are the cluster's, which is to be proven.
+    """
+    return replace(settings, **_chosen(replication, plan))
+
+
+def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
+    """Raise InventoryError where the cluster cannot be proven, or -e gives what the proof chooses."""
+    problems = []
+    workers = plan.tasks_of("worker")
+    if not plan.tasks_of("ps"):
+        what = "the inventory has no ps, so there is nothing to share a model on"
+        problems.append(InventoryProblem(f"{what}; prove.yml expects a group ps with one host or more"))
+    if len(workers) < 2:
+        what = f"the inventory has one worker, on {workers[0].host}, which has nobody to share a model with"
+        problems.append(InventoryProblem(f"{what}; prove.yml expects two workers or more"))
+    for name in _chosen("async", plan):
+        if PREFIX + name in command_line:
+            what = f"{PREFIX}{name} is given with -e, and prove.yml chooses it; expected no value"
+            problems.append(InventoryProblem(what, cure=f"leave -e {PREFIX}{name}=... out"))
+    if problems:
+        raise InventoryError(problems)
+
+
+def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
+    asynchronous = max(_FEWEST_ASYNCHRONOUS_STEPS, _STEPS_OF_A_WORKER * len(plan.tasks_of("worker")))
+    return {
+        "model": MODEL,
+        "replication": replication,
+        "replicas_to_aggregate": None,
+        "existing_servers": False,
+        "steps": asynchronous if replication == "async" else _STEPS_OF_A_WORKER,
+        "epochs": 0,
+        "learning_rate": None,
+        "optimizer": None,
+        "data_dir": "",
+        "shard_data": False,
+        "checkpoint_interval_steps": 0,
+    }

@@ -1,0 +1,244 @@
+"""What each inventory variable accepts: the trainer's by rules, other roles' by their argument_specs."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+
+from psfleet.inventory.asked_tasks import tasks_rule
+from trainer.contract.settings import BOOLEAN, PER_HOST, RULES, Rule, integer, or_null, to_integer
+
+PREFIX = "trainer_"
+PORT_RANGE = (1024, 65535)
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
+_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,30}")
+_DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(value)
+        return str(value)
+
+    return Rule(expected, convert)
+
+
+def bracketed(address: str) -> str:
+    """Return a bare IPv6 address in brackets, so that a port can follow, and anything else as it is."""
+    try:
+        return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
+    except ValueError:
+        return address
+
+
+def _to_address(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    if value.startswith("[") and value.endswith("]"):
+        return f"[{ipaddress.IPv6Address(value[1:-1])}]"
+    if value and not _HOST_NAME.fullmatch(value):
+        raise ValueError(value)
+    return str(value)
+
+
+def _to_gpus(value: object) -> tuple[int, ...]:
+    if isinstance(value, str):  # as -e gives it: "[0, 1]" or "0,1"
+        value = [number for number in value.strip().strip("[]").split(",") if number.strip()]
+    if not isinstance(value, Sequence):
+        raise ValueError(value)
+    gpus = tuple(to_integer(number) for number in value)
+    if len(set(gpus)) < len(gpus) or min(gpus, default=0) < 0:
+        raise ValueError(value)
+    return gpus
+
+
+def _to_path(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(value)
+    return value.strip()
+
+
+def _to_entry(value: object) -> str:
+    path = PurePosixPath(str(value))
+    if not isinstance(value, str) or not path.name or path.is_absolute() or ".." in path.parts:
+        raise ValueError(value)
+    return str(path)
+
+
+def _to_arguments(value: object) -> list[str]:
+    if isinstance(value, str):  # as -e gives it: "--layers 3"
+        value = shlex.split(value)
+    if not isinstance(value, Sequence):
+        raise ValueError(value)
+    if not all(isinstance(part, (str, int, float)) and not isinstance(part, bool) for part in value):
+        raise ValueError(value)
+    return [str(part) for part in value]
+
+
+_PORT = integer(*PORT_RANGE)
+_PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
+_GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
+_PATH = Rule("a path on this machine, or empty for none", _to_path)
+_TASK_KEYS = {"index": integer(0), "port": _PORT}
+_PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
+_WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
+_DIRECTORY_RULE = _matching(_DIRECTORY, "an absolute path of letters, digits, '.', '_', '-' and '/'")
+
+TRAINER_RULES: Mapping[str, Rule] = {
+    "trainer_cluster_name": _matching(
+        _CLUSTER_NAME,
+        f"a lower case letter, then at most 30 lower case letters and digits ({_CLUSTER_NAME.pattern})",
+    ),
+    "trainer_address": Rule(
+        'a name, an IPv4 address, or an IPv6 address in brackets and quotes such as "[fd00::1]"; no port',
+        _to_address,
+    ),
+    "trainer_base_port": _PORT,
+    "trainer_ps_port": _PORT_OR_NULL,
+    "trainer_worker_port": _PORT_OR_NULL,
+    "trainer_chief_port": _PORT_OR_NULL,
+    "trainer_ps_tasks": tasks_rule("trainer_ps_tasks", "ps", _PS_KEYS),
+    "trainer_worker_tasks": tasks_rule("trainer_worker_tasks", "worker", _WORKER_KEYS),
+    "trainer_ps_gpus": _GPUS,
+    "trainer_worker_gpus": _GPUS,
+    "trainer_program": _PATH,
+    "trainer_program_entry": Rule(
+        "the path of a Python file within trainer_program, such as main.py", _to_entry
+    ),
+    "trainer_program_arguments": Rule(
+        'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
+    ),
+    "trainer_program_requirements": _PATH,
+    "trainer_data_source": _PATH,
+    "trainer_user": _matching(
+        _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
+    ),
+    "trainer_install_directory": _DIRECTORY_RULE,
+    "trainer_configuration_directory": _DIRECTORY_RULE,
+    "trainer_state_directory": _DIRECTORY_RULE,
+    "trainer_log_directory": _DIRECTORY_RULE,
+    "trainer_watchdog_seconds": integer(10),
+    "trainer_metrics_directory": _matching(
+        re.compile(rf"(?:{_DIRECTORY.pattern})?"), f"{_DIRECTORY_RULE.expected}, or empty for none"
+    ),
+    "trainer_metrics_interval_seconds": integer(1),
+    "trainer_evaluation_deadline_seconds": integer(1),
+    **{PREFIX + name: rule for name, rule in RULES.items()},
+}
+
+# What a host may set for itself. Every other variable of the trainer holds for the whole cluster.
+HOST_VARIABLES = frozenset(
+    {
+        "trainer_address",
+        "trainer_base_port",
+        "trainer_ps_port",
+        "trainer_worker_port",
+        "trainer_chief_port",
+        "trainer_ps_tasks",
+        "trainer_worker_tasks",
+        "trainer_ps_gpus",
+        "trainer_worker_gpus",
+    }
+    | {PREFIX + name for name in PER_HOST}
+)
+
+# Names that people try, and what to say instead of the closest name.
+NOT_OFFERED = {
+    "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
+    "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
+    "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
+    "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
+    "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
+    "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",
+    "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
+}
+
+
+def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]:
+    """Return the rule of every variable of `specifications` (name -> entry of a role's argument_specs)."""
+    return {
+        name: TRAINER_RULES.get(name) or _specified_rule(specification)
+        for name, specification in specifications.items()
+    }
+
+
+def closest_name(
+    name: str, known: Sequence[str], prefixes: Sequence[str], *, on_command_line: bool
+) -> str | None:
+    """Return what to say of a variable that no role knows, or None where it is none of ours.
+
+    Ours are the names with a role's prefix, those that look like a misspelling of a known name, and, on the
+    command line, a setting without its prefix: `-e steps=400` would change nothing.
+    """
+    if name in known or name.startswith(("_", "ansible_")):
+        return None
+    if name in NOT_OFFERED:
+        return NOT_OFFERED[name]
+    if on_command_line and PREFIX + name in known:
+        return f"did you mean {PREFIX}{name}?"
+    ours = name.startswith(tuple(prefixes))
+    close = get_close_matches(name, known, n=1, cutoff=0.6 if ours else 0.88)
+    if close:
+        return f"did you mean {close[0]}?"
+    return "the variables are listed in docs/inventory.md" if ours else None
+
+
+def _to_text(value: object) -> str:
+    if value is None or isinstance(value, (list, dict)):
+        raise ValueError(value)
+    return str(value)
+
+
+def _instance_of(kind: type) -> Callable[[object], object]:
+    def convert(value: object) -> object:
+        if not isinstance(value, kind):
+            raise ValueError(value)
+        return value
+
+    return convert
+
+
+_SPECIFIED_TYPES: Mapping[str, tuple[str, Callable[[object], object]]] = {
+    "int": ("an integer", integer(-(2**63)).convert),
+    "float": ("a number", lambda value: float(str(value))),
+    "bool": (BOOLEAN.expected, BOOLEAN.convert),
+    "str": ("a text", _to_text),
+    "path": ("a path", _to_text),
+    "list": ("a list", _instance_of(list)),
+    "dict": ("a mapping", _instance_of(dict)),
+}
+
+
+def _as_written(choice: object) -> str:
+    """Return a choice as a YAML file must have it: without quotes 3.10 is a number, and is 3.1."""
+    text = str(choice)
+    quoted = isinstance(choice, str) and not re.match("[A-Za-z]", text)
+    return f'"{text}"' if quoted else text
+
+
+def _specified_rule(specification: Mapping[str, object]) -> Rule:
+    """Return the rule that an entry of argument_specs says: its type and its choices."""
+    expected, to_type = _SPECIFIED_TYPES.get(str(specification.get("type", "str")), ("", lambda value: value))
+    choices = specification.get("choices")
+    nullable = specification.get("default") is None and not specification.get("required")
+
+    def convert(value: object) -> object:
+        if value is None and nullable:
+            return None
+        converted = to_type(value)
+        if isinstance(choices, list) and converted not in choices:
+            raise ValueError(value)
+        return converted
+
+    if isinstance(choices, list):
+        expected = f"one of {', '.join(map(_as_written, choices))}"
+    return Rule(expected + (", or null" if nullable else ""), convert)

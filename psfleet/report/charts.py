@@ -1,0 +1,216 @@
+"""The charts of the report, drawn with matplotlib from the numbers of series.py and timeline.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from psfleet.evidence.answer import size
+from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure
+from psfleet.report.series import Curves
+from psfleet.report.timeline import Lane
+from psfleet.report.wording import number, thinned
+
+_LINE_CHART_HEIGHT = 3.4
+# Losses that fall this far are read on a logarithmic scale.
+_LOG_FROM = 20.0
+MOST_BARS = 24
+MOST_RESTORED = 12
+MOST_NOT_FINITE = 200
+_BAND = "#56b4e9"
+_MARKS = {  # event: marker, colour, words
+    "peers_ready": ("|", INK, "passed the barrier"),
+    "checkpointed": (".", "#0072b2", "checkpoint"),
+    "checkpoint_failed": ("x", "#d55e00", "checkpoint failed"),
+    "recovering": ("v", "#d55e00", "lost the cluster"),
+    "restored": ("^", "#009e73", "restored"),
+    "evaluated": ("D", "#cc79a7", "evaluated"),
+    "finished": ("s", INK, "ended"),
+    "failed": ("X", "#d55e00", "failed"),
+}
+
+
+def loss_chart(
+    curves: Curves, restored: Sequence[int], not_finite: Sequence[float], target: float | None
+) -> Figure:
+    """Draw the loss over the global step; the scale is logarithmic where the loss falls far."""
+    figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
+    logarithmic = is_logarithmic(curves)
+    if logarithmic:
+        _logarithmic(axes, curves)
+    if target is not None and target > 0:
+        axes.axhline(target, color=SOFT, linestyle=(0, (4, 2)), linewidth=1, label="target loss")
+    for place, step in enumerate(restored[:MOST_RESTORED]):
+        words = "checkpoint restored" if place == 0 else None
+        axes.axvline(step, color="#007a59", linestyle=(0, (6, 1.5)), linewidth=1.3, label=words)
+    if not_finite:
+        x = thinned(not_finite, MOST_NOT_FINITE)
+        at_the_bottom: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
+        axes.plot(x, [0.02] * len(x), "x", color="#d55e00", label="not a finite number", **at_the_bottom)
+    axes.set_xlabel("global step")
+    axes.set_ylabel(f"loss{' (logarithmic)' if logarithmic else ''}")
+    _plain(axes, "x" if logarithmic else "both")
+    return _with_legend(figure)
+
+
+def is_logarithmic(curves: Curves) -> bool:
+    """Tell whether the loss is drawn on a logarithmic scale: positive throughout, and falling far."""
+    values = curves.values
+    return bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
+
+
+def rate_chart(curves: Curves, beginning: str) -> Figure:
+    """Draw each worker's steps per second over its own time since the `beginning`, such as "the barrier"."""
+    figure, axes = _of_curves(curves, more=False)
+    axes.set_xlabel(f"seconds since {beginning}")
+    axes.set_ylabel("local steps per second")
+    axes.set_ylim(bottom=0)
+    _plain(axes, "both")
+    return _with_legend(figure)
+
+
+def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
+    """Draw each worker's share of all gradients, the equal share and the least that counts as fair."""
+    equal = 1 / len(shares)
+    few = len(shares) <= MOST_BARS
+    if few:
+        figure = _bars([(f"{label(name)}  {share:.1%}", share, "") for name, share in shares])
+        axes = figure.axes[0]
+        axes.set_xlabel("share of all gradients")
+        across: Any = axes.axvline
+        along: Any = axes.xaxis
+    else:
+        figure, axes = new_figure(_LINE_CHART_HEIGHT)
+        edges = [place - 0.5 for place in range(len(shares) + 1)]
+        axes.stairs([share for _, share in shares], edges, fill=True, color=PALETTE[0], alpha=0.75)
+        axes.set_xlabel("index of the worker")
+        axes.set_ylabel("share of all gradients")
+        axes.margins(x=0.01)
+        across, along = axes.axhline, axes.yaxis
+    across(equal, color=INK, linewidth=1.2, label=f"equal share, {equal:.{1 if few else 2}%}")
+    fair: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.2, "label": "least that is fair"}
+    across(least * equal, color="#d55e00", **fair)
+    along.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.{0 if few else 2}%}"))
+    return _with_legend(figure)
+
+
+def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
+    """Draw how many gradients were how many global steps old when they were applied."""
+    figure, axes = new_figure(_LINE_CHART_HEIGHT)
+    total = sum(count for _, count in buckets) or 1
+    bars = axes.bar(range(len(buckets)), [count / total for _, count in buckets], color=PALETTE[0], width=0.8)
+    axes.bar_label(bars, [_percent(count / total) for _, count in buckets], fontsize=8, color=SOFT)
+    turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if len(buckets) > 8 else {}
+    axes.set_xticks(range(len(buckets)), [name for name, _ in buckets], **turned)
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel("steps of others before the gradient was applied")
+    axes.set_ylabel("share of the gradients")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    return figure
+
+
+def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Draw how many bytes of variables each ps holds."""
+    figure = _bars(
+        [
+            (label(name), held["bytes"], f"{size(held['bytes'])}, {number(held['variables'])} variables")
+            for name, held in list(balance.items())[:MOST_BARS]
+        ]
+    )
+    axes = figure.axes[0]
+    axes.margins(x=0.35)
+    axes.set_xlabel("bytes of variables")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(int(value))))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    return figure
+
+
+def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
+    """Draw the processes of each task as bars and its events as marks, over the task's own time."""
+    figure, axes = new_figure(1.3 + 0.26 * len(lanes))
+    for place, lane in enumerate(lanes):
+        for begin, end in lane.lives:
+            axes.plot([begin, end], [place, place], color="#b8cfe0", linewidth=7, solid_capstyle="butt")
+        for begin, end in lane.lost:
+            axes.plot([begin, end], [place, place], color="#b8cfe0", linewidth=1.2)
+    for event, (marker, colour, words) in _MARKS.items():
+        places = [(at, place) for place, lane in enumerate(lanes) for name, at in lane.marks if name == event]
+        if places:
+            x, y = zip(*places, strict=True)
+            marker_size = 9 if marker == "|" else 5
+            axes.plot(x, y, marker, color=colour, markersize=marker_size, label=words, clip_on=False)
+    axes.set_yticks(range(len(lanes)), [label(lane.name) for lane in lanes])
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(f"seconds since {beginning}")
+    _plain(axes, "x")
+    return _with_legend(figure)
+
+
+def _of_curves(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
+    """Draw a line for each worker, or the band of many; `more` has room for what else the legend names."""
+    figure, axes = new_figure(_LINE_CHART_HEIGHT + 0.2 * math.ceil((len(curves.lines) + 2 * more) / 4))
+    if band := curves.band:
+        words = f"range of {curves.workers} workers"
+        axes.fill_between(band.x, band.low, band.high, color=_BAND, alpha=0.35, linewidth=0, label=words)
+        axes.plot(band.x, band.middle, color=PALETTE[0], linewidth=1.6, label="their median")
+    for line in curves.lines:
+        x, y = zip(*line.points, strict=True)
+        colour = PALETTE[line.place % len(PALETTE)]
+        dashes = DASHES[line.place // len(PALETTE) % len(DASHES)]
+        axes.plot(x, y, color=colour, linestyle=dashes, label=label(line.name), alpha=0.9)
+    return figure, axes
+
+
+def _bars(bars: Sequence[tuple[str, float, str]]) -> Figure:
+    figure, axes = new_figure(1.2 + 0.25 * len(bars))
+    places = range(len(bars))
+    thickness = 0.7 if len(bars) > 1 else 0.4
+    drawn = axes.barh(places, [value for _, value, _ in bars], color=PALETTE[0], height=thickness, alpha=0.8)
+    axes.bar_label(drawn, [words for _, _, words in bars], padding=3, fontsize=9)
+    axes.set_yticks(places, [name for name, _, _ in bars])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+def _logarithmic(axes: Axes, curves: Curves) -> None:
+    axes.set_yscale("log")
+    decades = math.log10(max(curves.values) / min(curves.values))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,), numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
+    """Write numbers out: matplotlib's own exponents above the axis are easily overlooked."""
+    for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+        axis.set_major_locator(MaxNLocator(6))
+
+
+def _tick(value: float) -> str:
+    for unit, word in ((1e9, "G"), (1e6, "M")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{word}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def _with_legend(figure: Figure) -> Figure:
+    handles, words = figure.axes[0].get_legend_handles_labels()
+    if handles:
+        columns = max(1, min(len(words), 60 // (max(map(len, words)) + 6)))
+        figure.legend(handles, words, loc="outside lower center", ncols=columns, columnspacing=1.2)
+    return figure

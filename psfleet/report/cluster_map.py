@@ -1,0 +1,111 @@
+"""The cluster as a picture: hosts with their tasks; of many hosts those that are alike as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from psfleet.evidence.answer import counted, size
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.report.wording import shortened, span
+from trainer.contract.records import EVALUATOR
+
+# So many hosts have a box of their own; more are put together where they are alike.
+MOST_HOSTS = 24
+MOST_BOXES = 60
+
+
+@dataclass(frozen=True)
+class TaskBox:
+    """A task as drawn. `kind` is `good`, `bad` or `open`, and `state` says it in words."""
+
+    name: str
+    job: str
+    port: str
+    gpus: tuple[int, ...]
+    kind: str
+    state: str
+    traffic: str = ""
+
+
+@dataclass(frozen=True)
+class HostBox:
+    """A host, or several that are alike: then `name` and `address` are those of the first to the last."""
+
+    name: str
+    address: str
+    tasks: tuple[TaskBox, ...]
+    hosts: tuple[str, ...]
+
+
+def host_boxes(run: Run) -> tuple[HostBox, ...]:
+    """Return the hosts of the plan in its order; none where there is no plan."""
+    if run.plan is None:
+        return ()
+    placed = {task.name: (str(task.port), task.gpus) for task in run.plan.tasks}
+    addresses = {task.host: task.address for task in run.plan.tasks}
+    of_host: dict[str, list[TaskBox]] = {host: [] for host in addresses}
+    for task in run.expected:
+        own = of_host.setdefault(task.host, [])
+        ending = run.endings.get(task.name)
+        exchanged = ending.exchanged if ending else None
+        traffic = f"received {size(exchanged[0])}, sent {size(exchanged[1])}" if exchanged else ""
+        where = placed.get(task.name, ("", ()))
+        own.append(TaskBox(task.name, task.job, *where, *_state(run, task.name), traffic))
+        if task.name == run.chief.name and run.evaluator.records:
+            # The process that evaluated the final model on the chief's host, when the run was over.
+            kind, state = _by_records(run.evaluator)
+            own.append(TaskBox(run.evaluator.name, EVALUATOR, "", (), kind, f"after the run: {state}"))
+    expected = {task.name for task in run.expected}
+    for planned in run.plan.tasks:
+        if planned.name not in expected:
+            idle = TaskBox(planned.name, planned.job, *placed[planned.name], "open", "not in this run")
+            of_host[planned.host].append(idle)
+    hosts = []
+    for host, tasks in of_host.items():
+        name = shortened(host, 60)
+        hosts.append(HostBox(name, shortened(addresses.get(host, ""), 60), tuple(tasks), (name,)))
+    return tuple(hosts if len(hosts) <= MOST_HOSTS else _alike(hosts))
+
+
+def _state(run: Run, name: str) -> tuple[str, str]:
+    ending, records = run.endings.get(name), run.tasks.get(name, TaskRecords(name))
+    kind, words = _by_records(records)
+    if ending is not None and kind != "bad":
+        if ending.failed:
+            kind, words = "bad", f"failed, exit code {ending.exit_code}"
+        elif ending.alive:
+            kind, words = "open", "still running"
+        elif kind != "good":
+            kind, words = "good", "ended by itself" if ending.by_itself else "ended by train.yml"
+    restarts = max(ending.restarts if ending else 0, records.restarts)
+    return kind, words + (f", started again {counted(restarts, 'time')}" if restarts else "")
+
+
+def _by_records(records: TaskRecords) -> tuple[str, str]:
+    if records.ending is None:
+        return "open", "no word of its end" if records.records else "left no records"
+    if records.ending.event == "failed":
+        return "bad", shortened(f"failed: {records.ending.text('class')}", 60)
+    return "good", shortened(records.ending.text("reason"), 60)
+
+
+def _alike(hosts: Sequence[HostBox]) -> list[HostBox]:
+    groups: dict[object, list[HostBox]] = {}
+    for host in hosts:
+        alike = tuple((task.job, task.port, task.gpus, task.kind, task.state) for task in host.tasks)
+        groups.setdefault(alike, []).append(host)
+    merged = [group[0] if len(group) == 1 else _one_box(group) for group in groups.values()]
+    if len(merged) <= MOST_BOXES:
+        return merged
+    rest = [host for box in merged[MOST_BOXES:] for host in box.hosts]
+    return [*merged[:MOST_BOXES], HostBox(f"{len(rest)} hosts more", "", (), tuple(rest))]
+
+
+def _one_box(group: Sequence[HostBox]) -> HostBox:
+    tasks = tuple(
+        replace(task, name=span([host.tasks[place].name for host in group]), traffic="")
+        for place, task in enumerate(group[0].tasks)
+    )
+    names = [host.name for host in group]
+    return HostBox(span(names), span([host.address for host in group], most=2), tasks, tuple(names))

@@ -1,0 +1,169 @@
+"""Where the variables and operations of a run really were: one text over the reports of all its tasks.
+
+`python -m psfleet.report.devices FOLDER` prints it. Neither TensorFlow nor Ansible is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence.untrusted_files import read_json
+from trainer.contract.operation_groups import GROUPS
+from trainer.contract.progress import printable
+from trainer.contract.task_names import split_name
+
+Report = dict[str, Any]
+
+_WIDTH = 118
+
+
+def render(folder: Path) -> str:
+    """One text over `folder/devices/*.json`: each device with its variables and operations."""
+    reports, complaints = _read(folder / "devices")
+    if not reports:
+        return "\n".join([f"{folder} holds no device report that can be read", *complaints, ""])
+    lines = [
+        "Where the variables and operations of a step really were: the graphs that TensorFlow executed.",
+        *complaints,
+        *_variable_lines(reports),
+        *_operation_lines(reports),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the text over a run's folder."""
+    parser = argparse.ArgumentParser(
+        prog="python -m psfleet.report.devices",
+        description="Show on which device each variable and each kind of operation of a run was.",
+    )
+    parser.add_argument("folder", type=Path, help="a run's folder, with devices/")
+    sys.stdout.write(render(parser.parse_args(arguments).folder))
+    return 0
+
+
+def _variable_lines(reports: Sequence[Report]) -> list[str]:
+    """The variables of each device; who saw a variable where is told only where they do not agree."""
+    seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for entry in reports:
+        for name, device in entry["variables"].items():
+            seen[name][device].append(entry["task"])
+    by_device: dict[str, list[str]] = defaultdict(list)
+    for name, devices in seen.items():
+        for device, tasks in devices.items():
+            by_device[device].append(name if len(devices) == 1 else f"{name} (says {', '.join(tasks)})")
+    lines = ["", f"Variables, as {_names([entry['task'] for entry in reports])} used them"]
+    return lines + _table({device: ", ".join(_with_slots(names)) for device, names in by_device.items()})
+
+
+def _with_slots(names: Sequence[str]) -> list[str]:
+    """The names in order, an optimizer's slots beside their variable: "offset (+ Adam, Adam_1)"."""
+    slots: dict[str, list[str]] = {}
+    for name in sorted(names):
+        variable, _, slot = name.rpartition("/")
+        if variable in slots:
+            slots[variable].append(slot)
+        else:
+            slots[name] = []
+    return [f"{name} (+ {', '.join(added)})" if added else name for name, added in slots.items()]
+
+
+def _operation_lines(reports: Sequence[Report]) -> list[str]:
+    """The operations of each device. Tasks that differ only in which one they are, are shown once."""
+    alike: dict[str, list[Report]] = defaultdict(list)
+    for entry in reports:
+        own = _own_device(entry["task"])
+        operations = {device.replace(own, "(own)"): groups for device, groups in entry["operations"].items()}
+        alike[json.dumps(operations, sort_keys=True)].append(entry)
+    lines = []
+    for first, *others in alike.values():
+        lines += ["", f"Operations in the graph of {first['task']}"]
+        if others:
+            names = _names([entry["task"] for entry in others])
+            lines[-1] += f"; the same, with a device of its own, in that of {names}"
+        lines += _table({device: _groups(groups) for device, groups in first["operations"].items()})
+    return lines
+
+
+def _groups(groups: Mapping[str, int]) -> str:
+    """The model's own operations by their names, then the known groups with their counts."""
+    own = {name: f" x {count}" if count > 1 else "" for name, count in groups.items() if name not in GROUPS}
+    model = ", ".join(f"{name}{times}" for name, times in own.items())
+    known = [f"{group} {groups[group]}" for group in GROUPS if group in groups]
+    return "; ".join([*([f"model: {model}"] if model else []), *known])
+
+
+def _table(rows: Mapping[str, str]) -> list[str]:
+    short = {_short(device): text for device, text in sorted(rows.items(), key=_in_order)}
+    width = max(map(len, short), default=0) + 2
+    wrapper = textwrap.TextWrapper(max(_WIDTH, width + 40), break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * (width + 2)
+    return [line for device, text in short.items() for line in wrapper.wrap(f"  {device:{width}}{text}")]
+
+
+def _in_order(row: tuple[str, str]) -> list[tuple[int, str]]:
+    """Sorts task 10 after task 9."""
+    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", row[0])]
+
+
+def _short(device: str) -> str:
+    """For "/job:ps/replica:0/task:0/device:CPU:0" that is "ps0 CPU:0"; another text stays as it is."""
+    match = re.fullmatch(r"/job:(\w+)/replica:0/task:(\d+)(?:/device:(\w+:\d+))?", device)
+    return f"{match[1]}{match[2]} {match[3] or ''}".strip() if match else device
+
+
+def _own_device(task: str) -> str:
+    job, index = split_name(task)
+    return f"/job:{job}/replica:0/task:{index}/"
+
+
+def _names(tasks: Sequence[str]) -> str:
+    """A few names in full; of many the first and the last."""
+    if len(tasks) <= 4:
+        return ", ".join(tasks)
+    return f"{tasks[0]}, {tasks[1]} ... {tasks[-1]} ({len(tasks)} tasks)"
+
+
+def _read(folder: Path) -> tuple[list[Report], list[str]]:
+    """The reports in the order of their tasks, and what is wrong with those that cannot be read."""
+    reports, complaints = [], []
+    for path in sorted(folder.glob("*.json"), key=lambda path: split_name(path.stem)):
+        try:
+            reports.append(_checked(read_json(path)))
+        except (OSError, ValueError) as error:  # noqa: PERF203 - the others are shown
+            complaints.append(printable(f"{path} cannot be read: {error}"))
+    return reports, complaints
+
+
+def _checked(content: object) -> Report:
+    """The report, printable. Raises ValueError where it is none: it comes from a host."""
+    if not isinstance(content, dict):
+        raise ValueError("expected an object")
+    variables, operations = content.get("variables"), content.get("operations")
+    if not (isinstance(variables, dict) and isinstance(operations, dict)):
+        raise ValueError("expected the keys task, variables and operations")
+    if not all(isinstance(device, str) for device in variables.values()):
+        raise ValueError("variables is not name -> device")
+    for groups in operations.values():
+        if not (isinstance(groups, dict) and all(isinstance(count, int) for count in groups.values())):
+            raise ValueError("operations is not device -> group -> count")
+    return {
+        "task": printable(str(content.get("task"))),
+        "variables": {printable(name): printable(device) for name, device in variables.items()},
+        "operations": {
+            printable(device): {printable(group): count for group, count in groups.items()}
+            for device, groups in operations.items()
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""How a matplotlib figure becomes a picture inside a page, or a PNG: the same bytes for the same run."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from psfleet.evidence.untrusted_files import write_whole
+from psfleet.report.wording import shortened
+from trainer.contract.progress import printable
+
+# Without these matplotlib chatters about its font cache, which concerns nobody here.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+INK, SOFT, GRID = "#1a1a1a", "#5a5a5a", "#dddddd"
+# Okabe and Ito's palette, which people tell apart whatever colours they see; its yellow is too pale on white.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#1a1a1a")
+DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)))
+# In inches: a picture is drawn for a narrow column and grows with the page, to be readable on a phone.
+WIDTH = 5.6
+_SVG = "http://www.w3.org/2000/svg"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: small, searchable, in the reader's own font
+    "text.parse_math": False,
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that every machine draws alike
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "lines.linewidth": 1.3,
+    "path.simplify": True,
+    "figure.constrained_layout.h_pad": 0.06,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the report's own style, whatever the user's matplotlibrc says."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
+
+
+def new_figure(height: float) -> tuple[Figure, Axes]:
+    """Return an empty figure, so many inches high, and its axes. Only within `style`."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def label(text: str) -> str:
+    """Return a name as it may stand in a picture."""
+    return shortened(printable(text), 28)
+
+
+def as_svg(figure: Figure, name: str, title: str) -> Markup:
+    """Return the figure as an `<svg>` element for a page. `name` keeps its ids apart from those of others."""
+    written = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    ElementTree.register_namespace("", _SVG)
+    root = ElementTree.fromstring(written.getvalue())  # noqa: S314 - what matplotlib has just written
+    for element in list(root):
+        if element.tag == f"{{{_SVG}}}metadata":
+            root.remove(element)
+    for element in root.iter():
+        if element.tag == f"{{{_SVG}}}g":
+            element.attrib.pop("id", None)  # the same in every figure, and nothing refers to it
+        if _LINK in element.attrib:
+            element.attrib["href"] = element.attrib.pop(_LINK)
+    for attribute in ("width", "height", "version"):
+        root.attrib.pop(attribute, None)
+    root.attrib |= {"role": "img", "aria-label": printable(title)}
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 - ElementTree escapes texts
+
+
+def save_png(figure: Figure, path: Path, dots_per_inch: int) -> None:
+    """Write the figure as a PNG, in one piece. Raises OSError."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
+    write_whole(path, drawn.getvalue())

@@ -1,0 +1,96 @@
+"""The page: what it says put into the template, and written into the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.untrusted_files import write_whole
+from psfleet.evidence.verdict import Verdict
+from psfleet.report import REPORT, tables, timeline
+from psfleet.report.advice import next_steps
+from psfleet.report.cluster_map import host_boxes
+from psfleet.report.pictures import pictures, timeline_picture, write_loss_picture
+from psfleet.report.series import notable_workers
+from psfleet.report.wording import counted_rows, number, shortened
+from trainer.contract.progress import printable
+
+_MARKS = {True: ("✓", "holds", "good"), False: ("✗", "failed", "bad"), None: ("?", "unknown", "open")}
+_KINDS = {
+    "proven": ("✓", "good"),
+    "completed": ("✓", "fair"),
+    "not proven": ("✗", "bad"),
+    "cannot tell": ("?", "open"),
+}
+_FAILED_FIRST: dict[bool | None, int] = {False: 0, None: 1, True: 2}
+
+
+def write_report(run: Run, verdict: Verdict) -> Path:
+    """Write report.html, and loss.png where there are losses, into the run's folder; return the page's path.
+
+    The same run and verdict give the same bytes. Raises OSError where they cannot be written.
+    """
+    page = render(run, verdict)
+    write_loss_picture(run, verdict)
+    target = run.folder / REPORT
+    write_whole(target, page.encode())
+    return target
+
+
+def render(run: Run, verdict: Verdict) -> str:
+    """Return the page."""
+    symbol, kind = _KINDS[verdict.verdict]
+    columns, workers = tables.worker_table(verdict.figures, notable_workers(run, verdict.figures))
+    rows, left_out = counted_rows(timeline.rows(run), timeline.MOST_ROWS)
+    page: str = _template().render(
+        run=run,
+        verdict=verdict,
+        symbol=symbol,
+        kind=kind,
+        checks=[
+            (check, *_MARKS[check.ok])
+            for check in sorted(verdict.checks, key=lambda check: _FAILED_FIRST[check.ok])
+        ],
+        next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
+        figures=tables.key_figures(verdict),
+        pictures=pictures(run, verdict),
+        timeline_picture=timeline_picture(run, verdict),
+        timeline=rows,
+        timeline_left_out=left_out,
+        hosts=host_boxes(run),
+        worker_columns=columns,
+        workers=workers,
+        versions=tables.versions(run),
+        settings=tables.training_settings(run),
+        thresholds=tables.thresholds(verdict),
+        logs=tables.log_ends(run),
+        manifest=_files_in_manifest(run.folder),
+        number=number,
+    )
+    return page
+
+
+def _files_in_manifest(folder: Path) -> int | None:
+    """Return how many files the run's manifest names; None where there is no usable one."""
+    try:
+        return len(Manifest.read(folder).files)
+    except (OSError, ValueError):
+        return None
+
+
+def _template() -> Any:  # noqa: ANN401 - jinja2's own type says nothing of what render returns
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # What hosts wrote must neither steer the reader's eye nor hold what no file can hold.
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.filters["shortened"] = shortened
+    return environment.get_template("page.html.j2")

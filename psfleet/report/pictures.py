@@ -1,0 +1,152 @@
+"""The pictures of the page: which there are, how to read each, and what is missing where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from psfleet.evidence.answer import counted
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.verdict import Verdict
+from psfleet.report import LOSS_PICTURE, charts, series, timeline
+from psfleet.report.clocks import beginning
+from psfleet.report.drawing import as_svg, save_png, style
+from psfleet.report.wording import number, shortened
+from trainer.contract.progress import printable
+
+LOSS_PICTURE_DOTS_PER_INCH = 200
+_CLOCKS = "Clocks of two hosts are never compared."
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart in the page. Where there is none, `missing` says why; `caption` says how to read it."""
+
+    name: str
+    title: str
+    caption: str = ""
+    svg: Markup | None = None
+    missing: str = ""
+
+
+def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
+    """Return the charts of the page in their order."""
+    named = series.notable_workers(run, verdict.figures)
+    return (
+        _loss(run, verdict, series.loss_curves(run, named)),
+        _rates(run, named),
+        _shares(run, verdict),
+        _staleness(run, verdict),
+        _balance(verdict),
+    )
+
+
+def timeline_picture(run: Run, verdict: Verdict) -> Picture:
+    """Return the lanes of the tasks."""
+    lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
+    caption = (
+        "A bar is a process, from its first record to its last; a thin line is a time in which a process was"
+        " lost and nothing heard of the task. Time is each host's own, since the task passed the barrier; of"
+        f" one that tells of none, as a ps, since its start. {_CLOCKS}"
+    )
+    if others:
+        caption += f" {number(others)} more tasks are not drawn."
+    missing = "" if lanes else "No task left records of what happened."
+    since = beginning(timeline.told_tasks(run))
+    return _picture(
+        "timeline", "Course of the tasks", caption, missing, lambda: charts.timeline_chart(lanes, since)
+    )
+
+
+def write_loss_picture(run: Run, verdict: Verdict) -> None:
+    """Write loss.png into the run's folder; where there are no losses, remove one that is there.
+
+    Raises OSError.
+    """
+    curves = series.loss_curves(run, series.notable_workers(run, verdict.figures))
+    path = run.folder / LOSS_PICTURE
+    if not (curves.lines or curves.band):
+        path.unlink(missing_ok=True)
+        return
+    with style():
+        figure = _loss_figure(run, verdict, curves)
+        figure.suptitle(shortened(printable(f"{run.run_id}: {verdict.verdict}"), 60))
+        save_png(figure, path, LOSS_PICTURE_DOTS_PER_INCH)
+
+
+def _loss(run: Run, verdict: Verdict, curves: series.Curves) -> Picture:
+    notes = ["The mean loss of each window of a worker's steps."]
+    if restored := series.restored_steps(run):
+        steps = ", ".join(map(number, restored[: charts.MOST_RESTORED]))
+        notes.append(f"Restored {counted(len(restored), 'time')}, to global step {steps}.")
+    if broken := series.losses_not_finite(run):
+        windows = counted(len(broken), "window")
+        notes.append(f"{windows} with a loss that was no finite number, the first by step {broken[0]:,}.")
+    missing = "" if curves.lines or curves.band else "No worker recorded a finite loss."
+    caption = " ".join([*notes, *_band_note(curves)])
+    return _picture("loss", "Loss", caption, missing, lambda: _loss_figure(run, verdict, curves))
+
+
+def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
+    targets = [answer.evidence.get("target_loss") for answer in verdict.checks]
+    known = [float(target) for target in targets if isinstance(target, int | float)]
+    restored, not_finite = series.restored_steps(run), series.losses_not_finite(run)
+    return charts.loss_chart(curves, restored, not_finite, next(iter(known), None))
+
+
+def _rates(run: Run, named: Sequence[str]) -> Picture:
+    curves, since = series.rate_curves(run, named), beginning(run.workers)
+    own = f"Each worker's time is its host's own since {since}. {_CLOCKS}"
+    missing = "" if curves.lines or curves.band else "No worker recorded how long its steps took."
+    caption = " ".join([own, *_band_note(curves)])
+    return _picture("rates", "Speed", caption, missing, lambda: charts.rate_chart(curves, since))
+
+
+def _shares(run: Run, verdict: Verdict) -> Picture:
+    shares, least = series.shares(verdict.figures), verdict.settings.minimum_share
+    source = "as the parameter servers counted them" if run.contributions else "by the workers' own records"
+    caption = f"Each worker's part of all gradients, {source}."
+    missing = "" if shares else "Nothing tells how many steps each worker made."
+    title = "Share of each worker"
+    return _picture("shares", title, caption, missing, lambda: charts.share_chart(shares, least))
+
+
+def _staleness(run: Run, verdict: Verdict) -> Picture:
+    buckets = series.staleness_buckets(verdict.figures)
+    told = verdict.figures["staleness"] or {}
+    mean, maximum = number(told.get("mean")), number(told.get("maximum"))
+    words = f"On average {mean} global steps of others, at most {maximum}."
+    missing = ""
+    if run.program is not None and not told:
+        missing = "A program of one's own cannot know the staleness of its gradients."
+    elif not buckets:
+        missing = f"The run does not tell how staleness was distributed.{f' {words}' if told else ''}"
+    title = "Staleness of gradients"
+    return _picture("staleness", title, words, missing, lambda: charts.staleness_chart(buckets))
+
+
+def _balance(verdict: Verdict) -> Picture:
+    balance = verdict.figures["ps"]
+    missing = "" if balance else "The run does not tell which variables each parameter server held."
+    caption = "What of the saved variables each parameter server holds."
+    if len(balance) > charts.MOST_BARS:
+        caption += f" Of {len(balance)} parameter servers the first {charts.MOST_BARS} are drawn."
+    return _picture("balance", "Parameter servers", caption, missing, lambda: charts.balance_chart(balance))
+
+
+def _picture(name: str, title: str, caption: str, missing: str, draw: Callable[[], Figure]) -> Picture:
+    if missing:
+        return Picture(name, title, missing=missing)
+    with style():
+        return Picture(name, title, caption, as_svg(draw(), name, f"{title}. {caption}"))
+
+
+def _band_note(curves: series.Curves) -> list[str]:
+    if curves.band is None:
+        return []
+    note = f"Of {curves.workers} workers the median and the range."
+    named = ", ".join(line.name for line in curves.lines)
+    return [f"{note} With lines of their own: {named}." if named else note]

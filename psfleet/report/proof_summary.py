@@ -1,0 +1,78 @@
+"""What the two runs of the proof by partition have shown, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from psfleet.inventory.proof import IN_WORDS
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.progress import printable
+
+Kind = Literal["proven", "not proven", "detail"]
+_CHECKS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ProofRun:
+    """One run of the proof: its replication, its folder, and `verdict.json` ({} where it was not judged)."""
+
+    replication: str
+    folder: str
+    verdict: Mapping[str, Any]
+
+    @property
+    def proven(self) -> bool:
+        """Whether every check of it is true."""
+        return self.verdict.get("verdict") == "proven"
+
+
+def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, Kind]]:
+    """Yield each line, and what it tells."""
+    workers, ps = len(plan.tasks_of("worker")), len(plan.tasks_of("ps"))
+    done = [run for run in runs if run.proven]
+    width = max(len(IN_WORDS[run.replication]) for run in runs)
+    for run in runs:
+        figures = run.verdict.get("figures", {})
+        state = "PROVEN" if run.proven else "NOT PROVEN"
+        of_run = f"{figures.get('global_steps', 0)} global steps in {figures.get('seconds', 0.0):.1f} s"
+        line = f"{state:<10}  {IN_WORDS[run.replication]:<{width}}  {of_run}  {run.folder}"
+        yield line, "proven" if run.proven else "not proven"
+        if not run.proven:
+            for why in _reasons(run):
+                yield f"  - {why}", "detail"
+    yield (
+        f"Each of the {workers} workers knew one part in {workers} of the model, nothing of the others'.",
+        "detail",
+    )
+    if done:
+        how = " and ".join(IN_WORDS[run.replication] for run in done)
+        held = "the ps" if ps == 1 else f"the {ps} ps"
+        yield f"Trained {how}, the model on {held} holds all {workers}: the workers share.", "proven"
+    if len(done) < len(runs):
+        how = " and ".join(IN_WORDS[run.replication] for run in runs if not run.proven)
+        yield f"Trained {how}, it is not proven that the workers share what they learn.", "not proven"
+
+
+def _reasons(run: ProofRun) -> Iterator[str]:
+    """Yield why the run is not proven: what contradicts it, else what is not known of it."""
+    if not run.verdict:
+        yield "it was not judged"
+        return
+    checks = run.verdict["checks"]
+    wrong = [check for check in checks if check["ok"] is False]
+    failing = wrong or [check for check in checks if check["ok"] is None]
+    # What was not found comes first: it names the workers who do not share.
+    failing.sort(key=lambda check: check["check"] != "model_converged")
+    for check in failing[:_CHECKS_SHOWN]:
+        yield f"{check['check'].replace('_', ' ')}: {printable(check['detail'])}"
+    if len(failing) > _CHECKS_SHOWN:
+        names = ", ".join(check["check"].replace("_", " ") for check in failing[_CHECKS_SHOWN:])
+        yield f"also {names}"
+    metrics = run.verdict["figures"].get("metrics") or {}
+    found, parts = metrics.get("parts_found"), metrics.get("parts")
+    if found is not None and parts is not None and found < parts:
+        worst = metrics.get("worst_worker")
+        worst_named = "" if worst is None else f"; the worst is that of worker{worst:.0f}"
+        yield f"the parts of {parts - found:.0f} of {parts:.0f} workers were not found{worst_named}"

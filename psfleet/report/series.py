@@ -1,0 +1,192 @@
+"""What the charts draw, in plain numbers, from a run's records and the verdict's figures."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from psfleet.report.clocks import LARGEST, own_seconds
+
+# So many workers have a line of their own; of more, the median and the range are drawn.
+MOST_LINES = 12
+MOST_NAMED = 5
+_BINS = 120
+# A program may record every step: then so many points of a line are means of several.
+_MOST_POINTS = 600
+_BREAK = (math.nan, math.nan)
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One worker's course: points (x, y) in its own order. A point of nan breaks the line.
+
+    `place` is that among the lines, which has a colour of its own.
+    """
+
+    name: str
+    points: Sequence[Point]
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Band:
+    """All workers at once: for each x the lowest, the median and the highest of the workers' means there."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    middle: Sequence[float]
+    high: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A line for each worker, or of many workers the band of all and lines of the `named` ones."""
+
+    lines: Sequence[Line]
+    band: Band | None = None
+    workers: int = 0
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Every finite y."""
+        lines = [y for line in self.lines for _, y in line.points if math.isfinite(y)]
+        return (*lines, *((*self.band.low, *self.band.high) if self.band else ()))
+
+
+def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a few workers that many others would hide: stragglers, then who failed or was restarted."""
+    stragglers = [str(name) for name in figures.get("stragglers") or ()]
+    failed = [worker.name for worker in run.workers if worker.ending and worker.ending.event == "failed"]
+    again = sorted((worker for worker in run.workers if worker.restarts), key=lambda worker: -worker.restarts)
+    names = dict.fromkeys([*stragglers, *failed, *(worker.name for worker in again)])
+    return tuple(names)[:MOST_NAMED]
+
+
+def loss_curves(run: Run, named: Sequence[str]) -> Curves:
+    """Return the mean loss of each window over the global step after it, for each worker.
+
+    A line breaks where the global step went back or the cluster broke. Losses that are no finite number are
+    left out (`losses_not_finite` has them).
+    """
+    return _curves([Line(worker.name, _loss_points(worker)) for worker in run.workers], named)
+
+
+def rate_curves(run: Run, named: Sequence[str]) -> Curves:
+    """Return the steps per second of each window over the worker's own seconds: a level from start to end."""
+    return _curves([Line(worker.name, _rate_points(worker)) for worker in run.workers], named)
+
+
+def losses_not_finite(run: Run) -> tuple[int, ...]:
+    """Return the global steps of the windows whose loss was no finite number."""
+    losses = [(window.after, loss) for window in run.windows for loss in (window.loss, window.loss_mean)]
+    steps = {step for step, loss in losses if loss is not None and not math.isfinite(loss)}
+    return tuple(sorted(step for step in steps if _drawable(step)))
+
+
+def restored_steps(run: Run) -> list[int]:
+    """Return the global steps of the checkpoints that were restored, in the order of the chief's file."""
+    steps = [record.integer("global_step") for record in run.chief.of("restored")]
+    return [step for step in steps if _drawable(step)]
+
+
+def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return each worker's part of all contributions; empty where nothing was contributed."""
+    told = [(name, worker["share"]) for name, worker in figures["workers"].items()]
+    return told if any(share for _, share in told) else []
+
+
+def staleness_buckets(figures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return staleness, such as "2-3", and how many gradients had it; empty where it is not known."""
+    histogram = (figures.get("staleness") or {}).get("histogram", ())
+    return tuple((_bucket(number), count) for number, count in enumerate(histogram))
+
+
+def _bucket(number: int) -> str:
+    low, high = (2 ** (number - 1), 2**number - 1) if number else (0, 0)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def _drawable(value: float) -> bool:
+    return math.isfinite(value) and abs(value) <= LARGEST
+
+
+def _loss_points(worker: TaskRecords) -> list[Point]:
+    points: list[Point] = []
+    for process in worker.processes:
+        for stretch in process.stretches:
+            told = [(float(window.after), window.loss_mean) for window in stretch]
+            points += [(x, y) for x, y in told if y is not None and _drawable(x) and _drawable(y)]
+            points.append(_BREAK)
+    return points
+
+
+def _rate_points(worker: TaskRecords) -> list[Point]:
+    points: list[Point] = []
+    for record, end in own_seconds(worker):
+        if record.event in {"started", "recovering", "peers_ready"}:
+            points.append(_BREAK)
+        if record.event == "step":
+            window = Window.of(record)
+            if _drawable(window.seconds) and window.seconds > 0 and _drawable(window.steps):
+                rate = window.steps / window.seconds
+                points += [(end - window.seconds, rate), (end, rate)]
+    return points
+
+
+def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
+    drawn = [
+        Line(line.name, line.points, place)
+        for place, line in enumerate(lines)
+        if any(math.isfinite(y) for _, y in line.points)
+    ]
+    if len(drawn) <= MOST_LINES:
+        return Curves([_smoothed(line) for line in drawn], workers=len(drawn))
+    few = [line for line in drawn if line.name in named]
+    # The first colour is that of the median.
+    few = [_smoothed(Line(line.name, line.points, place)) for place, line in enumerate(few, start=1)]
+    return Curves(few, _band(drawn), len(drawn))
+
+
+def _smoothed(line: Line) -> Line:
+    """Return a line of at most about _MOST_POINTS points: means of as many in a row as that needs."""
+    group = math.ceil(len(line.points) / _MOST_POINTS)
+    if group == 1:
+        return line
+    points: list[Point] = []
+    for start in range(0, len(line.points), group):
+        together = line.points[start : start + group]
+        finite = [point for point in together if math.isfinite(point[0])]
+        if finite:
+            points.append((fmean(x for x, _ in finite), fmean(y for _, y in finite)))
+        if len(finite) < len(together):
+            points.append(_BREAK)
+    return Line(line.name, points, line.place)
+
+
+def _band(lines: Iterable[Line]) -> Band:
+    """Cut the range of x into equal parts; in each, take all workers' means, then their median and range."""
+    finite = {line.name: [point for point in line.points if math.isfinite(point[1])] for line in lines}
+    every = [x for points in finite.values() for x, _ in points]
+    first, last = min(every), max(every)
+    width = (last - first) / _BINS or 1.0
+    bins: dict[int, list[float]] = defaultdict(list)
+    for points in finite.values():
+        own: dict[int, list[float]] = defaultdict(list)
+        for x, y in points:
+            own[min(int((x - first) / width), _BINS - 1)].append(y)
+        for place, values in own.items():
+            bins[place].append(fmean(values))
+    places = sorted(bins)
+    return Band(
+        x=tuple(first + (place + 0.5) * width for place in places),
+        low=tuple(min(bins[place]) for place in places),
+        middle=tuple(median(bins[place]) for place in places),
+        high=tuple(max(bins[place]) for place in places),
+    )

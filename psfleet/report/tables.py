@@ -1,0 +1,165 @@
+"""What the report's tables say: each worker's figures, settings, versions, the ends of logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence.figures import figure_lines
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.verdict import Verdict
+from psfleet.report.timeline import told_tasks
+from psfleet.report.wording import number, seconds, shortened, span
+
+_LOG_LINES = 15
+_LOG_BYTES = 64 * 1024
+_MOST_LOGS = 6
+_MOST_FIGURES = 60
+MOST_WORKERS = 400
+MOST_IN_ORDER = 24
+WORKER_COLUMNS = {
+    "steps": "steps",
+    "share": "share",
+    "steps_per_second": "steps/s",
+    "examples_per_second": "examples/s",
+    "waiting_seconds": "waited",
+    "staleness_mean": "staleness",
+    "slowdown": "times slower than the median",
+    "restarts": "restarts",
+}
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """The last lines of a task's log; `missing` says why there are none."""
+
+    task: str
+    lines: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def key_figures(verdict: Verdict) -> Pairs:
+    """Return the figures that the terminal shows, too; none of a run without steps."""
+    if not verdict.figures["global_steps"]:
+        return ()
+    lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
+    return tuple((shortened(name, 80), shortened(value)) for name, value in lines)
+
+
+def worker_table(
+    figures: Mapping[str, Any], named: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the head and the rows of the workers' table, of columns that any worker has a value for.
+
+    Of many workers the `named` ones come first.
+    """
+    workers: Mapping[str, Mapping[str, Any]] = figures["workers"]
+    empty = {"restarts": (None, 0)}
+    columns = [
+        name
+        for name in WORKER_COLUMNS
+        if any(worker[name] not in empty.get(name, (None,)) for worker in workers.values())
+    ]
+    first = [name for name in named if name in workers] if len(workers) > MOST_IN_ORDER else []
+    rows = [
+        (name, *(_cell(column, workers[name][column]) for column in columns))
+        for name in dict.fromkeys([*first, *workers])
+    ]
+    return ("worker", *(WORKER_COLUMNS[column] for column in columns)), tuple(rows[:MOST_WORKERS])
+
+
+def versions(run: Run) -> Pairs:
+    """Return who ran what: plan, releases, versions of TensorFlow and Python, when by the chief's clock."""
+    pairs = [("run", run.run_id)]
+    if run.plan is not None:
+        pairs += [("cluster", run.plan.cluster_name), ("plan", run.plan.hash)]
+    of_task = {task.name: started[-1] for task in told_tasks(run) if (started := task.of("started"))}
+    releases = ((name, record.release) for name, record in of_task.items())
+    pairs.append(("release of the trainer", _shared(releases)))
+    for field, title in (("tensorflow", "TensorFlow"), ("python", "Python")):
+        pairs.append((title, _shared((name, record.text(field)) for name, record in of_task.items())))
+    if run.program is not None:
+        pairs.append(("program", str(run.program.get("file") or "-")))
+        pairs.append(("release of the program", str(run.program.get("release") or "-")))
+    if first := run.chief.of("started"):
+        pairs.append((f"started, by the clock of {run.chief.name}'s host", _date(first[0].wall)))
+    return tuple((name, shortened(value)) for name, value in pairs)
+
+
+def training_settings(run: Run) -> Pairs:
+    """Return the settings that the run was asked for; of a program its arguments."""
+    wanted = run.training if run.program is None else run.program
+    hidden = {"file", "release"} if run.program is not None else set()
+    return _as_pairs({name: value for name, value in wanted.items() if name not in hidden})
+
+
+def thresholds(verdict: Verdict) -> Pairs:
+    """Return the settings of the verdict."""
+    return _as_pairs(verdict.settings.as_dict())
+
+
+def log_ends(run: Run) -> tuple[LogEnd, ...]:
+    """Return the ends of the logs that people would open first: of tasks that failed, and of the lead."""
+    failed = [
+        task.name
+        for task in run.expected
+        if ((ending := run.endings.get(task.name)) and ending.failed)
+        or ((own := run.tasks.get(task.name, TaskRecords(task.name)).ending) and own.event == "failed")
+    ]
+    lead = [run.chief.name] if run.expected else []
+    names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
+    return tuple(_log_end(run.folder, name) for name in names)
+
+
+def _log_end(folder: Path, task: str) -> LogEnd:
+    name = f"logs/{task}.out"
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        return LogEnd(task, missing=f"{name} is not in the folder")
+    try:
+        with path.open("rb") as log:
+            log.seek(max(path.stat().st_size - _LOG_BYTES, 0))
+            text = log.read(_LOG_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        return LogEnd(task, missing=f"{name} cannot be read: {error.strerror}")
+    lines = [shortened(line) for line in text.splitlines() if line.strip()][-_LOG_LINES:]
+    return LogEnd(task, tuple(lines), "" if lines else f"{name} is empty")
+
+
+def _shared(values: Iterable[tuple[str, str]]) -> str:
+    """Return the one value of all tasks, or each value with the tasks that have it."""
+    tasks_of: dict[str, list[str]] = {}
+    for task, value in values:
+        tasks_of.setdefault(value or "not told", []).append(task)
+    if len(tasks_of) < 2:
+        return next(iter(tasks_of), "not told: there are no records")
+    return "; ".join(f"{value} ({span(tasks)})" for value, tasks in tasks_of.items())
+
+
+def _as_pairs(values: Mapping[str, object]) -> Pairs:
+    in_words = {
+        name: value if isinstance(value, str) else json.dumps(value, default=str)
+        for name, value in values.items()
+    }
+    return tuple((shortened(str(name), 80), shortened(value)) for name, value in in_words.items())
+
+
+def _cell(column: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if column == "share":
+        return f"{value:.2%}"
+    return seconds(value) if column == "waiting_seconds" else number(value)
+
+
+def _date(wall: float) -> str:
+    try:
+        return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "its clock told no date"

@@ -1,0 +1,248 @@
+"""What happened when: the events of all tasks in one order, and each task's course for the picture."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.report.clocks import LARGEST, own_seconds
+from psfleet.report.wording import number, shortened, span, thinned
+from trainer.contract.records import Record
+
+MOST_ROWS = 120
+MOST_LANES = 12
+_MOST_MARKS = 100  # of a kind, in a lane
+# Of one moment, in the order in which tasks do them: all lose the cluster before one restores it.
+_ORDER = (
+    "started",
+    "initialised",
+    "recovering",
+    "restored",
+    "peers_ready",
+    "checkpoint_failed",
+    "checkpointed",
+    "evaluated",
+    "failed",
+    "finished",
+)
+GRAVE = {"failed", "recovering", "checkpoint_failed"}
+# Many of these in a row say no more than one: what is said of one, and of many instead.
+_COUNTED = {
+    "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
+    "evaluated": ("evaluated: ", "evaluated {} times, at last: "),
+    "checkpoint_failed": ("", "{} times: "),
+}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of a task. `step` is the global step then, `seconds` the task's own time (clocks.py).
+
+    `exact`: whether the record itself tells the step; otherwise it is what the task had reached, or for a ps,
+    which has no steps, about what the chief had reached after as many seconds.
+    """
+
+    task: str
+    event: str
+    step: int | None
+    exact: bool
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the timeline's table: one happening, or many of one kind in a row."""
+
+    tasks: str
+    steps: str
+    seconds: tuple[float, float]
+    event: str
+    text: str
+
+    @property
+    def grave(self) -> bool:
+        """Whether something went wrong here."""
+        return self.event in GRAVE
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A task's course: when each of its processes was first and last heard of, and its marks, in own seconds.
+
+    `lost` are the times between the last word of a process that did not tell its end and the next process.
+    """
+
+    name: str
+    lives: Sequence[tuple[float, float]]
+    lost: Sequence[tuple[float, float]]
+    marks: Sequence[tuple[str, float]]
+
+
+def told_tasks(run: Run) -> tuple[TaskRecords, ...]:
+    """Return the run's tasks that left records, then others of the folder, then who evaluated afterwards."""
+    expected = {task.name for task in run.all_tasks}
+    others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
+    return tuple(task for task in (*run.all_tasks, *others, run.evaluator) if task.records)
+
+
+def happenings(run: Run) -> tuple[Happening, ...]:
+    """Return what happened in all tasks in one order: by global step, within a task as its file tells.
+
+    After a restored checkpoint the global step is lower than before; what follows stays after it.
+    """
+    timed = own_seconds(run.chief)
+    # The chief's seconds since its start, and the global step that it had seen then.
+    course = [
+        (seconds - timed[0][1], record.integer("global_step_after"))
+        for record, seconds in timed
+        if record.event == "step"
+    ]
+    told = {task.name: list(_of_task(task, course, run.global_steps)) for task in told_tasks(run)}
+    restores = [
+        (happening.step or 0, place)
+        for place, happening in _placed(told.get(run.chief.name, []), [], -1)
+        if happening.event == "restored"
+    ]
+    # Who evaluates the final model begins when all others have ended.
+    first = {run.evaluator.name: LARGEST}
+    placed = [_placed(own, restores, first.get(name, -1)) for name, own in told.items()]
+    return tuple(happening for _, happening in heapq.merge(*placed, key=_urgency))
+
+
+def _placed(
+    own: Sequence[Happening], restores: Sequence[tuple[int, float]], highest: float
+) -> list[tuple[float, Happening]]:
+    """Return a task's events with the global step by which they are ordered: the highest until then.
+
+    A task that passes the barrier at a lower step than it had seen goes on from a checkpoint that the chief
+    restored: that event comes after this one of `restores`, which are (global step, place) of the chief's.
+    """
+    placed: list[tuple[float, Happening]] = []
+    for happening in own:
+        step = -1 if happening.step is None else happening.step
+        if happening.event == "peers_ready" and step < highest:
+            highest = next((at for restored, at in restores if restored <= step and at >= highest), highest)
+        highest = max(highest, step)
+        placed.append((highest, happening))
+    return placed
+
+
+def _urgency(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
+    """Where steps and events are alike, who knows the step comes first: a ps ends after the workers."""
+    highest, happening = placed
+    order = _ORDER.index(happening.event) if happening.event in _ORDER else len(_ORDER)
+    return highest, order, not happening.exact
+
+
+def rows(run: Run) -> tuple[Row, ...]:
+    """Return the timeline, rows of one kind put together: alike events of many tasks, many checkpoints."""
+
+    def kind(happening: Happening) -> tuple[str, str]:
+        if happening.event in _COUNTED:
+            return happening.event, happening.task
+        return happening.event, happening.text if happening.event != "peers_ready" else ""
+
+    return tuple(_row(list(group)) for _, group in groupby(happenings(run), kind))
+
+
+def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
+    """Return the lanes to draw and how many tasks have none: of many, those that had a part of their own.
+
+    Who evaluated afterwards has none: its time has nothing to do with that of the run.
+    """
+    told = [task for task in told_tasks(run) if task is not run.evaluator]
+    kept = [task.name for task in told]
+    if len(told) > MOST_LANES:
+        others = [task.name for task in told if not task.windows]
+        kept = list(dict.fromkeys([run.chief.name, *named, *others]))[:MOST_LANES]
+    return tuple(_lane(task) for task in told if task.name in kept), len(told) - len(kept)
+
+
+def _lane(task: TaskRecords) -> Lane:
+    timed = own_seconds(task)
+    at = {id(record): seconds for record, seconds in timed}
+    lives = [(at[id(life.records[0])], at[id(life.records[-1])]) for life in task.processes]
+    gaps = zip(task.processes, pairwise(lives), strict=False)
+    lost = [(before[1], after[0]) for process, (before, after) in gaps if process.ending is None]
+    marks = [(event, at[id(record)]) for event in _ORDER for record in thinned(task.of(event), _MOST_MARKS)]
+    return Lane(task.name, thinned(lives, _MOST_MARKS), thinned(lost, _MOST_MARKS), marks)
+
+
+def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) -> Iterator[Happening]:
+    seen: int | None = None
+    lives = 0
+    timed = own_seconds(task)
+    for record, seconds in timed:
+        if record.event == "step":
+            seen = record.integer("global_step_after")
+            continue
+        lives += record.event == "started"
+        told = record.fields.get("global_step")
+        if isinstance(told, int):
+            seen = told
+        elif not task.windows and lives > 1 and course:
+            place = bisect_right(course, seconds - timed[0][1], key=lambda point: point[0])
+            seen = course[min(place, len(course) - 1)][1]
+        elif not task.windows and record.event == "finished" and course:
+            seen = last
+        words = shortened(_in_words(record, lives))
+        yield Happening(task.name, record.event, seen, isinstance(told, int), seconds, words)
+
+
+def _in_words(record: Record, lives: int) -> str:
+    if record.event == "started":
+        return "started" if lives < 2 else "started again"
+    describe = _WORDS.get(record.event)
+    return describe(record) if describe else record.event
+
+
+def _metrics(record: Record) -> str:
+    metrics = record.fields.get("metrics")
+    values = metrics.items() if isinstance(metrics, dict) else ()
+    return ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in values)
+
+
+def _file_name(path: str) -> str:
+    return shortened(path.rstrip("/").rpartition("/")[2], 80)
+
+
+_WORDS: Mapping[str, Callable[[Record], str]] = {
+    "peers_ready": lambda record: (
+        f"passed the barrier after waiting {number(record.number('waited_seconds'))} s for the others"
+    ),
+    "initialised": lambda _: "initialised the model",
+    "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
+    "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
+    "checkpoint_failed": lambda record: f"could not write a checkpoint: {record.text('reason')}",
+    "evaluated": lambda record: f"evaluated: {_metrics(record)}",
+    "recovering": lambda record: f"lost the cluster, and waits to go on: {record.text('reason')}",
+    "finished": lambda record: f"ended: {record.text('reason')}",
+    "failed": lambda record: f"failed ({record.text('class')}): {record.text('reason')}",
+}
+
+
+def _row(group: Sequence[Happening]) -> Row:
+    event, text = group[0].event, group[0].text
+    times = [happening.seconds for happening in group if math.isfinite(happening.seconds)] or [0.0]
+    if len(group) > 1 and event in _COUNTED:
+        one, many = _COUNTED[event]
+        text = many.format(len(group)) + group[-1].text.removeprefix(one)
+    elif len(group) > 1 and event == "peers_ready":
+        text = "passed the barrier"
+    tasks = span(list(dict.fromkeys(happening.task for happening in group)))
+    return Row(tasks, _steps(group), (min(times), max(times)), event, text)
+
+
+def _steps(group: Sequence[Happening]) -> str:
+    steps = [happening.step for happening in group if happening.step is not None]
+    if not steps:
+        return "-"
+    low, high = min(steps), max(steps)
+    about = "" if all(happening.exact for happening in group) else "about "
+    return f"{about}{number(low)}" + (f" to {number(high)}" if high != low else "")

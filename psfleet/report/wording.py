@@ -1,0 +1,61 @@
+"""Numbers and names as the report shows them to people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+Row = TypeVar("Row")
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return the text in one line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def number(value: object) -> str:
+    """Return a number as people read it, such as 12,345 or 0.0123; a dash where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**15 else f"{str(value)[:6]}…"
+    if not math.isfinite(value):
+        return "not finite"
+    if value == 0 or 0.001 <= abs(value) < 1e15:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:.2e}"
+
+
+def seconds(value: float) -> str:
+    """Return a time as people read it, such as 0.4 s, 75 s or 2 h 5 min."""
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 100:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min"
+
+
+def span(names: Sequence[str], most: int = 3) -> str:
+    """Return a few names joined; of more than `most` the first, the last and their number."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]} ({len(names)})"
+
+
+def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return at most so many of the rows, evenly taken."""
+    return rows[:: math.ceil(len(rows) / most)] if len(rows) > most else rows
+
+
+def counted_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
+    """Return at most so many rows, of the beginning and the end, and how many are left out between."""
+    if len(rows) <= most:
+        return rows, 0
+    half = most // 2
+    return [*rows[:half], *rows[-half:]], len(rows) - 2 * half

@@ -1,0 +1,45 @@
+"""The facts that every play of a cluster begins with (docs/contracts.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psfleet.inventory.controller_files import data_source, program_fact
+from psfleet.inventory.problems import InventoryError
+from psfleet.inventory.proof import proof_settings, require_provable
+from psfleet.inventory.reading import Inventory, common_values, data_directories, read_inventory
+from psfleet.inventory.variables import PREFIX
+from psfleet.run.settings import run_program, run_settings
+
+# What other roles need to know of the trainer's variables, as the fact `cluster_paths`.
+PATHS = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+
+
+def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
+    """Return the facts; `proof` is the replication of a run of the proof, "" for what the inventory trains.
+
+    Raises InventoryError with every problem of the inventory and of the files here that it names.
+    """
+    values, hosts = common_values(inventory), tuple(inventory.variables)
+    program, program_problems = program_fact(values, hosts)
+    data, data_problems = data_source(values, hosts)
+    problems = [*program_problems, *data_problems]
+    try:
+        plan, settings = read_inventory(inventory)
+    except InventoryError as error:
+        raise InventoryError([*error.problems, *problems]) from error
+    if problems:
+        raise InventoryError(problems)
+    if proof:
+        require_provable(plan, inventory.command_line)
+        settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
+        program = {}
+    return {
+        "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
+        "cluster_settings": run_settings(
+            plan, settings, run_program(program, values[PREFIX + "install_directory"])
+        ),
+        "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
+        "cluster_program": program,
+        "cluster_data": {"source": data, "directories": data_directories(plan, settings)} if data else {},
+    }

@@ -1,0 +1,46 @@
+"""What a task with GPUs is told of CUDA: the locked wheels in its Python environment, or the host's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trainer.host.environment import HostEnvironment
+
+# "nvidia-cuda-nvrtc-cu12==12.9.86" is a wheel whose files are in nvidia/cuda_nvrtc of site-packages.
+_LOCKED = re.compile(r"^nvidia-(?P<name>[a-z0-9-]+)-cu[0-9]+==", re.MULTILINE)
+# The compilers have no library of their own, but ptxas and libdevice, which XLA takes from there.
+_COMPILERS = "cuda_nvcc"
+_PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def cuda_environment(
+    environment: str, install_directory: str, lock: str, toolkit: str, libraries: Sequence[str]
+) -> dict[str, str]:
+    """Return the variables of a host's tasks with GPUs, by the name of its environment; none for CPUs alone.
+
+    `lock` is the text of the lock with CUDA's wheels; `toolkit` and `libraries` are the directories of the
+    host's own CUDA, without `libraries` those within the toolkit. Raises ValueError where the lock names no
+    compilers, and for a name that is no environment's.
+    """
+    host = HostEnvironment.parse(environment)
+    if host.device == "gpu":
+        names = sorted(name.replace("-", "_") for name in _LOCKED.findall(lock))
+        if _COMPILERS not in names:
+            raise ValueError(
+                "the lock of the CUDA libraries names no nvidia-cuda-nvcc; write it by `make lock`"
+            )
+        packages = f"{install_directory}/environment/lib/python{host.python}/site-packages/nvidia"
+        toolkit = f"{packages}/{_COMPILERS}"
+        libraries = [f"{packages}/{name}/lib" for name in names if name != _COMPILERS]
+    elif host.device == "gpu-system":
+        libraries = libraries or (f"{toolkit}/lib64", f"{toolkit}/extras/CUPTI/lib64")
+    else:
+        return {}
+    return {
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "PATH": f"{toolkit}/bin:{_PROGRAMS}",
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={toolkit}",
+        # nvidia-smi's numbers, which the inventory has. CUDA's own order begins with the fastest.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }

@@ -1,0 +1,39 @@
+"""What a run's folder on the controller says of the run and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from trainer.contract import task_names
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.run_tasks import run_tasks
+from trainer.contract.settings import TrainingSettings
+
+
+def begun_settings(folder: Path) -> dict[str, Any]:
+    """Return what a run began with, as `run_settings` returns it; empty for a run that is new."""
+    values = read_object(folder / "settings.json")
+    if not values:
+        return {}
+    return {"cluster": values["training"], "tasks": values["tasks"], "program": values.get("program")}
+
+
+def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tasks of a run on this plan, each with its `name` and the fields of a RunTask.
+
+    What a run of an older release lacks in its settings has its default. Raises ValueError where the plan or
+    the settings are damaged.
+    """
+    training = TrainingSettings.from_mapping(settings["cluster"])
+    tasks = run_tasks(ClusterPlan.from_json(plan), training, settings.get("program") is not None)
+    return [{"name": task.name, **asdict(task)} for task in tasks]
+
+
+def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the task whose end is the run's."""
+    by_name = {task["name"]: task for task in tasks}
+    return by_name[task_names.lead_of(by_name)]

@@ -1,0 +1,130 @@
+"""What each task of a run trains: from the inventory for a new run, from its folder for one that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.run_tasks import SERVER, RunTask, run_tasks
+from trainer.contract.settings import RULES, TrainingSettings, flags_of
+
+# A ps holds parameters and knows nothing of what is trained, but who takes part, and how.
+_OF_PS = (
+    "replication",
+    "replicas_to_aggregate",
+    "existing_servers",
+    "threads",
+    "gpu_memory_fraction",
+    "barrier_deadline_seconds",
+)
+# What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.
+_KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
+_KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
+_FREE_OF_PROGRAM = {"program_arguments": "arguments", "program_flags": "flags"}
+
+
+def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
+    """Return what the hosts are told of the program in the fact `cluster_program`, None where there is none.
+
+    Its `file` is the absolute path of the file to run, below `install_directory` on the hosts.
+    """
+    if not program:
+        return None
+    return {
+        "release": program["release"],
+        "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
+        "arguments": list(program["arguments"]),
+        "flags": program["flags"],
+    }
+
+
+def run_settings(
+    plan: ClusterPlan,
+    settings: Mapping[str, TrainingSettings],
+    program: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the settings of a run, by those of each task of the plan.
+
+    `cluster` holds the chief's, `tasks` the `values` and `flags` of each task that the run has, by name, and
+    `program` what `run_program` returned.
+    """
+    cluster = settings[plan.chief.name]
+    tasks = run_tasks(plan, cluster, program is not None)
+    of_tasks = {task.name: settings[_settings_of(task)] for task in tasks}
+    return {
+        "cluster": cluster.as_dict(),
+        "tasks": {
+            task.name: _told(of_tasks[task.name], _OF_PS if task.job == "ps" and program is None else RULES)
+            for task in tasks
+        },
+        "program": program,
+    }
+
+
+def resumed_settings(
+    plan: ClusterPlan,
+    begun: Mapping[str, Any],
+    today: Mapping[str, Any],
+    chosen: Collection[str],
+) -> dict[str, Any]:
+    """Return the settings of a run that goes on: those it began with, but for what is chosen anew.
+
+    `begun` and `today` are objects as `run_settings` returns them; `chosen` names the settings that were
+    given on the command line. Raises ValueError where that would make it another run, SettingsError where
+    what it began with is damaged.
+    """
+    program = _resumed_program(begun.get("program"), today.get("program"), chosen)
+    cluster = TrainingSettings.from_mapping(begun["cluster"])
+    _require_kept(cluster.as_dict(), today["cluster"], chosen)
+
+    def of(task: str) -> TrainingSettings:
+        values = begun["tasks"].get(task, {}).get("values", begun["cluster"])
+        # What is given on the command line is given to all tasks, also to those that today's run lacks.
+        new = today["tasks"].get(task, {}).get("values", {})
+        taken = {name: new.get(name, today["cluster"][name]) for name in chosen if name in today["cluster"]}
+        return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
+
+    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program)
+
+
+def _told(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
+    """Return the values and flags of a task that is told these settings."""
+    values = {name: value for name, value in settings.as_dict().items() if name in names}
+    return {"values": values, "flags": " ".join(flags_of(values))}
+
+
+def _settings_of(task: RunTask) -> str:
+    """Return the task of the plan whose settings a task has: a server does the work of its worker."""
+    return f"worker{task.index}" if task.job == SERVER else task.name
+
+
+def _require_kept(begun: Mapping[str, Any], today: Mapping[str, Any], chosen: Collection[str]) -> None:
+    for name in _KEPT:
+        if name in chosen and begun[name] != today[name]:
+            what = f"trains {begun[name]}" if name == "model" else f"began with {name} {begun[name]}"
+            raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {today[name]!r}")
+
+
+def _resumed_program(
+    begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
+) -> dict[str, Any] | None:
+    """Return the program of a run that goes on: its own, with the arguments that are chosen anew."""
+    if any(
+        name in chosen and (begun or {}).get(key) != (today or {}).get(key)
+        for name, key in _KEPT_OF_PROGRAM.items()
+    ):
+        raise ValueError(
+            f"it runs {_program_name(begun)}, and a run keeps its program; "
+            f"trainer_program is {_program_name(today)} now"
+        )
+    if begun is None:
+        return None
+    new = {key: today[key] for name, key in _FREE_OF_PROGRAM.items() if today and name in chosen}
+    return {**begun, **new}
+
+
+def _program_name(program: Mapping[str, Any] | None) -> str:
+    if program is None:
+        return "no program of one's own"
+    return f"{program['file'].rpartition('/')[2]} (release {program['release']})"

@@ -1,0 +1,130 @@
+"""The files that deploy.yml and train.yml write for each task of a host, as `managed_files` takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainer.contract.plan import JOBS, ClusterPlan, PlannedTask
+from trainer.contract.records import EVALUATOR
+from trainer.host.task_traces import run_file
+
+_OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
+_OF_THE_RUN = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
+_OF_THE_EVALUATOR = "# Written by psfleet's train.yml: the run whose final model is evaluated.\n"
+_NO_CUDA: Mapping[str, str] = {}
+
+
+def task_environments(
+    tasks: Sequence[Mapping[str, Any]],
+    directory: str,
+    plan: Mapping[str, Any],
+    release: str,
+    cuda: Mapping[str, str] = _NO_CUDA,
+) -> list[dict[str, str]]:
+    """Return the file of each task that tells it of the cluster, as docs/contracts.md describes it.
+
+    `tasks` are some of the plan's, `plan` is the fact `cluster_plan`, `cuda` is what `cuda_environment` said.
+    Raises ValueError where a task has GPUs, and its host no environment for them.
+    """
+    names = {(task["job"], task["index"]) for task in tasks}
+    cluster = ClusterPlan.from_json(plan)
+    return [
+        {
+            "path": f"{directory}/{task.job}-{task.index}.env",
+            "content": _OF_THE_CLUSTER.format(job=task.job, index=task.index)
+            + environment_text(_of_the_cluster(cluster, task, release, cuda)),
+        }
+        for task in cluster.tasks
+        if (task.job, task.index) in names
+    ]
+
+
+def _of_the_cluster(
+    plan: ClusterPlan, task: PlannedTask, release: str, cuda: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a task. It sees its own GPUs; without any it sees none of the machine's."""
+    if task.gpus and not cuda:
+        raise ValueError(f"{task.name} has GPUs, and the environment of {task.host} is not made for them")
+    return {
+        "PSFLEET_PS_HOSTS": plan.ps_hosts,
+        "PSFLEET_WORKER_HOSTS": plan.worker_hosts,
+        "PSFLEET_PLAN_HASH": plan.hash,
+        "PSFLEET_RELEASE": release,
+        "TF_CONFIG": plan.tf_config(task),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in task.gpus),
+        # Whatever systemd was told to give all units, a task takes no library from it.
+        **(cuda if task.gpus else {"LD_LIBRARY_PATH": ""}),
+    }
+
+
+def gpu_drop_ins(tasks: Sequence[Mapping[str, Any]], directory: str, content: str) -> list[dict[str, str]]:
+    """Return the drop-in of each unit whose task has GPUs, and of the task's doctor."""
+    given = [task for task in tasks if task["gpus"]]
+    units = [f"psfleet-{task['job']}@{task['index']}" for task in given]
+    units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in given if task["job"] in JOBS]
+    return [{"path": f"{directory}/{unit}.service.d/gpu.conf", "content": content} for unit in units]
+
+
+def run_files(
+    tasks: Sequence[Mapping[str, Any]],
+    configuration: str,
+    run: Mapping[str, Any],
+    state_directory: str,
+    user: str,
+) -> list[dict[str, str]]:
+    """Return each file in the `configuration` directory that the host's tasks of a run need.
+
+    `run` has the `id` of the run and its `settings`, as settings.json holds them. The tasks run as `user`,
+    who alone, with root, reads a program's arguments.
+    """
+    settings = run["settings"]
+    of_program = f"{configuration}/run/program.json"
+    of_run = _of_the_run(run, state_directory)
+    program = f" --program={of_program}" if settings.get("program") else ""
+    files = []
+    for task in tasks:
+        flags = {"PSFLEET_TRAINING_FLAGS": f"{settings['tasks'][task['name']]['flags']}{program}"}
+        content = _OF_THE_RUN.format(**task) + environment_text(of_run | flags)
+        files.append({"path": run_environment_path(task, configuration), "content": content})
+    if program and tasks:
+        content = json.dumps(settings["program"], indent=4) + "\n"
+        files.append({"path": of_program, "content": content, "group": user, "mode": "0640"})
+    return files
+
+
+def evaluator_files(configuration: str, run: Mapping[str, Any], state_directory: str) -> list[dict[str, str]]:
+    """Return the file that tells the unit of the evaluator its run."""
+    # The file of worker 0, which that unit reads before, may name GPUs.
+    environment = _of_the_run(run, state_directory) | {"CUDA_VISIBLE_DEVICES": ""}
+    path = run_environment_path({"job": EVALUATOR, "index": 0}, configuration)
+    return [{"path": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
+
+
+def run_environment_path(task: Mapping[str, Any], configuration: str) -> str:
+    """Return the path of the environment file of a task in a run."""
+    return str(run_file(Path(configuration), task["job"], task["index"]))
+
+
+def _of_the_run(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:
+    return {
+        "PSFLEET_RUN_ID": str(run["id"]),
+        "PSFLEET_RUN_DIRECTORY": f"{state_directory}/runs/{run['id']}",
+    }
+
+
+def environment_text(values: Mapping[str, str]) -> str:
+    """Return the lines of an environment file of systemd.
+
+    Raises ValueError where a value cannot stand in one.
+    """
+    return "".join(f"{name}={_quoted(name, value)}\n" for name, value in values.items())
+
+
+def _quoted(name: str, value: str) -> str:
+    quote = "'" if '"' in value else '"'
+    if any(character in value for character in f"{quote}\\\n"):
+        raise ValueError(f"{name} is {value!r}; expected no quotes of both kinds, backslashes or line ends")
+    return f"{quote}{value}{quote}"

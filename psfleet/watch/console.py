@@ -1,0 +1,150 @@
+"""What an action draws on: the playbook's terminal. The action's own process has none, but its parent may."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TextIO
+
+from ansible import constants
+from ansible.utils.color import ANSIBLE_COLOR
+from ansible.utils.display import Display
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from psfleet.watch.hints import with_inventory
+from trainer.contract.progress import printable
+
+display = Display()
+
+# How something is to look: what goes well, what is on its way, what is wrong, and what nobody can tell.
+STYLES = {"good": "green", "waiting": "cyan", "bad": "red", "warning": "yellow", "plain": "none"}
+IN_ASCII = str.maketrans("━─…", "#-~")
+INDENT, GAP = 2, 2
+ANY_WIDTH = 100_000
+UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
+FEWEST_COLUMNS = 20  # in fewer nothing can be said: the terminal itself cuts what does not fit
+LINUX_CONSOLE = "linux"
+
+_FILLING = re.compile(r" +(?=(?:\x1b\[0m)?$)")
+
+
+class PlaybookConsole(Console):
+    """Draws lines of at most so many columns (0: of any width), in the characters of an encoding."""
+
+    def __init__(
+        self,
+        columns: int = 0,
+        encoding: str = "utf-8",
+        inventory: Sequence[str] = constants.DEFAULT_HOST_LIST,
+    ) -> None:
+        """Take the colours that Ansible has found out. `inventory`: `ansible_inventory_sources`."""
+        super().__init__(
+            file=io.TextIOWrapper(io.BytesIO(), encoding),
+            width=columns or ANY_WIDTH,
+            height=UNKNOWN_ROWS,
+            force_terminal=True,
+            color_system="standard" if ANSIBLE_COLOR else None,
+            legacy_windows=False,
+            highlight=False,
+            theme=Theme(STYLES),
+        )
+        self._inventory = inventory
+
+    def words(self, text: str, style: str = "plain") -> Text:
+        """Return words as they are: no markup, and nothing that steers a terminal.
+
+        What they advise to type means this inventory.
+        """
+        return Text(printable(with_inventory(text, self._inventory)), style)
+
+    def indented(self, text: str, style: str = "plain") -> Padding:
+        """Return words whose rows are all indented."""
+        return Padding(self.words(text, style), (0, 0, 0, INDENT), expand=False)
+
+    def lines(self, *what: RenderableType) -> list[str]:
+        """Draw."""
+        with self.capture() as capture:
+            self.print(Group(*what))
+        text = capture.get()
+        if self.options.ascii_only:
+            text = text.translate(IN_ASCII).encode("ascii", "replace").decode("ascii")
+        return [_FILLING.sub("", line) for line in text.split("\n")[:-1]]
+
+    def width_of(self, what: RenderableType) -> int:
+        """Return how many columns it takes where nothing of it is cut or wrapped."""
+        return Measurement.get(self, self.options.update(width=ANY_WIDTH), what).maximum
+
+
+def empty_table() -> Table:
+    """Return a table without lines."""
+    return Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="plain")
+
+
+def open_terminal() -> int | None:
+    """Return a descriptor of the terminal that the parent writes to, None where there is none."""
+    try:
+        terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
+    except OSError:
+        return None
+    if os.isatty(terminal):
+        return terminal
+    os.close(terminal)
+    return None
+
+
+def size_of(terminal: int) -> os.terminal_size:
+    """Return how many columns and rows can be drawn on now: none in the last column, where lines wrap."""
+    try:
+        size = os.get_terminal_size(terminal)
+    except OSError:
+        size = os.terminal_size((0, 0))
+    columns = max(size.columns or UNKNOWN_COLUMNS, FEWEST_COLUMNS)
+    return os.terminal_size((columns - 1, size.lines or UNKNOWN_ROWS))
+
+
+def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
+    """Return what a terminal can show, by its locale and kind: "utf-8" or "ascii".
+
+    Ansible runs in UTF-8 alone, and Python makes it of the locale "C": what people set tells what they see.
+    """
+    names = ("LC_ALL", "LANG") if environment.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next((environment[name] for name in names if environment.get(name)), "")
+    encoding = str(getattr(stream, "encoding", "") or "")
+    spoken = all("utf8" in text.lower().replace("-", "") for text in (locale, encoding))
+    return "utf-8" if spoken and environment.get("TERM") != LINUX_CONSOLE else "ascii"
+
+
+def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConsole:
+    """Return a console for a terminal, or for lines where there is none."""
+    if terminal is None:
+        return PlaybookConsole(inventory=inventory)
+    encoding = encoding_for(os.environ, sys.__stdout__)
+    return PlaybookConsole(size_of(terminal).columns, encoding, inventory)
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print lines through the playbook; Ansible's log gets them without colours."""
+    text = "\n".join(lines)
+    display.display(text, screen_only=True)
+    display.display(Text.from_ansi(text).plain, log_only=True)
+
+
+def show(
+    draw: Callable[..., Iterable[RenderableType]], failure: str, inventory: Sequence[str]
+) -> dict[str, object]:
+    """Print what `draw` gives, more under -v; return the result of an action, which fails for a `failure`."""
+    terminal = open_terminal()
+    console = console_for(terminal, inventory)
+    if terminal is not None:
+        os.close(terminal)
+    tell(console.lines(*draw(console, verbose=display.verbosity > 0)))
+    failed = {"failed": True, "msg": failure} if failure else {}
+    return {"changed": False, "_ansible_verbose_override": True} | failed

@@ -1,0 +1,118 @@
+"""What doctor.yml shows: the table of hosts and checks, what is wrong and what to do, and how many checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from psfleet.watch.console import PlaybookConsole, empty_table
+from psfleet.watch.doctor_findings import GROUPS, Findings, HostRow, Trouble
+from psfleet.watch.wording import cut, first_of
+from trainer.host.check import State
+
+# Of more hosts, those that follow one another and are alike share a row.
+MOST_ROWS = 20
+FOUND_SHOWN = 10
+HOST_CHARACTERS = 40
+_CELLS: dict[State | None, str] = {
+    "ok": "ok",
+    "warning": "warn",
+    "failed": "FAILED",
+    "skipped": "-",
+    None: "-",
+}
+_STYLES: dict[State, str] = {"ok": "good", "warning": "warning", "failed": "bad", "skipped": "plain"}
+
+# Hosts by their title.
+Rows = Sequence[tuple[str, HostRow]]
+
+
+def doctor_table(
+    findings: Findings, console: PlaybookConsole, *, verbose: bool = False
+) -> Iterator[RenderableType]:
+    """Give what people see; with `verbose` also what every check found.
+
+    A table that is wider than the console goes on below itself.
+    """
+    rows = _folded(findings.rows, findings.names)
+    for names in _parts(rows, findings.names, console):
+        yield _table(rows, names, console)
+        yield ""
+    if verbose:
+        for row in findings.rows:
+            yield from _details(row, console)
+        yield ""
+    for trouble in findings.troubles:
+        yield from _trouble(trouble, console)
+    yield from (console.words(note, "warning") for note in findings.notes)
+    if not findings.failure:  # which says the same
+        yield console.words(findings.summary, "warning" if findings.troubles else "good")
+
+
+def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
+    """Return a title and the row of each host, or of hosts that follow one another and are alike."""
+    if len(rows) <= MOST_ROWS:
+        return [(cut(row.host, HOST_CHARACTERS), row) for row in rows]
+    folded = []
+    for _, alike in groupby(rows, lambda row: (bool(row.problem), *(row.state(name) for name in names))):
+        group = list(alike)
+        first, last = (cut(row.host, HOST_CHARACTERS) for row in (group[0], group[-1]))
+        folded.append((first if len(group) == 1 else f"{first} .. {last} ({len(group)} hosts)", group[0]))
+    return folded
+
+
+def _parts(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> list[list[str]]:
+    """Divide the columns so that each part fits, between two groups where that is enough."""
+
+    def fit(names: Sequence[str]) -> bool:
+        return console.width_of(_table(rows, names, console)) <= console.width
+
+    parts: list[list[str]] = [[]]
+    for _, group in groupby(names, _group_of):
+        together = list(group)
+        for piece in [together] if fit(together) else [[name] for name in together]:
+            if parts[-1] and not fit([*parts[-1], *piece]):
+                parts.append([])
+            parts[-1] += piece
+    return parts
+
+
+def _group_of(name: str) -> int:
+    """Return which of the groups of columns a name is in; one that is not known makes a last group."""
+    return next((number for number, group in enumerate(GROUPS) if name in group), len(GROUPS))
+
+
+def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:
+    table = empty_table()
+    for heading in ("host", *names):
+        table.add_column(console.words(heading.upper()), no_wrap=heading != "host")
+    for title, row in rows:
+        cells = ["not reached"] if row.problem else [_CELLS[row.state(name)] for name in names]
+        table.add_row(*map(console.words, [title, *cells]), style=_STYLES[row.worst_of(names)])
+    return table
+
+
+def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]:
+    """Give every check of a host, with what was found."""
+    yield console.words(row.host)
+    for check, task in row.checks:
+        of_task = f" of {task}" if task else ""
+        words = f"{_CELLS[check.state]:<6}  {check.name}{of_task}: {check.found}"
+        yield console.indented(words, _STYLES[check.state])
+
+
+def _trouble(trouble: Trouble, console: PlaybookConsole) -> Iterator[RenderableType]:
+    """Give what was found on which hosts, and below it what to do."""
+    style = _STYLES[trouble.state]
+    yield console.words(f"{_CELLS[trouble.state]}  {trouble.name}", style)
+    found = list(trouble.found.items())
+    for words, places in found[:FOUND_SHOWN]:
+        yield console.indented(f"{first_of(places)}: {words}", style)
+    if more := [place for _, places in found[FOUND_SHOWN:] for place in places]:
+        yield console.indented(f"and {len(more)} more: {first_of(more)}", style)
+    if trouble.remedy:
+        yield console.indented(f"-> {trouble.remedy}")
+    yield ""

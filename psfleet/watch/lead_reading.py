@@ -1,0 +1,137 @@
+"""What train.yml asks the lead's host while a run goes on, and what the answers mean."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psfleet.watch.notices import TOLD_EVENTS
+from trainer.contract.progress import Progress, last_line_of
+
+_SEPARATOR = "--psfleet--"
+_LOG_BYTES = 4096
+_RECORD_BYTES = 65536
+_RECORDS_READ = 20
+_STARTS_READ = 50
+_MICROSECONDS = 1e6
+_ENDED = {"inactive", "failed"}
+
+_PROBE = (
+    "import json, sys; from trainer.process.port_probes import probe_all;"
+    " print(json.dumps(probe_all(json.loads(sys.argv[1]))))"
+)
+
+
+def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    """Return the command that prints what `Reading.of` reads, for the shell of the lead's host.
+
+    `run` is as decide_run returns it, `paths` the fact `cluster_paths`. Only a program's output is read.
+    """
+    lead = run["lead"]
+    run_directory = f"{paths['state_directory']}/runs/{run['id']}"
+    progress = f"{run_directory}/progress.json"
+    log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
+    unit = f"psfleet-{lead['job']}@{lead['index']}.service"
+    properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
+    events = shlex.quote(f"{run_directory}/events/{lead['name']}.jsonl")
+    told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
+    commands = [
+        f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
+        f"echo; echo {_SEPARATOR}",
+        f"systemctl show --property={properties} {unit}",
+        f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
+        f"timeout 10 tail -c {_RECORD_BYTES} {events} 2>/dev/null"
+        f" | grep -aE {told} | tail -n {_RECORDS_READ}",
+        f"echo {_SEPARATOR}",
+    ]
+    if log:
+        commands.append(f"timeout 10 tail -c {_LOG_BYTES} {shlex.quote(log)} 2>/dev/null")
+    return "; ".join(commands)
+
+
+def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
+    """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
+    python = f"{install_directory}/environment/bin/python"
+    return (
+        f"cd {shlex.quote(install_directory)}/current && "
+        f"{shlex.quote(python)} -c {shlex.quote(_PROBE)} {shlex.quote(json.dumps(dict(addresses)))}"
+    )
+
+
+def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    """Return the command that prints what `age_of` reads: the lead's records of its starts, and the time."""
+    events = f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
+    started = shlex.quote('"event":"started"')
+    return f"timeout 10 grep -a {started} {shlex.quote(events)} | tail -n {_STARTS_READ}; date +%s.%N"
+
+
+def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
+    """Return where the tasks of each host log to, a line for each host."""
+    hosts: dict[str, list[str]] = {}
+    for task in run["tasks"]:
+        hosts.setdefault(task["host"], []).append(task["name"])
+    return [
+        f"logs: {host}:{paths['log_directory']}/{run['id']}/<task>.out of {', '.join(names)}"
+        for host, names in hosts.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the run stands, the lead's unit, and its newest records of `TOLD_EVENTS`."""
+
+    progress: Progress
+    alive: bool = True
+    restarts: int = 0
+    records: tuple[Mapping[str, object], ...] = ()
+
+    @classmethod
+    def of(cls, answer: str) -> Reading:
+        """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
+        text, shown, uptime, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
+        unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
+        if "ActiveState" not in unit:
+            raise ValueError("systemctl said nothing of the lead")
+        progress = Progress.from_mapping(_object(text))
+        started = int(unit.get("ExecMainStartTimestampMonotonic") or 0) / _MICROSECONDS
+        if started and uptime.split():
+            elapsed = max(float(uptime.split()[0]) - started, 0.0)
+            progress = replace(progress, elapsed=elapsed)
+        progress = replace(progress, last_line=last_line_of(log))
+        # A unit whose start waits for another unit's is inactive yet.
+        alive = unit["ActiveState"] not in _ENDED or unit.get("Job", "0") not in {"", "0"}
+        records = tuple(record for record in map(_object, told.splitlines()) if record)
+        return cls(progress, alive, int(unit.get("NRestarts") or 0), records)
+
+
+def age_of(answer: str, reading: Reading) -> float:
+    """Return how long the run, or its present part, has been going on, in seconds.
+
+    Its first process has left the oldest of as many records of a start as the lead was started. Where
+    these are not there, the age of the present process.
+    """
+    *starts, now = answer.splitlines() or [""]
+    walls = [record["wall"] for record in map(_object, starts[-(reading.restarts + 1) :]) if "wall" in record]
+    try:
+        return max(float(now) - float(str(walls[0])), 0.0)
+    except (IndexError, ValueError):
+        return reading.progress.elapsed or 0.0
+
+
+def without_stale_word(reading: Reading, stale: Progress) -> Reading:
+    """Return the reading, as of a run that is starting where its word is of the run's earlier part."""
+    if reading.alive and reading.progress.same_word(stale):
+        return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))
+    return reading
+
+
+def _object(text: str) -> dict[str, object]:
+    """Return the JSON object in a text; empty where there is none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,199 @@
+"""A run that is going on, drawn for people: a block of rows for a terminal, a line for a log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from psfleet.watch.console import PlaybookConsole
+from psfleet.watch.pace import Pace, Trend
+from psfleet.watch.task_states import TaskState, serving_pieces, worker_pieces
+from psfleet.watch.wording import clock, first_of, rate_of
+from trainer.contract.progress import Progress, printable
+
+BAR_COLUMNS = 60
+FEWEST_BAR_COLUMNS = 8
+FILLED, EMPTY = "━─"
+CURVE = "▁▂▃▄▅▆▇█"
+CURVE_POINTS = 12
+CURVE_HEIGHT = math.log(1.5)
+LOG_CHARACTERS = 120
+SENTENCE_ROWS = 3
+# A step takes its time: only what lasts longer is worth a word.
+STILL_WORTH_A_WORD = 5.0
+GAP = "   "
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is shown of a run at one moment. `elapsed`, `still_seconds` and `looked_seconds` are seconds.
+
+    `still_seconds`: since the global step advanced; `looked_seconds`: since the ports were probed, None where
+    they were not; `unit`: what the workers' rates count.
+    """
+
+    progress: Progress
+    elapsed: float
+    pace: Pace = field(default_factory=Pace)
+    trend: Trend = ""
+    curve: tuple[float, ...] = ()
+    still_seconds: float = 0.0
+    saved_step: int | None = None
+    workers: tuple[TaskState, ...] = ()
+    serving: tuple[TaskState, ...] = ()
+    looked_seconds: float | None = None
+    unit: str = "steps"
+
+    @property
+    def said(self) -> tuple[str, tuple[str, ...]]:
+        """What a log hears of at once when it changes: the phase, and who is waited for."""
+        return self.progress.phase, tuple(sorted(task.partition(" ")[0] for task in self.progress.missing))
+
+    @property
+    def stands(self) -> bool:
+        """Whether a step takes unusually long."""
+        return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
+
+
+def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
+    """Return at most `rows` rows, none wider than the console; with `verbose` each task has its own."""
+    bar = _bar(view, console.width) if view.progress.last_step else []
+    head = [*bar, *flow(_figures(view, curve=not console.options.ascii_only), console.width)]
+    troubles = [row for sentence in _sentences(view) for row in _wrapped(sentence, console)]
+    rest = flow(_rest(view), console.width)
+    tasks = flow(_workers(view), console.width) + rest
+    if verbose and view.workers:
+        each = [row for task in full_tasks(view) for row in flow([task], console.width)] + rest
+        room = max(rows - len(head) - len(troubles), 1)
+        # Those that do not fit are in the sum.
+        tasks = each if len(each) <= room else (tasks + each)[:room]
+    return [*head, *tasks, *troubles][:rows]
+
+
+def line(view: Snapshot) -> str:
+    """Return the same in one line that stands for itself."""
+    share = [_percent(view), _step(view)] if view.progress.last_step else [_step(view)]
+    pieces = [*_figures(view, with_clock=False), *_workers(view), *_rest(view), *_sentences(view)]
+    texts = [clock(view.elapsed), *share, *(piece.plain for piece in pieces)]
+    return printable("  ".join(text for text in texts if text))
+
+
+def full_tasks(view: Snapshot) -> list[Text]:
+    """Return a line for each task, with all that is known of it."""
+    return [task.full(view.unit, view.looked_seconds) for task in (*view.workers, *view.serving)]
+
+
+def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
+    """Set pieces side by side, in as many rows as they need; one that is too wide for a row is cut."""
+    rows: list[Text] = []
+    for piece in pieces:
+        piece.truncate(columns, overflow="ellipsis")
+        if rows and rows[-1].cell_len + len(GAP) + piece.cell_len <= columns:
+            rows[-1] = Text.assemble(rows[-1], GAP, piece)
+        else:
+            rows.append(piece)
+    return rows
+
+
+def _wrapped(sentence: Text, console: PlaybookConsole) -> list[Text]:
+    """Set a sentence in a few rows, so that a terminal that is narrow shows its end, too."""
+    rows = list(sentence.wrap(console, console.width))
+    if len(rows) > SENTENCE_ROWS:
+        rows[SENTENCE_ROWS - 1].append("…").truncate(console.width, overflow="ellipsis")
+    return rows[:SENTENCE_ROWS]
+
+
+def _bar(view: Snapshot, columns: int) -> list[Text]:
+    # As wide at the first step as at the last.
+    step = _step(view).ljust(2 * len(str(view.progress.last_step)) + len("step /"))
+    pieces = [f"{_percent(view):>4}", step]
+    width = min(columns - sum(len(GAP + piece) for piece in pieces), BAR_COLUMNS)
+    if width >= FEWEST_BAR_COLUMNS:
+        filled = int(_share(view) * width)
+        pieces.insert(0, FILLED * filled + EMPTY * (width - filled))
+    return flow(map(Text, pieces), columns)[:1]
+
+
+def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) -> list[Text]:
+    now, pace = view.progress, view.pace
+    training = now.phase == "training"
+    texts = [] if now.last_step or not with_clock else [_step(view)]
+    if training and pace.steps_per_second is not None and not view.stands:
+        texts.append(rate_of(pace.steps_per_second, "steps"))
+    if now.loss is not None:
+        words = [
+            f"loss {_loss(now.loss)}",
+            _curve(view.curve) if curve else "",
+            view.trend if training else "",
+        ]
+        texts.append(" ".join(word for word in words if word))
+    if training and pace.seconds_left is not None and not view.stands:
+        texts.append(f"{clock(pace.seconds_left)} left")
+    if with_clock:
+        texts.append(f"{clock(view.elapsed)} elapsed")
+    return [Text(text) for text in texts if text]
+
+
+def _workers(view: Snapshot) -> list[Text]:
+    # Before the first step there is nothing to say of them but who is waited for.
+    return worker_pieces(view.workers) if any(worker.contributed for worker in view.workers) else []
+
+
+def _rest(view: Snapshot) -> list[Text]:
+    """Describe the tasks that only serve, and what is saved."""
+    saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
+    return serving_pieces(view.serving) + saved
+
+
+def _sentences(view: Snapshot) -> list[Text]:
+    """Say what is to be said beside figures: what the run waits for, how it ended, what a program printed."""
+    now = view.progress
+    waiting = f"waiting for {first_of(now.missing, 4, '; ')}" if now.missing else ""
+    pieces: list[tuple[str, str]] = []
+    if now.phase in {"starting", "waiting"}:
+        pieces = [(waiting or "tasks are starting", "warning" if waiting and now.global_step else "plain")]
+    elif now.phase == "finished":
+        pieces = [("finished", "good")]
+    elif now.phase != "training":
+        text = ": ".join(part for part in (now.phase, now.reason or waiting) if part)
+        pieces = [(text, "warning" if now.phase == "failed" else "plain")]
+    else:
+        if waiting or view.stands:
+            pieces.append((waiting or f"no step for {clock(view.still_seconds)}", "warning"))
+        if now.last_line:
+            pieces.append((f"| {now.last_line[:LOG_CHARACTERS]}", "plain"))
+    return [Text(printable(text), style) for text, style in pieces]
+
+
+def _percent(view: Snapshot) -> str:
+    # Only what is complete is 100%.
+    return f"{int(_share(view) * 100)}%"
+
+
+def _share(view: Snapshot) -> float:
+    return min(view.progress.global_step / view.progress.last_step, 1.0)
+
+
+def _step(view: Snapshot) -> str:
+    now = view.progress
+    if now.last_step:
+        return f"step {now.global_step}/{now.last_step}"
+    return f"step {now.global_step}" if now.global_step else ""
+
+
+def _loss(loss: float) -> str:
+    return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e4 or not loss else f"{loss:.3g}"
+
+
+def _curve(values: Sequence[float]) -> str:
+    """Draw values as a curve of as many characters, by their logarithms: a loss falls by factors."""
+    if len(values) < CURVE_POINTS or min(values) <= 0:
+        return ""
+    values = [math.log(value) for value in values]
+    # What is drawn over the whole height is no mere noise.
+    low = min(values)
+    scale = (len(CURVE) - 1) / max(max(values) - low, CURVE_HEIGHT)
+    return "".join(CURVE[round((value - low) * scale)] for value in values)

@@ -1,0 +1,200 @@
+"""What people should hear of while a run goes on, told once: stragglers, restarts, a step that stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from psfleet.watch.pace import Pace
+from psfleet.watch.wording import clock, counted, first_of, in_a_line, rate_of
+from trainer.contract.progress import Progress
+
+# Looks in a row that a worker must be slow, or quick again, before people hear of it.
+STRAGGLER_LOOKS = 8
+SLOW_SHARE = 0.5
+# Above the limit for slow ones: a worker at the limit would be told of again and again.
+QUICK_SHARE = 0.7
+STILL_SECONDS = 30.0
+STILL_STEPS = 10
+# Before the first step nobody knows how long one takes.
+STILL_SECONDS_AT_FIRST = 120.0
+REASON_CHARACTERS = 120
+# Looks in a row at a port that does not answer, after which people hear of it: a restart takes one or two.
+SILENT_LOOKS = 3
+
+_REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
+_PREFACE = re.compile(r"^\w+Error:$|From /job:\S+:$")
+
+# The lead's records that people hear of; it writes others far more often.
+TOLD_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence that stays on the screen; `good` where it ends a trouble."""
+
+    text: str
+    good: bool = False
+
+
+@dataclass
+class Stragglers:
+    """The workers that are far slower than the others. `unit`: what a rate counts, such as "steps"."""
+
+    unit: str = "steps"
+    slow: set[int] = field(default_factory=set)
+    _looks: dict[int, int] = field(default_factory=dict)
+
+    def look(self, pace: Pace) -> Iterator[Notice]:
+        """Take new rates, and tell of the workers that became slow, or quick again."""
+        if not pace.comparable or len(pace.rates) < 2:
+            return
+        for worker, rate in enumerate(pace.rates):
+            others = median(pace.rates[:worker] + pace.rates[worker + 1 :])
+            limit = others * (QUICK_SHARE if worker in self.slow else SLOW_SHARE)
+            if (rate < limit) == (worker in self.slow) or not others:
+                self._looks.pop(worker, None)
+                continue
+            self._looks[worker] = self._looks.get(worker, 0) + 1
+            if self._looks[worker] == STRAGGLER_LOOKS:
+                del self._looks[worker]
+                yield self._turned(worker, rate, others)
+
+    def _turned(self, worker: int, rate: float, others: float) -> Notice:
+        comparison = f"{rate_of(rate, self.unit)} (median of the others: {rate_of(others)})"
+        if worker in self.slow:
+            self.slow.discard(worker)
+            return Notice(f"worker{worker} keeps up again: {comparison}", good=True)
+        self.slow.add(worker)
+        return Notice(f"worker{worker} {'is slow' if rate else 'stands still'}: {comparison}")
+
+
+@dataclass
+class Standstill:
+    """Whether the global step advances. Times are of the watcher's monotonic clock, in seconds."""
+
+    _step: int = -1
+    _since: float = 0.0
+    _usual: float | None = None
+    _told: bool = False
+
+    def seconds(self, at: float) -> float:
+        """How long the global step has been what it is; 0 before the first."""
+        return at - self._since if self._step > 0 else 0.0
+
+    def look(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
+        """Take a reading, and tell where no step was taken for long, and when it goes on."""
+        # Before the first step the barrier says for whom it waits, and ends a run that waits too long.
+        stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
+        if not stands or now.global_step != self._step:
+            if self._told and now.global_step > self._step:
+                yield Notice(
+                    f"steps go on after {clock(at - self._since)}, at step {now.global_step}", good=True
+                )
+            self._step, self._since, self._told = now.global_step, at, False
+            # A step that stands makes the mean longer and longer.
+            self._usual = pace.seconds_per_step
+            return
+        patience = max(STILL_SECONDS, STILL_STEPS * (self._usual or 0.0))
+        if not now.global_step:
+            patience = STILL_SECONDS_AT_FIRST
+        if not self._told and at - self._since >= patience:
+            self._told = True
+            waiting = f": waiting for {first_of(now.missing, 4, '; ')}" if now.missing else ""
+            yield Notice(f"no step for {clock(at - self._since)}, still at step {now.global_step}{waiting}")
+
+
+@dataclass
+class Listeners:
+    """The tasks of a run that listen (task -> address), watched from the lead's host."""
+
+    addresses: Mapping[str, str]
+    # Looks in a row without an answer, of each task that has answered once.
+    _silent: dict[str, int] = field(default_factory=dict)
+
+    def answers(self, task: str) -> bool | None:
+        """Whether it answered at the last look; None where it has never answered."""
+        return not self._silent[task] if task in self._silent else None
+
+    def look(self, silent: Mapping[str, object]) -> Iterator[Notice]:
+        """Take a look: task -> reason, of those that do not answer."""
+        for task, address in self.addresses.items():
+            if task not in silent:
+                if self._silent.get(task, 0) >= SILENT_LOOKS:
+                    yield Notice(f"{task} at {address} answers again", good=True)
+                self._silent[task] = 0
+            elif task in self._silent:
+                self._silent[task] += 1
+                if self._silent[task] == SILENT_LOOKS:
+                    yield Notice(
+                        f"{task} at {address} does not answer any more ({silent[task]}): systemd "
+                        "restarts it, or has given it up; `ansible-playbook status.yml` tells"
+                    )
+
+
+@dataclass
+class Restarts:
+    """How often systemd started each worker again: as the chief says, and of the lead as systemd says."""
+
+    lead: str
+    counts: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, int] = field(default_factory=dict)
+
+    def look(self, now: Progress, of_lead: int) -> Iterator[Notice]:
+        """Take the newest counts, and tell of new restarts."""
+        counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
+        for task, count in {**counts, self.lead: of_lead}.items():
+            # A chief that was restarted itself counts the others anew, from 0.
+            new = max(count - self._last.get(task, 0), 0)
+            self._last[task] = count
+            self.counts[task] = self.counts.get(task, 0) + new
+            if new:
+                yield Notice(f"{task} was restarted ({counted(self.counts[task], 'time')} so far)")
+
+
+@dataclass
+class LeadRecords:
+    """What the lead's own records say of losses, checkpoints and restores."""
+
+    lead: str
+    saved_step: int | None = None
+    _seen: set[tuple[str, str]] | None = None
+    _step: int = 0
+
+    def look(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
+        """Take the newest records, each once; what was there at the first look is no news."""
+        first, self._seen = self._seen is None, self._seen or set()
+        for record in records:
+            key = (str(record.get("pid")), str(record.get("monotonic")))
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            step = record.get("global_step")
+            if record.get("event") == "checkpointed" and isinstance(step, int):
+                self.saved_step = step
+            elif not first:
+                yield from self._told(record, step if isinstance(step, int) else 0)
+        self._step = global_step or self._step
+
+    def _told(self, record: Mapping[str, object], step: int) -> Iterator[Notice]:
+        reason = str(record.get("reason") or "")
+        event, lost = record.get("event"), max(self._step - step, 0)
+        if event == "recovering":
+            others = sorted({job + index for job, index in _REMOTE_TASK.findall(reason)} - {self.lead})
+            lost_task = f"its connection to {', '.join(others)}" if others else "its session"
+            yield Notice(f"{self.lead} lost {lost_task} and connects again: {in_short(reason)}")
+        elif event == "checkpoint_failed":
+            yield Notice(f"the checkpoint at step {step} could not be saved: {in_short(reason)}")
+        elif event == "restored":
+            again = f"; about {lost} steps are taken again" if lost else ""
+            yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
+        elif event == "initialised" and lost:
+            yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")
+
+
+def in_short(reason: str) -> str:
+    """Return the line of a reason that says most: TensorFlow's begin with a class and with who saw it."""
+    lines = [in_a_line(line, REASON_CHARACTERS) for line in reason.splitlines()]
+    return next((line for line in lines if line and not _PREFACE.search(line)), " ".join(lines))

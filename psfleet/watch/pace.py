@@ -1,0 +1,133 @@
+"""How fast a run goes and where its loss goes, from the readings of its lead's `progress.json`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from trainer.contract.progress import Progress
+
+# Rates are those of so many seconds, and of so many steps of a usual worker: long enough to compare workers,
+# short enough that one that has stopped shows.
+RECENT_SECONDS = 5.0
+RECENT_STEPS = 10
+# The time left is reckoned from a longer stretch: it should not jump.
+STEADY_SECONDS = 30.0
+READINGS_KEPT = 600
+LOSSES_KEPT = 480
+# The trend is that of the newest losses; fewer than this say nothing.
+TREND_LOSSES = 30
+FEWEST_LOSSES = 8
+
+Trend = Literal["falling", "level", "rising", ""]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the run goes.
+
+    `steps_per_second` is of the global step, `rates` (a second) are of the workers' contributions, both of
+    the last seconds; `comparable` says whether these are long enough to tell a slow worker from a fast one.
+    `seconds_left` and `seconds_per_step` are None where they are not known.
+    """
+
+    steps_per_second: float | None = None
+    rates: tuple[float, ...] = ()
+    comparable: bool = False
+    seconds_left: float | None = None
+    seconds_per_step: float | None = None
+
+
+class RunHistory:
+    """The readings of one run, as far as they are needed; its memory is bounded."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._readings: deque[Progress] = deque(maxlen=READINGS_KEPT)
+        self._losses: list[float] = []
+        self._every, self._skipped = 1, 0
+
+    def add(self, now: Progress) -> bool:
+        """Take a reading; whether it tells more of the training than those before."""
+        before = self._readings[-1] if self._readings else None
+        if now.phase != "training" or (before is not None and now.wall == before.wall):
+            return False
+        # After a checkpoint was restored, or the clock set back, nothing before can be compared.
+        if before is not None and (now.global_step < before.global_step or now.wall < before.wall):
+            self._readings.clear()
+        self._readings.append(now)
+        if now.loss is not None and (before is None or now.global_step != before.global_step):
+            self._add_loss(now.loss)
+        return True
+
+    def pace(self) -> Pace:
+        """How fast the run goes now."""
+        if len(self._readings) < 2:
+            return Pace()
+        now = self._readings[-1]
+        recent, comparable = self._stretch(RECENT_SECONDS, RECENT_STEPS)
+        steady, _ = self._stretch(STEADY_SECONDS, RECENT_STEPS)
+        seconds = now.wall - recent.wall
+        per_second = (now.global_step - steady.global_step) / (now.wall - steady.wall)
+        left = (now.last_step - now.global_step) / per_second if now.last_step and per_second else None
+        return Pace(
+            (now.global_step - recent.global_step) / seconds,
+            tuple(count / seconds for count in _gained(recent, now)),
+            comparable,
+            None if left is None else max(left, 0.0),
+            1 / per_second if per_second else None,
+        )
+
+    def curve(self, points: int) -> tuple[float, ...]:
+        """Return the losses seen, oldest first, as medians of at most so many parts of equal length."""
+        losses = self._losses
+        points = min(points, len(losses))
+        edges = [part * len(losses) // points for part in range(points + 1)] if points else []
+        return tuple(median(losses[start:end]) for start, end in pairwise(edges))
+
+    def trend(self) -> Trend:
+        """Say where the newest losses go, beyond their noise."""
+        newest = self._losses[-TREND_LOSSES:]
+        if len(newest) < FEWEST_LOSSES:
+            return ""
+        half = len(newest) // 2
+        older, newer = newest[:half], newest[half:]
+        change = median(newer) - median(older)
+        # Twice the standard error of a difference of two medians, the spread taken from the middle as well.
+        noise = 2 * 1.86 * 2**0.5 * (_spread(older) + _spread(newer)) / 2 / half**0.5
+        if abs(change) <= max(noise, 0.005 * abs(median(older))):
+            return "level"
+        return "rising" if change > 0 else "falling"
+
+    def _stretch(self, seconds: float, steps: int) -> tuple[Progress, bool]:
+        """Return where the shortest stretch begins that has both, and whether there is one that long."""
+        now = self._readings[-1]
+        for earlier in reversed(self._readings):
+            gained = _gained(earlier, now) or [now.global_step - earlier.global_step]
+            if now.wall - earlier.wall >= seconds and median(gained) >= steps:
+                return earlier, True
+        return self._readings[0], False
+
+    def _add_loss(self, loss: float) -> None:
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self._losses.append(loss)
+        if len(self._losses) > LOSSES_KEPT:
+            self._losses = self._losses[::2]
+            self._every *= 2
+
+
+def _gained(before: Progress, now: Progress) -> list[int]:
+    pairs = zip(before.contributions, now.contributions, strict=False)
+    return [max(later - earlier, 0) for earlier, later in pairs]
+
+
+def _spread(values: Sequence[float]) -> float:
+    middle = median(values)
+    return median(abs(value - middle) for value in values)

@@ -1,0 +1,158 @@
+"""Where people watch a run: a block that is rewritten in place on a terminal, lines elsewhere.
+
+An action runs in a worker process, which has no terminal: what it shows goes through its parent's Display.
+rich's `Live` would count on being the only one who writes, and on a terminal that keeps its width.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+from ansible.utils.display import Display
+from rich.console import RenderableType
+from rich.table import Table
+
+from psfleet.watch.console import INDENT, console_for, open_terminal, size_of, tell
+from psfleet.watch.live_block import Snapshot, block, full_tasks, line
+from psfleet.watch.notices import Notice
+from psfleet.watch.wording import clock
+
+display = Display()
+
+MOST_ROWS = 40
+# Ansible itself tells of each command from here on, in the midst of whatever is drawn.
+VERBOSITY_OF_COMMANDS = 3
+DUMB = "dumb"
+
+CLEAR_BELOW = "\r\x1b[J"
+CLEAR_REST = "\x1b[K"
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
+
+
+class Screen:
+    """Shows snapshots and notices; `parting` is said where somebody ends the watching. A context manager.
+
+    On a terminal the cursor rests on an empty row above the block. So a terminal that was made narrower, and
+    lines that others write, do no harm: all below the cursor is drawn anew at the next look.
+    """
+
+    def __init__(self, plain_seconds: float, parting: Sequence[str], inventory: Sequence[str]) -> None:
+        """Without a terminal, show a line every `plain_seconds`."""
+        self._plain_seconds, self._parting = plain_seconds, parting
+        self._parent = os.getppid()
+        self._terminal = _open_terminal()
+        self._console = console_for(self._terminal, inventory)
+        self._verbose = display.verbosity > 0
+        self._told_at = -plain_seconds
+        self._said: tuple[str, tuple[str, ...]] | None = None
+        self._drawn: list[str] = []
+        self._view: Snapshot | None = None
+        self._told: Snapshot | None = None
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Screen:
+        """Leave the terminal in order also where the watching is interrupted."""
+        if self._terminal is not None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._interrupted)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last snapshot standing."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if self._terminal is not None:
+            self._draw("".join(f"{row}\n" for row in self._drawn))
+            os.close(self._terminal)
+            self._terminal = None
+        elif self._view is not None and self._view is not self._told:
+            self._tell(self._view)
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether it draws a block, rather than to write lines."""
+        return self._terminal is not None
+
+    @property
+    def watched(self) -> bool:
+        """Whether there is still somebody to show it to: the playbook that this process belongs to."""
+        return os.getppid() == self._parent
+
+    def show(self, view: Snapshot) -> None:
+        """Show where the run stands."""
+        self._view = view
+        changed = view.said != self._said
+        self._said = view.said
+        if self._terminal is not None:
+            size = size_of(self._terminal)
+            self._console.width = size.columns - INDENT
+            rows = max(min(size.lines - 2, MOST_ROWS), 0)
+            drawn = self._console.lines(*block(view, self._console, rows, verbose=self._verbose))
+            self._drawn = [" " * INDENT + row for row in drawn]
+            self._draw(drawing(self._drawn))
+        if changed or time.monotonic() - self._told_at >= self._plain_seconds:
+            self._tell(view)
+
+    def note(self, notice: Notice, seconds: float) -> None:
+        """Say something that stays on the screen, so many seconds into the run."""
+        mark, style = ("+", "good") if notice.good else ("!", "warning")
+        row = Table.grid(padding=(0, INDENT, 0, 0))
+        row.add_column(no_wrap=True)
+        row.add_row(f"{' ' * INDENT}{mark} {clock(seconds)}", self._console.words(notice.text), style=style)
+        self._stay(row)
+
+    def say(self, text: str) -> None:
+        """Show a line that stays; on a terminal in as many rows as it needs."""
+        self._stay(self._console.words(text))
+
+    def _stay(self, what: RenderableType) -> None:
+        if self._terminal is None:
+            tell(self._console.lines(what))
+            return
+        self._console.width = size_of(self._terminal).columns
+        self._draw("")
+        tell(self._console.lines(what))
+        self._draw(drawing(self._drawn))
+
+    def _tell(self, view: Snapshot) -> None:
+        """Show lines that stand for themselves; beside a terminal only Ansible's own log has them."""
+        self._told, self._told_at = view, time.monotonic()
+        on_terminal = self._terminal is not None
+        display.display(line(view), log_only=on_terminal)
+        if self._verbose and not on_terminal:
+            for task in full_tasks(view):
+                display.display(f"{clock(view.elapsed)}  {task.plain}")
+
+    def _draw(self, text: str) -> None:
+        display.display(CLEAR_BELOW + text, newline=False, screen_only=True)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        # The parent does not listen any more: what it is asked to display now may be lost.
+        parting = [" " * INDENT + self._console.words(words).plain for words in self._parting]
+        text = "".join(f"{row}\n" for row in ["", *self._drawn, *parting])
+        terminal, self._terminal, self._view = self._terminal, None, None
+        if terminal is not None:
+            os.write(terminal, f"{CLEAR_BELOW}{text}".encode())
+        handler = self._handlers.get(number)
+        if callable(handler):
+            handler(number, frame)
+
+
+def drawing(rows: Sequence[str]) -> str:
+    """Return what draws the rows below the cursor, and puts it back to where it was."""
+    drawn = "".join(f"\n{row}{CLEAR_REST}" for row in rows)
+    return f"{WRAP_OFF}{drawn}{WRAP_ON}\r\x1b[{len(rows)}A" if rows else ""
+
+
+def _open_terminal() -> int | None:
+    """Return the terminal, None where it can show no block or there is none."""
+    if display.verbosity >= VERBOSITY_OF_COMMANDS or os.environ.get("TERM", DUMB) == DUMB:
+        return None
+    return open_terminal()

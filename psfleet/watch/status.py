@@ -1,0 +1,264 @@
+"""How the tasks of a cluster are, for people: what each host said of its tasks, by task.
+
+Pure: `ClusterStatus.of` takes the plan and the answers, `psfleet.watch.status_table` shows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psfleet.watch.wording import counted, duration, first_of, in_a_line
+from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
+from trainer.contract.progress import Progress, last_line_of, printable
+from trainer.contract.task_names import LEADS, split_name
+
+JOBS = ("ps", "chief", "worker", "server")
+# A worker that takes steps records them every 30 s at least.
+STEP_OVERDUE_SECONDS = 90
+HOSTS_SHOWN = 10
+NO_ANSWER = (
+    "no host answered: mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or "
+    "sudo on the hosts"
+)
+
+# In a word, and the style (`STYLES` in psfleet/watch/console.py).
+_STATES: Mapping[str, tuple[str, str]] = {
+    "active": ("running", "good"),
+    "reloading": ("running", "good"),
+    "activating": ("starting", "waiting"),
+    "deactivating": ("stopping", "waiting"),
+}
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task; `message` is why it does not run, or its last words.
+
+    `figures` are those that are known, as the module trainer_tasks describes a task; of its last step only
+    where it is one of the run that is shown.
+    """
+
+    task: str
+    host: str
+    state: str
+    style: str
+    message: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """The rows in the order of jobs and indices, the run in words, and what is to be said of hosts."""
+
+    rows: tuple[TaskRow, ...]
+    run: str
+    notes: tuple[str, ...]
+    failure: str
+    summary: str
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> ClusterStatus:
+        """Put together what the hosts answered.
+
+        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
+        `problem` ("" where it answered), `deployed` and `tasks` (as the module trainer_tasks describes them).
+        """
+        found = {
+            (str(host), str(task["name"])): task
+            for host in answers
+            for task in answers[host].get("tasks", ())
+        }
+        runs = _runs(found)
+        planned = {(str(task["host"]), f"{task['job']}{task['index']}"): task for task in plan["tasks"]}
+        rows = [
+            _planned_row(host, name, answers[host], found.get((host, name)), runs)
+            for host, name in planned
+            if host in answers
+        ]
+        rows += [
+            _row(host, task, runs)
+            for (host, name), task in found.items()
+            if (host, name) not in planned and (task["alive"] or task["run_id"] in runs)
+        ]
+        left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
+        return cls(
+            rows=tuple(sorted(rows, key=_order)),
+            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or _no_run(answers),
+            notes=tuple(_notes(plan, answers, left_out)),
+            failure="" if any(map(_has_answered, answers.values())) else NO_ANSWER,
+            summary=_summary(rows),
+        )
+
+
+def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
+    """Return the runs that go on; where none does, the last one: that of the lead, or of most tasks."""
+    alive = sorted({str(task["run_id"]) for task in found.values() if task["alive"] and task["run_id"]})
+    if alive:
+        return alive
+    by_name = {name: str(task["run_id"]) for (_, name), task in found.items() if task["run_id"]}
+    if not by_name:
+        return []
+    leads = Counter(run_id for name, run_id in by_name.items() if name in LEADS)
+    return [max(leads or Counter(by_name.values()), key=lambda run_id: list(by_name.values()).count(run_id))]
+
+
+def _has_answered(answer: Mapping[str, Any]) -> bool:
+    return bool(answer) and not answer.get("problem")
+
+
+def _planned_row(
+    host: str,
+    name: str,
+    answer: Mapping[str, Any],
+    task: Mapping[str, Any] | None,
+    runs: Sequence[str],
+) -> TaskRow:
+    if not _has_answered(answer):
+        return TaskRow(
+            name, host, "unreachable", "warning", in_a_line(answer.get("problem") or "gave no answer")
+        )
+    if not answer["deployed"]:
+        return TaskRow(name, host, "not deployed", "warning")
+    if task is None:
+        return TaskRow(name, host, "unknown", "warning", "its host said nothing of it")
+    return _row(host, task, runs)
+
+
+def _row(host: str, task: Mapping[str, Any], runs: Sequence[str]) -> TaskRow:
+    state, style = _state(task)
+    figures = {
+        name: task[name] for name in ("since_seconds", "restarts", "pid", "memory_bytes", "cpu_seconds")
+    }
+    figures["unit"] = f"psfleet-{task['job']}@{task['index']}.service"
+    figures["log"] = task["log"] if task["run_id"] else None
+    if runs and task["run_id"] not in runs:
+        last = f"; its last was {printable(str(task['run_id']))}" if task["run_id"] else ""
+        return TaskRow(str(task["name"]), host, state, style, f"not in this run{last}", figures)
+    figures |= task["last_step"]
+    if not _takes_steps(task):
+        # What it was when it still took steps is no rate of now.
+        figures["steps_per_second"] = None
+    return TaskRow(str(task["name"]), host, state, style, _message(task, state), figures)
+
+
+def _state(task: Mapping[str, Any]) -> tuple[str, str]:
+    active, _, below = str(task["state"]).partition(" ")
+    if below == "(auto-restart)":
+        return "restarting", "bad"
+    if task["failed"]:
+        return "failed", "bad"
+    if active in _STATES:
+        return _STATES[active]
+    if task["alive"]:  # its start waits for another unit's
+        return "starting", "waiting"
+    if not task["run_id"]:
+        return "no run yet", "plain"
+    stopped = task["exit_code"] == STOPPED or task["finished"] == "stopped"
+    return ("stopped" if stopped else "ended"), "plain"
+
+
+def _takes_steps(task: Mapping[str, Any]) -> bool:
+    age = task["last_step_age_seconds"]
+    return bool(task["alive"] and age is not None and age <= STEP_OVERDUE_SECONDS)
+
+
+def _message(task: Mapping[str, Any], state: str) -> str:
+    last = in_a_line(last_line_of(str(task["log_end"])))
+    if state == "failed":
+        return _why(task)
+    if state == "restarting":
+        return f"after {_ended_by(task)}: {last}" if last else f"after {_ended_by(task)}"
+    age = task["last_step_age_seconds"]
+    if state == "running" and age is not None and not _takes_steps(task):
+        return f"no step for {duration(age)}; {last}"
+    return last
+
+
+def _why(task: Mapping[str, Any]) -> str:
+    """Say how a task failed: by its exit code or what systemd says of it, and its own reason."""
+    how, reason = _ended_by(task), in_a_line(str(task["reason"]))
+    if not task["exit_code"] and reason.startswith("its unit is "):
+        return f"{reason}; deploy.yml writes it"
+    return how if not reason or reason == task["result"] else f"{how}: {reason}"
+
+
+def _ended_by(task: Mapping[str, Any]) -> str:
+    code, result = int(task["exit_code"]), str(task["result"])
+    if result in {"signal", "core-dump"}:
+        return f"signal {code}"
+    if result not in {"exit-code", "success"}:
+        return printable(result)
+    failure = FAILURE_CLASSES.get(code, "")
+    # The reason that a task recorded begins with the class.
+    named = f" ({failure})" if failure and not str(task["reason"]).startswith(f"{failure}:") else ""
+    return f"exit code {code}{named}"
+
+
+def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_out: Sequence[str]) -> str:
+    """Say how a run stands, by the word of the task that leads it."""
+    leads = [
+        (name, host, task)
+        for (host, name), task in sorted(found.items(), key=lambda entry: entry[0][1])
+        if name in LEADS and task["run_id"] == run_id
+    ]
+    run = f"Run {printable(run_id)}"
+    if not leads:
+        return f"{run}: {'--limit leaves out' if left_out else 'nobody answered for'} the task that leads it"
+    name, host, task = leads[0]
+    progress = Progress.from_mapping(task["progress"]) if task["progress"] else Progress("")
+    parts = [progress.phase or "it has not told how far it is"]
+    if task["progress"] and not task["alive"] and not progress.over:
+        parts[0] += f" until {name} {_state(task)[0]}"
+    if progress.last_step:
+        share = min(progress.global_step / progress.last_step, 1.0)
+        parts.append(f"step {progress.global_step} of {progress.last_step} ({share:.0%})")
+    elif progress.global_step:
+        parts.append(f"step {progress.global_step}")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4g}")
+    parts.append(f"led by {name} on {host}")
+    if progress.missing:
+        parts.append(f"waiting for {first_of(progress.missing, 4, '; ')}")
+    if progress.reason and progress.phase != "finished":
+        parts.append(progress.reason)
+    return in_a_line(f"{run}: {', '.join(parts)}")
+
+
+def _no_run(answers: Mapping[str, Mapping[str, Any]]) -> str:
+    if any(_has_answered(answer) and answer["deployed"] for answer in answers.values()):
+        return "No run yet: `ansible-playbook train.yml` starts one."
+    return ""
+
+
+def _notes(
+    plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]
+) -> Iterable[str]:
+    silent = [host for host, answer in answers.items() if not _has_answered(answer)]
+    for host in silent[:HOSTS_SHOWN]:
+        yield f"{host} gave no answer: {in_a_line(answers[host].get('problem') or 'lost on the way')}"
+    if len(silent) > HOSTS_SHOWN:
+        yield f"Nor did {first_of(silent[HOSTS_SHOWN:])}."
+    answered = {host: answer["deployed"] for host, answer in answers.items() if _has_answered(answer)}
+    bare = [host for host, deployed in answered.items() if not deployed]
+    if bare:
+        yield f"Not deployed: {first_of(bare)}. `ansible-playbook deploy.yml` makes them ready."
+    other = [host for host, deployed in answered.items() if deployed and deployed.get("hash") != plan["hash"]]
+    if other:
+        yield f"The plan deployed on {first_of(other)} is not today's inventory: run deploy.yml between runs."
+    if left_out:
+        yield f"Left out by --limit: {first_of(left_out)}."
+
+
+def _summary(rows: Sequence[TaskRow]) -> str:
+    states = Counter(row.state for row in rows)
+    hosts = len({row.host for row in rows})
+    found = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    return f"{counted(len(rows), 'task')} on {counted(hosts, 'host')}: {found or 'none'}"
+
+
+def _order(row: TaskRow) -> tuple[int, int, str]:
+    job, index = split_name(row.task)
+    return (JOBS.index(job) if job in JOBS else len(JOBS), index, row.host)

@@ -1,0 +1,106 @@
+"""What status.yml shows: the table of tasks, the run, what is wrong, and how many tasks are how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import JustifyMethod, RenderableType
+from rich.table import Table
+
+from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
+from psfleet.watch.status import ClusterStatus, TaskRow
+from psfleet.watch.wording import duration
+
+NARROW_COLUMNS = 100
+HOST_CHARACTERS = 24
+NARROW_HOST_CHARACTERS = 12
+SHORTEST_MESSAGE = 8
+REASONS_SHOWN = 10
+UNKNOWN = "-"
+_MEBIBYTE = 2**20
+
+Columns = Mapping[str, Callable[[TaskRow], str]]
+
+
+def _figure(name: str, shown: Callable[[Any], str] = str) -> Callable[[TaskRow], str]:
+    return lambda row: UNKNOWN if (value := row.figures.get(name)) is None else shown(value)
+
+
+def _count(name: str) -> Callable[[TaskRow], str]:
+    return lambda row: str(row.figures.get(name) or UNKNOWN)
+
+
+_COLUMNS: Columns = {
+    "TASK": lambda row: row.task,
+    "HOST": lambda row: row.host,
+    "STATE": lambda row: row.state,
+    "SINCE": _figure("since_seconds", duration),
+    "RESTARTS": _count("restarts"),
+    "STEP": _figure("global_step", lambda step: f"{step:.0f}"),
+    "LOSS": _figure("loss", lambda loss: f"{loss:.4g}"),
+    "STEPS/S": _figure("steps_per_second", lambda rate: f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"),
+}
+_DETAILS: Columns = {
+    "TASK": lambda row: row.task,
+    "PID": _count("pid"),
+    "MEMORY": _figure("memory_bytes", lambda count: f"{count / _MEBIBYTE:.0f} MiB"),
+    "CPU": _figure("cpu_seconds", lambda seconds: f"{seconds:.1f} s"),
+    "UNIT": _figure("unit"),
+    "LOG": _figure("log"),
+}
+_WORDS = {"TASK", "HOST", "STATE", "LAST MESSAGE", "UNIT", "LOG"}
+
+
+def status_table(
+    status: ClusterStatus, console: PlaybookConsole, *, verbose: bool = False
+) -> Iterator[RenderableType]:
+    """Give what people see; with `verbose` also the process and the log of each task."""
+    columns = dict(_COLUMNS)
+    while (wide := console.width_of(_table(status.rows, columns, console))) > console.width:
+        columns.popitem()
+    room = console.width - wide - GAP
+    if room >= SHORTEST_MESSAGE and any(row.message for row in status.rows):
+        columns["LAST MESSAGE"] = lambda row: row.message
+    yield _table(status.rows, columns, console, room)
+    yield ""
+    if verbose:
+        yield _table(status.rows, _DETAILS, console)
+        yield ""
+    yield from map(console.words, status.run.splitlines())
+    yield from (console.words(reason, "bad") for reason in _reasons(status.rows, room))
+    yield from (console.words(note, "warning") for note in status.notes)
+    yield console.words(status.summary)
+
+
+def _table(rows: Sequence[TaskRow], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
+    """Return the columns but those that say nothing; a message has so much room, and is cut there."""
+    cells = {name: [value(row) for row in rows] for name, value in columns.items()}
+    cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
+    longest: dict[str, int] = {}
+    if console.width < ANY_WIDTH:
+        host = NARROW_HOST_CHARACTERS if console.width < NARROW_COLUMNS else HOST_CHARACTERS
+        longest = {"HOST": host, "LAST MESSAGE": room}
+    table = empty_table()
+    for name in cells:
+        justify: JustifyMethod = "left" if name in _WORDS else "right"
+        whole = name == "LOG"  # a path is copied
+        table.add_column(
+            name,
+            justify=justify,
+            max_width=longest.get(name),
+            no_wrap=not whole,
+            overflow="fold" if whole else "ellipsis",
+        )
+    for row, texts in zip(rows, zip(*cells.values(), strict=True), strict=True):
+        table.add_row(*map(console.words, texts), style=row.style)
+    return table
+
+
+def _reasons(rows: Sequence[TaskRow], room: int) -> Iterator[str]:
+    """Give in full why tasks do not run, where the table has cut it."""
+    cut = [row for row in rows if row.style == "bad" and len(row.message) > room]
+    for row in cut[:REASONS_SHOWN]:
+        yield f"{row.task} on {row.host} {row.state}: {row.message}"
+    if len(cut) > REASONS_SHOWN:
+        yield f"and {len(cut) - REASONS_SHOWN} more; `ansible-playbook status.yml | cat` cuts none"

@@ -1,0 +1,113 @@
+"""How each task of a run does, for people: by name where they are few, else those that differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rich.text import Text
+
+from psfleet.watch.notices import SLOW_SHARE
+from psfleet.watch.wording import counted, rate_of
+from trainer.contract.task_names import split_name
+
+WORKERS_BY_NAME = 8
+DIFFERING_SHOWN = 6
+PS_BY_NAME = 4
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task as the watcher knows it.
+
+    `rate` is a second, `share` of all contributions so far, both None where nobody counts them. `trouble` is
+    a word or two, empty where there is none; `answers` is None where its port was not probed.
+    """
+
+    name: str
+    host: str = ""
+    address: str = ""
+    rate: float | None = None
+    share: float | None = None
+    contributed: int | None = None
+    restarts: int = 0
+    trouble: str = ""
+    answers: bool | None = None
+
+    @property
+    def short(self) -> Text:
+        """Its name, rate, share and trouble."""
+        trouble = ", ".join(word for word in (self.trouble, self._restarts) if word)
+        rate = "" if self.rate is None else rate_of(self.rate)
+        return self._text((self.name, rate, self._share, f"({trouble})" if trouble else ""), " ")
+
+    def full(self, unit: str, looked_seconds: float | None) -> Text:
+        """All that is known of it, in a line. `unit` is what its rate counts, such as "steps"."""
+        looked = "" if looked_seconds is None else f" {looked_seconds:.0f} s ago"
+        words = (
+            f"{self.name} on {self.host}",
+            "" if self.rate is None else rate_of(self.rate, unit),
+            self._share,
+            "" if self.contributed is None else f"{self.contributed} {unit}",
+            self._restarts,
+            self.trouble if self.answers is not False else "",
+            {True: f"answered{looked}", False: f"no answer{looked}", None: ""}[self.answers],
+            self.address,
+        )
+        return self._text(words, "  ")
+
+    def _text(self, words: Iterable[str], gap: str) -> Text:
+        return Text(gap.join(word for word in words if word), "warning" if self.trouble else "plain")
+
+    @property
+    def _restarts(self) -> str:
+        return counted(self.restarts, "restart") if self.restarts else ""
+
+    @property
+    def _share(self) -> str:
+        if self.share is None:
+            return ""
+        return f"{self.share:.0%}" if self.share >= 0.0995 or not self.share else f"{self.share:.1%}"
+
+
+def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
+    """Describe the workers: each by its name where they are few, else in sum, with those that differ."""
+    rates = [worker.rate for worker in workers if worker.rate is not None]
+    if len(workers) <= WORKERS_BY_NAME:
+        return [worker.short for worker in workers]
+    pieces = [Text(f"{len(workers)} workers")]
+    if rates:
+        pieces = [
+            Text(f"{len(workers)} workers, {rate_of(min(rates))} to {rate_of(max(rates))} each"),
+            Text(f"median {rate_of(median(rates))}"),
+        ]
+    differing = [worker for worker in workers if differs(worker, rates)]
+    pieces += [worker.short for worker in differing[:DIFFERING_SHOWN]]
+    if len(differing) > DIFFERING_SHOWN:
+        pieces.append(Text(f"and {len(differing) - DIFFERING_SHOWN} more that differ", "warning"))
+    return pieces
+
+
+def differs(worker: TaskState, rates: Sequence[float]) -> bool:
+    """Whether a worker is not as the others are: in trouble, restarted, or far from the median."""
+    if worker.trouble or worker.restarts:
+        return True
+    usual = median(rates) if rates else 0.0
+    return worker.rate is not None and not SLOW_SHARE * usual <= worker.rate <= usual / SLOW_SHARE
+
+
+def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
+    """Describe the tasks that only serve: which answer, and which do not."""
+    answering = [task.name for task in serving if task.answers]
+    pieces = [task.short for task in serving if task.trouble]
+    if answering:
+        named = ", ".join(answering) if len(answering) <= PS_BY_NAME else _kinds(answering)
+        pieces.append(Text(f"{named} {'answers' if len(answering) == 1 else 'answer'}"))
+    return pieces
+
+
+def _kinds(tasks: Sequence[str]) -> str:
+    kinds = Counter(split_name(task)[0] for task in tasks)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -1,0 +1,118 @@
+"""What is shown of a run, from one look at its lead to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from psfleet.watch.lead_reading import Reading
+from psfleet.watch.live_block import CURVE_POINTS, Snapshot
+from psfleet.watch.notices import LeadRecords, Listeners, Notice, Restarts, Standstill, Stragglers
+from psfleet.watch.pace import Pace, RunHistory
+from psfleet.watch.task_states import TaskState
+from trainer.contract.progress import Progress
+from trainer.contract.settings import TrainingSettings
+
+# What a worker's contributions are: in the last two all of them go into each global step.
+UNITS = {"sync": "gradients", "in_graph": "gradients"}
+
+
+class WatchedRun:
+    """One run, watched. `run` is as decide_run returns it; all times are of the watcher's monotonic clock."""
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        """Begin to watch."""
+        self._tasks: list[Mapping[str, Any]] = run["tasks"]
+        self._program = bool(run["settings"]["program"])
+        settings = TrainingSettings.from_mapping(run["settings"]["training"])
+        self._unit = UNITS.get(settings.replication, "steps")
+        lead = str(run["lead"]["name"])
+        # A program is judged by its traffic, which must be its own alone.
+        looked_at = [task for task in self._tasks if task["address"] and not self._program]
+        self.listeners = Listeners({task["name"]: task["address"] for task in looked_at})
+        self._history, self._standstill = RunHistory(), Standstill()
+        self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
+        self._records = LeadRecords(lead)
+        self._began: float | None = None
+        self._looked: float | None = None
+        self.now = Snapshot(Progress("starting"), 0.0)
+
+    def began(self, at: float) -> None:
+        """Note when the run began, where that is known better than by the age of the lead's process."""
+        self._began = at
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is known when the run began."""
+        return self._began is not None
+
+    def elapsed(self, at: float) -> float:
+        """How long the run has been going on, in seconds."""
+        return at - self._began if self._began is not None else 0.0
+
+    def probed(self, silent: Mapping[str, object], at: float) -> list[Notice]:
+        """Take which tasks' ports do not answer (task -> reason)."""
+        self._looked = at
+        return list(self.listeners.look(silent))
+
+    def look(self, reading: Reading, at: float) -> list[Notice]:
+        """Take a reading: `now` shows it from here on. Return what people should hear of."""
+        progress = reading.progress
+        if self._began is None:
+            self._began = at - (progress.elapsed or 0.0)
+        fresh = self._history.add(progress)
+        pace = self._history.pace() if progress.phase == "training" else Pace()
+        notes = list(self._notes(reading, pace, at, fresh=fresh))
+        self.now = Snapshot(
+            progress=progress,
+            elapsed=self.elapsed(at),
+            pace=pace,
+            trend=self._history.trend(),
+            curve=self._history.curve(CURVE_POINTS),
+            still_seconds=self._standstill.seconds(at),
+            saved_step=self._records.saved_step,
+            workers=tuple(self._states(progress, pace, works=True)),
+            serving=tuple(self._states(progress, pace, works=False)),
+            looked_seconds=None if self._looked is None else at - self._looked,
+            unit=self._unit,
+        )
+        return notes
+
+    def _notes(self, reading: Reading, pace: Pace, at: float, *, fresh: bool) -> Iterator[Notice]:
+        progress = reading.progress
+        yield from self._restarts.look(progress, reading.restarts)
+        yield from self._records.look(reading.records, progress.global_step)
+        yield from self._standstill.look(progress, pace, at)
+        if fresh:
+            yield from self._stragglers.look(pace)
+
+    def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
+        counts, rates = (progress.contributions, pace.rates) if works else ((), ())
+        for task in self._tasks:
+            if (task["job"] == "worker") != works or (works and self._program and not counts):
+                continue
+            index, name = int(task["index"]), str(task["name"])
+            count = counts[index] if index < len(counts) else None
+            yield TaskState(
+                name=name,
+                host=str(task["host"]),
+                address=str(task["address"]),
+                rate=rates[index] if index < len(rates) else None,
+                share=count / sum(counts) if count is not None and any(counts) else None,
+                contributed=count,
+                restarts=self._restarts.counts.get(name, 0),
+                trouble=self._trouble(task, progress, pace),
+                answers=self.listeners.answers(name),
+            )
+
+    def _trouble(self, task: Mapping[str, Any], progress: Progress, pace: Pace) -> str:
+        name, index = str(task["name"]), int(task["index"])
+        if self.listeners.answers(name) is False:
+            return "no answer"
+        if task["job"] != "worker":
+            return ""
+        if name in {missing.partition(" ")[0] for missing in progress.missing}:
+            return "waited for"
+        if index not in self._stragglers.slow:
+            return ""
+        return "slow" if pace.rates[index : index + 1] != (0,) else "stands still"

@@ -1,0 +1,53 @@
+"""Words for people: others' words made safe, names, counts, times and rates in few characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainer.contract.progress import printable
+
+
+def in_a_line(text: object, most: int = 1000) -> str:
+    """Return others' words in one line of at most so many characters, without what steers a terminal."""
+    return cut(" ".join(printable(str(text)).split()), most)
+
+
+def cut(text: str, most: int) -> str:
+    """Return as much of a text as `most` characters hold, with dots where something is left out."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
+    """Return the first of these, and how many more there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return separator.join(names[:shown]) + more
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 time", "2 times"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def rate_of(per_second: float, unit: str = "") -> str:
+    """Return a rate such as "140/s" or, with a unit, "4.2 steps/s"; slow ones by the minute."""
+    number, per = (per_second * 60, "min") if 0 < per_second < 0.1 else (per_second, "s")
+    text = f"{number:.2g}" if number < 9.95 else f"{number:.0f}"
+    return f"{text} {unit}/{per}" if unit else f"{text}/{per}"
+
+
+def clock(seconds: float) -> str:
+    """Return a time such as 0:05, 12:40 or 1:02:05."""
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def duration(seconds: float) -> str:
+    """Return how long something has been, as in 45s, 12m, 3h05m, 2d04h."""
+    whole = max(int(seconds), 0)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days}d{hours % 24:02}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m" if minutes else f"{whole}s"

@@ -1,0 +1,19 @@
+"""A module in this process, with arguments as Ansible gives them."""
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from typing import Any
+
+from ansible.module_utils.testing import patch_module_args
+
+
+def answer_of(main: Callable[[], None], *, check: bool = False, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return what the module says; `failed` is in it where it has failed."""
+    given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": "/tmp"}
+    printed = io.StringIO()
+    with patch_module_args(given), redirect_stdout(printed), suppress(SystemExit):
+        main()
+    answer: dict[str, Any] = json.loads(printed.getvalue())
+    return answer

@@ -1,0 +1,204 @@
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.action.content_release import pack
+from plugins.modules.content_release import Release
+from trainer.host.content_directory import content_hash, points_to
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source" / "trainer"
+    (folder / "models").mkdir(parents=True)
+    (folder / "__main__.py").write_text("print('hello')\n")
+    (folder / "models" / "linear.py").write_text("W = 2\n")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_bytes(b"junk")
+    return folder
+
+
+def release_of(source: Path, host: Path) -> Release:
+    return Release(
+        host / "releases",
+        content_hash(source),
+        package="trainer",
+        link=host / "current",
+        processes=host.parent / "proc",
+    )
+
+
+def deploy(source: Path, host: Path, keep: int = 3) -> str:
+    release = release_of(source, host)
+    archive = host.parent / "release.tar"
+    pack(source, archive, "trainer")
+    if not release.is_present():
+        release.unpack(archive)
+    release.use()
+    for path in release.prunable(keep):
+        path.rename(host.parent / f"pruned-{path.name}")
+    return str(release.name)
+
+
+def test_the_hash_is_of_names_and_bytes_alone(source: Path) -> None:
+    before = content_hash(source)
+    (source / "__pycache__" / "y.pyc").write_bytes(b"more")
+    (source / ".git").mkdir()
+    (source / ".git" / "HEAD").write_text("")
+    os.utime(source / "__main__.py", (1, 1))
+    assert content_hash(source) == before
+    (source / "models" / "linear.py").rename(source / "models" / "linear2.py")
+    renamed = content_hash(source)
+    (source / "models" / "linear2.py").write_text("W = 3\n")
+    assert len({before, renamed, content_hash(source)}) == 3
+
+
+def test_a_release_is_unpacked_and_becomes_current(source: Path, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    release = deploy(source, host)
+    assert points_to(host / "current", f"releases/{release}")
+    assert (host / "current" / "trainer" / "__main__.py").read_text() == "print('hello')\n"
+    assert not (host / "current" / "trainer" / "__pycache__").exists()
+    everything = [host / "releases" / release, *(host / "releases" / release).rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in everything} == {0o755, 0o644}
+
+
+def test_a_release_that_was_changed_on_the_host_is_put_right(source: Path, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    release = deploy(source, host)
+    (host / "current" / "trainer" / "__main__.py").write_text("raise SystemExit\n")
+    (host / "releases" / ".partial-left-by-a-kill").mkdir()
+    assert deploy(source, host) == release
+    assert content_hash(host / "current" / "trainer") == release
+    assert sorted(path.name for path in (host / "releases").iterdir()) == sorted([".lock", release])
+
+
+def test_another_archive_than_the_release_is_refused(source: Path, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    archive = tmp_path / "release.tar"
+    pack(source, archive, "trainer")
+    release = Release(host / "releases", "0" * 12, package="trainer", link=host / "current")
+    with pytest.raises(ValueError, match=f"holds the release {content_hash(source)}; expected 000000000000"):
+        release.unpack(archive)
+    assert [path.name for path in (host / "releases").iterdir()] == [".lock"]
+    assert not (host / "current").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside"])
+def test_an_archive_cannot_write_beside_its_place(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "release.tar"
+    (tmp_path / "content").write_text("x")
+    with tarfile.open(archive, "w") as stream:
+        member = stream.gettarinfo(tmp_path / "content")
+        member.name = name
+        with (tmp_path / "content").open("rb") as content:
+            stream.addfile(member, content)
+    with pytest.raises(ValueError, match="outside"):
+        Release(tmp_path / "host", "0" * 12).unpack(archive)
+
+
+def test_the_newest_releases_stay_and_one_in_use_in_any_case(source: Path, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    releases = []
+    for number in range(6):
+        (source / "models" / "linear.py").write_text(f"W = {number}\n")
+        releases.append(deploy(source, host, keep=3))
+        os.utime(host / "releases" / releases[-1], (number, number))
+        if number == 1:
+            process = tmp_path / "proc" / "123"
+            process.mkdir(parents=True)
+            (process / "cwd").symlink_to(host / "releases" / releases[1])
+    kept = {path.name for path in (host / "releases").iterdir()} - {".lock"}
+    assert kept == {releases[1], *releases[3:]}
+
+
+def test_going_back_to_an_older_release_carries_nothing(source: Path, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    first = deploy(source, host)
+    original = (source / "models" / "linear.py").read_text()
+    (source / "models" / "linear.py").write_text("W = 9\n")
+    deploy(source, host)
+    (source / "models" / "linear.py").write_text(original)
+    assert release_of(source, host).is_present()
+    assert deploy(source, host) == first
+    assert points_to(host / "current", f"releases/{first}")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "own" / "train.py"
+    file.parent.mkdir()
+    file.write_text("print('mine')\n")
+    return file
+
+
+def deploy_program(source: Path, host: Path, **others: Any) -> Any:  # noqa: ANN401
+    release = Release(host / "programs", content_hash(source), processes=host.parent / "proc", **others)
+    archive = host.parent / "program.tar"
+    pack(source, archive)
+    if not release.is_present():
+        release.unpack(archive)
+    release.use()
+    return release
+
+
+def test_a_single_file_is_a_program_under_its_own_name(script: Path, tmp_path: Path) -> None:
+    (script.parent / "notes.txt").write_text("beside it")
+    release = deploy_program(script, tmp_path / "host")
+    assert [path.name for path in release.place.iterdir()] == ["train.py"]
+    assert release.is_present()
+    assert release.is_current()
+    (script.parent / "notes.txt").unlink()
+    assert content_hash(script) == content_hash(script.parent) == release.name
+
+
+def test_a_link_to_a_file_is_carried_as_the_file(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text("X = 1\n")
+    (script.parent / "shared.py").symlink_to(tmp_path / "shared.py")
+    release = deploy_program(script.parent, tmp_path / "host")
+    assert not (release.place / "shared.py").is_symlink()
+    assert (release.place / "shared.py").read_text() == "X = 1\n"
+
+
+def test_a_link_to_a_folder_is_refused_rather_than_left_out(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (script.parent / "library").symlink_to(tmp_path / "library")
+    with pytest.raises(ValueError, match="own/library is a link to a folder"):
+        content_hash(script.parent)
+
+
+def test_a_program_that_runs_or_is_named_by_a_run_is_kept(script: Path, tmp_path: Path) -> None:
+    host, names = tmp_path / "host", []
+    settings = tmp_path / "program.json"
+    for number in range(5):
+        script.write_text(f"print({number})\n")
+        release = deploy_program(script, host, named_in=[settings, tmp_path / "not there"])
+        names.append(release.name)
+        os.utime(release.place, (number, number))
+    assert [path.name for path in release.prunable(1)] == names[3::-1]
+    settings.write_text(f'{{"release": "{names[0]}"}}')
+    (tmp_path / "proc" / "9").mkdir(parents=True)
+    (tmp_path / "proc" / "9" / "cmdline").write_bytes(
+        b"python\0" + bytes(host / "programs" / names[1] / "train.py") + b"\0"
+    )
+    assert [path.name for path in release.prunable(1)] == [names[3], names[2]]
+
+
+def test_a_process_that_may_not_be_looked_at_matters_only_when_it_is_a_task(
+    script: Path, tmp_path: Path
+) -> None:
+    host = tmp_path / "host"
+    old = deploy_program(script, host)
+    script.write_text("print(2)\n")
+    release = deploy_program(script, host)
+    os.utime(old.place, (0, 0))
+    process = tmp_path / "proc" / "33"
+    process.mkdir(parents=True)
+    (process / "cwd").write_text("no link: it cannot be read as one")
+    (process / "cgroup").write_text("1:name=systemd:/system.slice/dbus.service\n")
+    assert release.prunable(1) == [old.place]
+    (process / "cgroup").write_text("1:name=systemd:/system.slice/psfleet-worker@0.service\n")
+    assert release.prunable(1) == []

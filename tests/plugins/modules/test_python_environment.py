@@ -1,0 +1,172 @@
+"""The environment's installation with real wheels, the real uv and a real interpreter."""
+
+import getpass
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.modules import python_environment as module
+from tests.psfleet.carry.made_wheels import lock_line, make_package
+
+NAME = "psfleet_sample"
+UV = Path(sys.prefix) / "bin" / "uv"
+
+
+def make_archive(path: Path, name: str = NAME, locked_hash: str = "") -> Path:
+    """Write what the controller carries: a package with one module and one program, its lock, and uv."""
+    files = {
+        f"{name}.py": "__version__ = '1.0'\n\ndef main():\n    import sys; print(sys.prefix)\n",
+        "{information}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
+    }
+    found = make_package(path.with_suffix(".wheels"), name, files=files)
+    lock = path.parent / f"{name}.txt"
+    lock.write_text(lock_line(f"{name}==1.0", locked_hash or found))
+    with tarfile.open(path, "w") as stream:
+        for wheel in path.with_suffix(".wheels").iterdir():
+            stream.add(wheel, f"wheels/{wheel.name}")
+        stream.add(lock, "requirements.txt")
+        stream.add(UV, "uv")
+    return path
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    # pytest's directories are closed to others, and the tasks' user has to get in.
+    return tmp_path / "host"
+
+
+def environment(host: Path, archive: Path, name: str = "0123456789ab", **options: str) -> Any:  # noqa: ANN401
+    wheels = {
+        "lock_hash": name,
+        "archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        "archive_bytes": archive.stat().st_size,
+        "environment_bytes": 1,
+        "python_version": f"{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+    return module.Environment(host, wheels, **options)
+
+
+def install(fresh: Any, archive: Path, name: str = NAME) -> str:  # noqa: ANN401
+    return str(fresh.install(archive, getpass.getuser(), name))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return make_archive(tmp_path / "wheels.tar")
+
+
+def test_an_environment_is_installed_offline_with_byte_code(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive)
+    assert install(fresh, archive) == "1.0"
+    fresh.use()
+    assert fresh.is_complete()
+    assert fresh.is_in_use()
+    assert list(fresh.place.rglob(f"__pycache__/{NAME}*.pyc"))
+    assert sorted(path.name for path in fresh.folder.iterdir()) == [".lock", "0123456789ab"]
+
+
+def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive)
+    (fresh.place / "lib").mkdir(parents=True)
+    (fresh.place / "lib" / "half.py").write_text("")
+    (fresh.work / "wheels").mkdir(parents=True)
+    assert not fresh.is_complete()
+    install(fresh, archive)
+    assert not (fresh.place / "lib" / "half.py").exists()
+    assert not fresh.work.exists()
+
+
+def test_an_environment_that_adds_to_another_has_both_and_leaves_the_other_as_it_was(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    base = environment(host, archive)
+    install(base, archive)
+    untouched = {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()}
+    added = make_archive(tmp_path / "x.tar", "psfleet_added")
+    both = environment(host, added, "f" * 12, base=base.place.name)
+    install(both, added, "psfleet_added")
+    both.use()
+    command = [str(host / "environment" / "bin" / "python"), "-c", f"import {NAME}, psfleet_added"]
+    subprocess.run(command, check=True)
+    for program in (NAME, "psfleet_added"):
+        said = subprocess.run([both.place / "bin" / program], capture_output=True, text=True, check=True)
+        assert said.stdout.strip() == str(both.place)
+    assert {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()} == untouched
+    assert not list(base.place.rglob("psfleet_added*"))
+    assert next(both.place.rglob(f"{NAME}.py")).samefile(next(base.place.rglob(f"{NAME}.py")))
+
+
+def test_an_environment_cannot_add_to_one_that_is_not_complete(host: Path, archive: Path) -> None:
+    (host / "environments" / "abc").mkdir(parents=True)
+    both = environment(host, archive, base="abc")
+    with pytest.raises(ValueError, match="environments/abc, which it adds to, is not complete"):
+        install(both, archive)
+    assert not both.is_complete()
+
+
+def test_an_environment_without_a_link_leaves_the_one_in_use(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive, link="")
+    install(fresh, archive)
+    fresh.use()
+    assert fresh.is_in_use()
+    assert sorted(path.name for path in host.iterdir()) == ["environments"]
+
+
+def test_a_host_of_another_kind_gets_the_other_environment_and_keeps_the_one_it_had(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    cpu = environment(host, archive)
+    install(cpu, archive)
+    cpu.use()
+    other = make_archive(tmp_path / "x.tar", "psfleet_gpu")
+    gpu = environment(host, other, "f" * 12)
+    assert not gpu.is_in_use()
+    install(gpu, other, "psfleet_gpu")
+    gpu.use()
+    command = [str(host / "environment" / "bin" / "python"), "-c"]
+    subprocess.run([*command, "import psfleet_gpu"], check=True)
+    assert subprocess.run([*command, f"import {NAME}"], capture_output=True, check=False).returncode == 1
+    assert cpu.is_complete()
+    cpu.use()  # and back, at no cost
+    subprocess.run([*command, f"import {NAME}"], check=True)
+
+
+def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive)
+    archive.write_bytes(archive.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"damaged on its way: sha256 is .*expected .*Nothing was unpacked"):
+        install(fresh, archive)
+    assert not fresh.place.exists()
+    assert not fresh.link.exists()
+
+
+def test_a_wheel_that_the_lock_does_not_know_is_refused(host: Path, tmp_path: Path) -> None:
+    archive = make_archive(tmp_path / "other.tar", locked_hash="0" * 64)
+    fresh = environment(host, archive)
+    with pytest.raises(ValueError, match="Hash mismatch"):
+        install(fresh, archive)
+    assert not fresh.is_complete()
+
+
+def test_an_environment_whose_module_does_not_load_is_not_complete(host: Path, archive: Path) -> None:
+    broken = environment(host, archive)
+    with pytest.raises(ValueError, match="No module named 'no_such_module'"):
+        install(broken, archive, "no_such_module")
+    assert not broken.is_complete()
+    assert broken.link and not broken.link.exists()
+
+
+def test_too_little_space_is_said_before_anything_is_copied(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    fresh = environment(host, archive)
+    assert fresh.lacking_space(tmp_path) == ""
+    fresh.wheels["environment_bytes"] = shutil.disk_usage(tmp_path).free
+    assert "GB free" in fresh.lacking_space(tmp_path)
+    assert str(tmp_path) in fresh.lacking_space(tmp_path)

@@ -1,0 +1,147 @@
+"""What is packed of a run, by the module as it runs on a host whose tasks put there what they like."""
+
+import os
+import socket
+import stat
+import tarfile
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.modules import run_archive
+from tests.plugins.modules.module_run import answer_of
+
+OF_R1 = "state/runs/r1"
+
+
+def written(root: Path, *names: str, size: int = 1) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x" * size)
+
+
+def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others: Any) -> dict[str, Any]:  # noqa: ANN401
+    paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/log"}
+    return answer_of(run_archive.main, run_id=run_id, limit_megabytes=limit_megabytes, paths=paths, **others)
+
+
+def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
+    """Return the files that were packed, and what was left out."""
+    answer = answered(root, run_id, **others)
+    archive = Path(answer["path"])
+    try:
+        assert archive.parent == Path("/var/tmp")
+        assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+        assert answer["size"] == archive.stat().st_size
+        with tarfile.open(archive, "r:gz") as stream:
+            members = stream.getmembers()
+            assert all(stream.extractfile(member) for member in members)
+    finally:
+        archive.unlink()
+    assert answer["files"] == len(members)
+    return [member.name for member in members], answer["left_out"]
+
+
+def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
+    wanted = [
+        "events/worker0.jsonl",
+        "logs/ps0.out",
+        "devices/worker0.json",
+        "checkpoints/model.ckpt-5.index",
+    ]
+    wanted += ["summaries/worker0/events.out.tfevents.1", "output/a/b/c.csv", "output/tempstate.csv"]
+    written(tmp_path, *(f"{OF_R1}/{name}" for name in wanted if name != "logs/ps0.out"), "log/r1/ps0.out")
+    written(tmp_path, "log/r2/ps0.out", f"{OF_R1}/progress.json", "secret")
+    # Saves that are not whole yet.
+    written(tmp_path, f"{OF_R1}/checkpoints/model.ckpt-9.tempstate1", f"{OF_R1}/checkpoints/a/x.tempstate2")
+    (tmp_path / "log/r1/link.out").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / OF_R1 / "output/fifo")
+    # The path of a socket may not be long.
+    with chdir(tmp_path / OF_R1 / "output"), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+    names, left_out = packed(tmp_path)
+    assert names == wanted
+    assert left_out == [
+        "logs/link.out: a link, or no file",
+        "output/fifo: no file, or deeper than 8 folders",
+        "output/socket: a link, or no file",
+    ]
+    assert packed(tmp_path, folders=["summaries"]) == ([wanted[4]], [])
+    checked = answered(tmp_path, check=True)
+    assert (checked["path"], checked["files"], checked["changed"]) == ("", 0, False)
+    assert packed(tmp_path, "r3") == ([], [])
+
+
+def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
+    written(tmp_path, "secret/events/worker0.jsonl", "secret/worker0.out", f"{OF_R1}/output/x", "log/r1/x")
+    (tmp_path / OF_R1 / "events").symlink_to(tmp_path / "secret/events")
+    (tmp_path / OF_R1 / "output/deep").symlink_to(tmp_path / "secret/events")
+    (tmp_path / "state/runs/r2").symlink_to(tmp_path / "secret")
+    (tmp_path / "log/r2").symlink_to(tmp_path / "secret")
+    names, left_out = packed(tmp_path)
+    assert names == ["logs/x", "output/x"]
+    assert left_out[0].startswith("events: events in runs/r1/events is not a directory, or a link")
+    assert left_out[1:] == ["output/deep: a link, or no file"]
+    names, left_out = packed(tmp_path, "r2")
+    assert names == []
+    assert [entry.partition(":")[0] for entry in left_out] == list(run_archive.FOLDERS)
+
+
+def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
+    written(tmp_path, f"{OF_R1}/events/a", f"{OF_R1}/output/c", size=400_000)
+    written(tmp_path, f"{OF_R1}/devices/b", size=2_000_000)
+    written(tmp_path, f"{OF_R1}/output/d", size=200_000)
+    written(tmp_path, f"{OF_R1}/output/e", size=200_001)
+    names, left_out = packed(tmp_path)
+    assert names == ["events/a", "output/c", "output/d"]  # to the last byte
+    assert left_out == [
+        "devices/b: 2.0 MB, beyond what is collected of a host",
+        "output/e: 200.0 kB, beyond what is collected of a host",
+    ]
+
+
+def test_neither_many_files_nor_deep_folders_are_packed_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, f"{OF_R1}/output/{'d/' * 8}x", f"{OF_R1}/output/{'e/' * 9}x")
+    before = len([*Path("/proc/self/fd").iterdir()])
+    names, left_out = packed(tmp_path)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    assert names == [f"output/{'d/' * 8}x"]
+    assert left_out == [f"output/{'e/' * 9}".rstrip("/") + ": no file, or deeper than 8 folders"]
+    monkeypatch.setattr(run_archive, "MOST_FILES", 2)
+    written(tmp_path, *(f"{OF_R1}/events/{number}" for number in range(30)))
+    names, left_out = packed(tmp_path)
+    assert names == ["events/0", "events/1"]
+    assert left_out[0] == "events/10: beyond the 2 files that are collected of a host"
+    assert (len(left_out), left_out[-1]) == (21, "and 10 more")
+
+
+def test_a_name_that_a_task_made_up_is_shown_without_what_steers_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / OF_R1 / "output").mkdir(parents=True)
+    (tmp_path / OF_R1 / "output" / "a\x1b[2J").symlink_to("x")
+    assert packed(tmp_path)[1] == ["output/a\\x1b[2J: a link, or no file"]
+
+
+def test_a_full_disk_is_told_and_leaves_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(Path("/var/tmp").glob("psfleet-*.tar.gz"))
+    written(tmp_path, f"{OF_R1}/events/a")
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_archive.Packer, "_add_file", fails)
+    answer = answered(tmp_path)
+    assert answer["failed"]
+    assert "could not be packed in /var/tmp: [Errno 28] No space left on device" in answer["msg"]
+    assert set(Path("/var/tmp").glob("psfleet-*.tar.gz")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_archive_is_the_connecting_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    archive = Path(answered(tmp_path)["path"])
+    assert archive.stat().st_uid == 65534
+    archive.unlink()

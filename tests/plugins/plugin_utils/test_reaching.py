@@ -1,0 +1,52 @@
+"""Why a host gave no answer, by what Ansible has of it."""
+
+from typing import Any
+
+import pytest
+
+from plugins.plugin_utils.reaching import hindrance
+
+NO_START = "Module result deserialization failed: No start of json char found"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            {
+                "msg": "The module interpreter '/usr/bin/python3' was not found.",
+                "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found\n",
+                "rc": 127,
+            },
+            "found no Python there: /bin/sh: 1: /usr/bin/python3: not found",
+        ),
+        (
+            {
+                "msg": NO_START,
+                "module_stderr": 'Traceback (most recent call last):\n  File "x.py", line 50\n'
+                "    def run(name: str, /):\n                       ^\nSyntaxError: invalid syntax\n",
+                "rc": 1,
+            },
+            "could not run Python there: SyntaxError: invalid syntax: "
+            "Ansible needs Python 3.8 or newer there",
+        ),
+        (
+            {
+                "msg": NO_START,
+                "module_stdout": 'Traceback (most recent call last):\n  File "x.py", line 5\n'
+                "OSError: [Errno 28] No space left on device\nShared connection to 10.0.0.1 closed.\n",
+            },
+            "could not run Python there: OSError: [Errno 28] No space left on device",
+        ),
+        (
+            {"msg": NO_START, "module_stderr": "sudo: a password is required\n", "rc": 1},
+            "could not act as root: sudo: a password is required",
+        ),
+        (
+            {"msg": NO_START, "module_stderr": "/bin/sh: 1: sudo: not found\n", "rc": 127},
+            "could not act as root: /bin/sh: 1: sudo: not found",
+        ),
+    ],
+)
+def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], words: str) -> None:
+    assert hindrance({"failed": True, **answer}) == words

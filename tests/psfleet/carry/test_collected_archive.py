@@ -1,0 +1,248 @@
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry import collected_archive
+from psfleet.carry.collected_archive import MOST_OF_A_HEADER, most_packed, shown, unpack
+from psfleet.carry.collected_files import Places, allowed_files
+
+HOSTS = ["n1", "n2", "n3"]
+OF_NODE1 = [{"name": "ps0"}, {"name": "worker0"}]
+NAMES = {
+    "logs/ps0.out": True,
+    "events/worker0.jsonl": True,
+    "devices/worker0.json": True,
+    "logs/evaluator0.out": True,
+    "events/evaluator0.jsonl": True,
+    "summaries/evaluator0/events.out.tfevents.1.node1": False,
+    "summaries/worker0/events.out.tfevents.1.node1": True,
+    "checkpoints/model.ckpt-5.data-00000-of-00001": True,
+    "checkpoints/deep/er": False,
+    "output/result.json": False,
+    "events/worker1.jsonl": False,
+    "devices/worker1.json": False,
+    "summaries/worker1/events.out.tfevents.1.node1": False,
+    "summaries/worker0/../../plan.json": False,
+    "summaries/worker0/.hidden": False,
+    "logs/ps0.out\n": False,
+    "logs/../plan.json": False,
+    "verdict.json": False,
+    "collected.json": False,
+    "other_hosts/n2/output/x": False,
+    "../escape": False,
+    "/etc/x": False,
+}
+
+
+def packed(path: Path, files: Sequence[tuple[str, bytes]]) -> Path:
+    with tarfile.open(path, "w:gz") as stream:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            stream.addfile(member, io.BytesIO(content))
+    return path
+
+
+def bring(
+    folder: Path, host: str, files: dict[str, str], *, tasks: Sequence[dict[str, str]] = OF_NODE1
+) -> list[str]:
+    """Collect a program's files of a host; return what was refused."""
+    archive = packed(folder.parent / "a.tar.gz", [(name, text.encode()) for name, text in files.items()])
+    allowed = allowed_files(tasks, "worker0", program=True)
+    return unpack(archive, Places(folder, host, HOSTS, allowed), 1000)[1]
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("name", "wanted"), NAMES.items())
+def test_a_host_brings_what_its_own_tasks_may_have_left(tmp_path: Path, name: str, *, wanted: bool) -> None:
+    allowed = allowed_files(OF_NODE1, "worker0", program=False)
+    folder = tmp_path / "runs" / "r1"
+    archive = packed(tmp_path / "a.tar.gz", [(name, b"x")])
+    names, refused = unpack(archive, Places(folder, "n1", HOSTS, allowed), 1000)
+    assert names == ([name] if wanted else [])
+    assert bool(refused) is not wanted
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != archive]
+    assert written == ([folder / name] if wanted else [])
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as stream:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE):
+            link = tarfile.TarInfo("logs/ps0.out")
+            link.type, link.linkname = kind, "/etc/passwd"
+            stream.addfile(link)
+    allowed = allowed_files(OF_NODE1, "worker0", program=False)
+    names, refused = unpack(archive, Places(tmp_path / "r1", "n1", HOSTS, allowed), 1000)
+    assert (names, len(refused)) == ([], 3)
+    assert not (tmp_path / "r1" / "logs").exists()
+
+
+def test_only_the_lead_brings_checkpoints_and_their_evaluation() -> None:
+    for program in (True, False):
+        other = allowed_files([{"name": "worker1"}], "worker0", program=program)
+        assert not other.own.fullmatch("checkpoints/x")
+        assert not other.own.fullmatch("events/evaluator0.jsonl")
+        assert other.shared is None or not other.shared.fullmatch("checkpoints/x")
+
+
+def test_nobody_evaluates_what_a_program_left() -> None:
+    lead = allowed_files(OF_NODE1, "worker0", program=True)
+    assert not lead.own.fullmatch("events/evaluator0.jsonl")
+
+
+def test_a_host_without_tasks_brings_nothing() -> None:
+    nothing = allowed_files([], "worker0", program=True)
+    assert nothing.shared is None
+    assert not nothing.own.fullmatch("logs/.out")
+
+
+def test_a_program_names_its_files_as_it_likes(tmp_path: Path) -> None:
+    folder = tmp_path / "r1"
+    files = dict.fromkeys(["output/a/b.csv", "summaries/train/x", "checkpoints/ckpt-1/data"], "1")
+    assert bring(folder, "n1", files) == []
+    assert content(folder).keys() == {*files, "collected.json"}
+
+
+@pytest.mark.parametrize("order", [["n1", "n2", "n3"], ["n3", "n2", "n1"], ["n2", "n3", "n1", "n2", "n3"]])
+def test_of_one_name_the_first_host_has_the_place_whoever_is_quicker(
+    tmp_path: Path, order: list[str]
+) -> None:
+    folder = tmp_path / "r1"
+    for host in order:
+        assert bring(folder, host, {"output/x": f"of {host}", f"output/{host}": "1"}) == []
+    found = content(folder)
+    owners = json.loads(found.pop("collected.json"))
+    assert owners == {"output/x": "n1", "output/n1": "n1", "output/n2": "n2", "output/n3": "n3"}
+    assert found == {
+        "output/x": "of n1",
+        "output/n1": "1",
+        "output/n2": "1",
+        "output/n3": "1",
+        "other_hosts/n2/output/x": "of n2",
+        "other_hosts/n3/output/x": "of n3",
+    }
+
+
+def test_a_host_that_collects_again_brings_what_is_newer(tmp_path: Path) -> None:
+    bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
+    bring(tmp_path / "r1", "n2", {"output/x": "new"})
+    assert content(tmp_path / "r1")["output/x"] == "new"
+    assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
+
+
+def test_who_reads_a_file_while_it_is_collected_again_reads_it_whole(tmp_path: Path) -> None:
+    bring(tmp_path / "r1", "n1", {"output/x": "old and long"})
+    with (tmp_path / "r1" / "output" / "x").open() as file:
+        bring(tmp_path / "r1", "n1", {"output/x": "new"})
+        assert file.read() == "old and long"
+    assert [path.name for path in (tmp_path / "r1" / "output").iterdir()] == ["x"]
+
+
+def test_a_file_in_the_way_of_a_folder_is_told(tmp_path: Path) -> None:
+    bring(tmp_path / "r1", "n1", {"output/x": "1"})
+    (refused,) = bring(tmp_path / "r1", "n2", {"output/x/y": "1"})
+    assert "'output/x/y'" in refused
+
+
+def test_a_host_with_an_odd_name_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    bring(tmp_path / "r1", "n1", {"output/x": "1"})
+    bring(tmp_path / "r1", "../../n9", {"output/x": "2"})
+    assert content(tmp_path / "r1")["other_hosts/__.._n9/output/x"] == "2"
+
+
+def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
+    (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
+    assert refused.startswith("'output/b' and what follows")
+    assert "output/c" not in content(tmp_path / "r1")
+
+
+def test_what_a_host_may_not_bring_counts_too(tmp_path: Path) -> None:
+    (refused,) = bring(tmp_path / "r1", "n1", {"secret": "1" * 2000, "output/a": "1"})
+    assert refused.startswith("'secret' and what follows")
+    assert "output/a" not in content(tmp_path / "r1")
+
+
+def test_a_host_does_not_bring_files_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
+    (refused,) = bring(tmp_path / "r1", "n1", {f"output/{name}": "" for name in "abcde"})
+    assert refused.startswith("'output/d' and what follows: more than 3 files")
+
+
+@pytest.mark.parametrize("length", [255, 256, 5000])
+def test_a_name_that_no_file_system_takes_is_refused(tmp_path: Path, length: int) -> None:
+    long = f"output/{'x' * length}"
+    refused = bring(tmp_path / "r1", "n1", {long: "1", "output/a": "1"})
+    assert [entry.partition(": ")[2] for entry in refused] == (
+        [] if length == 255 else ["not a name that this host may bring"]
+    )
+    assert "output/a" in content(tmp_path / "r1")
+
+
+def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
+    folder, whole = tmp_path / "r1", io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as stream:
+        for name in ("output/a", "output/b"):
+            member = tarfile.TarInfo(name)
+            member.size = 300
+            stream.addfile(member, io.BytesIO(b"1" * 300))
+    archives = {
+        "cut tar": gzip.compress(whole.getvalue()[:1700]),
+        "cut gzip": gzip.compress(whole.getvalue(), 0)[:1700],
+        "no gzip": b"nothing",
+        "gzip of another": gzip.compress(b"x" * 2000),
+        "bad block": gzip.compress(whole.getvalue(), 0)[:20] + b"\xff" * 2000,
+        "empty": b"",
+    }
+    for kind, data in archives.items():
+        (tmp_path / "a.tar.gz").write_bytes(data)
+        places = Places(folder / kind, "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+        names, refused = unpack(tmp_path / "a.tar.gz", places, 10_000)
+        assert names == (["output/a"] if kind.startswith("cut") else []), kind
+        assert "damaged" in refused[-1] or "unexpected" in refused[-1], refused
+        written = content(folder / kind)
+        owners = json.loads(written.pop("collected.json"))
+        assert list(written) == names
+        assert set(names) <= set(owners)
+
+
+def test_a_header_larger_than_any_is_not_read(tmp_path: Path) -> None:
+    """A name of two megabytes, in an archive of a few kilobytes."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2 * MOST_OF_A_HEADER
+    with gzip.open(tmp_path / "a.tar.gz", "wb") as stream:
+        stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * header.size)
+    places = Places(tmp_path / "r1", "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+    names, (refused,) = unpack(tmp_path / "a.tar.gz", places, 10**9)
+    assert names == []
+    assert "headers are larger" in refused
+
+
+def test_an_archive_may_be_larger_than_its_files(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.gz", [(f"output/{'x' * 200}{number}", b"") for number in range(500)])
+    assert archive.stat().st_size < most_packed(0)
+
+
+def test_what_a_host_says_is_cut_and_printable() -> None:
+    lines = shown(["a\nb\x1b[2J", "x" * 10_000, *map(str, range(100))])
+    assert lines[0] == "a\\nb\\x1b[2J"
+    assert len(lines) == collected_archive.MOST_SHOWN + 1
+    assert max(map(len, lines)) == collected_archive.LONGEST_SHOWN
+    assert lines[-1] == "and 81 more"
+    assert shown(["a"]) == ["a"]
+
+
+def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> None:
+    places = Places(tmp_path / "r1", "n2", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+    with pytest.raises(KeyboardInterrupt), places.taken():
+        places.place("output/x")
+        raise KeyboardInterrupt
+    assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}

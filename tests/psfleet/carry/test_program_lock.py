@@ -1,0 +1,224 @@
+"""What a user's program requires, resolved by the real uv from an index of wheels made here."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry.locks import read_locks
+from psfleet.carry.program_lock import ProgramLock, logical_lines, pip_settings
+from psfleet.carry.wheel_stores import WheelStore
+from tests.psfleet.carry.made_wheels import make_package
+from trainer.host.environment import HostEnvironment
+
+CPU = HostEnvironment("cpu", "3.11", "x86_64")
+GPU = HostEnvironment("gpu", "3.11", "x86_64")
+ZEROS = "0" * 64
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of wheels, which is all that uv may find."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for version in ("2.21.0", "2.22.0"):
+        make_package(folder, "tensorflow", version, ["numpy", 'nvidia-nccl-cu12; extra == "and-cuda"'])
+    for version in ("1.0", "2.4"):
+        make_package(folder, "numpy", version)
+    make_package(folder, "layers", "3.0", ["tensorflow>=2.20"])
+    make_package(folder, "plots", "1.0", ["numpy>=2"])
+    (folder / "onlysource-1.0.tar.gz").write_bytes(b"")
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "an index without packages").as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return folder
+
+
+def program_lock(
+    folder: Path, environment: HostEnvironment, tensorflow: str = "tensorflow-cpu"
+) -> ProgramLock:
+    """Return a lock for the requirements.txt in `folder`, beside those of an environment."""
+    python, wheel = folder / "python.txt", folder / f"{tensorflow}.txt"
+    python.write_text(f"numpy==2.4 --hash=sha256:{ZEROS}\n")
+    wheel.write_text(f"{tensorflow}==2.21.0 --hash=sha256:{ZEROS}\n")
+    return ProgramLock(folder / "requirements.txt", (python, wheel), environment, folder / "cache")
+
+
+@pytest.fixture
+def lock(index: Path, tmp_path: Path) -> ProgramLock:
+    assert index.is_dir()
+    return program_lock(tmp_path, CPU)
+
+
+def resolved(lock: ProgramLock, text: str) -> dict[str, str]:
+    lock.requirements.write_text(text)
+    return {package.name: package.version for package in read_locks([lock.resolve()]).values()}
+
+
+def test_only_what_the_base_lacks_is_added(lock: ProgramLock) -> None:
+    assert resolved(lock, "plots  # draws\nnumpy\n") == {"plots": "1.0"}
+    assert resolved(lock, "numpy>=2\n") == {}
+
+
+def test_tensorflow_is_that_of_the_base_under_its_other_name(lock: ProgramLock) -> None:
+    assert resolved(lock, "tensorflow>=2.16\nlayers\n") == {"layers": "3.0"}
+
+
+@pytest.mark.parametrize("line", ["numpy<2", "tensorflow==2.22.0"])
+def test_a_conflict_with_a_pin_is_refused_in_uvs_words(lock: ProgramLock, line: str) -> None:
+    with pytest.raises(ValueError, match="unsatisfiable") as error:
+        resolved(lock, f"{line}\n")
+    words = ["trainer_program_requirements", str(lock.requirements), "psfleet pins", f"you require {line}"]
+    words += ["for cpu-python3.11-x86_64", *(str(path) for path in lock.base)]
+    assert all(word in str(error.value) for word in words)
+    assert not lock.path.exists()
+
+
+def test_a_package_without_a_wheel_is_refused_with_its_name(lock: ProgramLock) -> None:
+    with pytest.raises(ValueError, match="onlysource"):
+        resolved(lock, "onlysource\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("-r other.txt", "the option -r"),
+        ("--index-url=https://example.org", "the option --index-url"),
+        ("-e .", "the option -e"),
+        ("./folder", "a path or a URL"),
+        ("../x/plots-1.0-py3-none-any.whl", "a path or a URL"),
+        ("git+https://example.org/x.git", "a path or a URL"),
+        ("plots @ https://example.org/plots-1.0-py3-none-any.whl", "a path or a URL"),
+        ("plots @ https://example.org/x", "a URL"),
+        ("plots=1.0", "Expected"),
+    ],
+)
+def test_what_is_no_named_package_is_refused_with_its_line(
+    lock: ProgramLock, line: str, problem: str
+) -> None:
+    with pytest.raises(ValueError, match="is refused") as error:
+        resolved(lock, f"# mine\nplots\n{line}\n")
+    assert all(word in str(error.value) for word in (f"{lock.requirements}, line 3", line, problem))
+
+
+def test_the_requirements_are_not_blamed_for_an_index_that_does_not_answer(
+    lock: ProgramLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9/simple/absent") as error:
+        resolved(lock, "absent\n")
+    assert "pip config list" in str(error.value)
+    assert "Edit" not in str(error.value)
+
+
+def test_a_later_deployment_takes_the_same_versions(lock: ProgramLock, index: Path) -> None:
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    make_package(index, "plots", "2.0")
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    assert resolved(lock, "plots>=1\n") == {"plots": "2.0"}
+
+
+def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: Path) -> None:
+    digest = hashlib.sha256((index / "plots-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    assert resolved(lock, f"plots==1.0 \\\n  --hash=sha256:{digest}\n") == {"plots": "1.0"}
+    for name in ("plots", "numpy"):
+        with pytest.raises(ValueError, match=f"allows {name} only with other hashes"):
+            resolved(lock, f"{name} --hash=sha256:{'f' * 64}\n")
+
+
+def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock, tmp_path: Path) -> None:
+    (tmp_path / "installer.txt").write_text("uv==1.0\n")
+    store = WheelStore(CPU, lock.base, tmp_path / "installer.txt", lock.cache)
+    assert store.extended(Path()) is None
+    lock.requirements.write_text("numpy\n")
+    assert store.extended(lock.requirements) is None
+    lock.requirements.write_text("plots\n")
+    extended = store.extended(lock.requirements)
+    assert extended is not None
+    assert extended.lock_hash != store.lock_hash
+    assert extended.base == lock.base
+
+
+def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_others(
+    lock: ProgramLock, index: Path, tmp_path: Path
+) -> None:
+    make_package(index, "native", "1.0", tag="cp311-cp311-manylinux_2_17_x86_64")
+    assert resolved(lock, "native\nplots\n") == {"native": "1.0", "plots": "1.0"}
+    make_package(index, "plots", "2.0")
+    other = program_lock(tmp_path, HostEnvironment("cpu", "3.12", "aarch64"), "tensorflow")
+    with pytest.raises(ValueError, match=r"cannot be resolved for cpu-python3\.12-aarch64") as error:
+        other.resolve()
+    assert "native" in str(error.value)
+    make_package(index, "native", "1.1", tag="cp312-cp312-manylinux_2_28_aarch64")
+    assert resolved(other, "native\nplots\n") == {"native": "1.1", "plots": "1.0"}
+
+
+def test_the_cuda_of_tensorflow_goes_only_where_the_environment_has_it(
+    index: Path, tmp_path: Path, lock: ProgramLock
+) -> None:
+    make_package(index, "nvidia_nccl_cu12", "2.32.3")
+    assert resolved(lock, "tensorflow[and-cuda]\nplots\n") == {"plots": "1.0"}
+    gpu = program_lock(tmp_path, GPU, "tensorflow")
+    cuda = tmp_path / "cuda.txt"
+    cuda.write_text(f"nvidia-nccl-cu12==2.32.3 --hash=sha256:{ZEROS}\n")
+    assert resolved(gpu, "tensorflow[and-cuda]\nplots\n") == {"nvidia-nccl-cu12": "2.32.3", "plots": "1.0"}
+    of_its_own = ProgramLock(gpu.requirements, (*gpu.base, cuda), GPU, gpu.cache)
+    assert resolved(of_its_own, "tensorflow[and-cuda]\nplots\n") == {"plots": "1.0"}
+
+
+def test_tensorflow_without_gpus_may_be_asked_for_by_name_on_every_host(index: Path, tmp_path: Path) -> None:
+    assert index.is_dir()
+    gpu = program_lock(tmp_path, GPU, "tensorflow")
+    assert resolved(gpu, "tensorflow-cpu>=2.20\n") == {}
+    with pytest.raises(ValueError, match="unsatisfiable"):
+        resolved(gpu, "tensorflow-cpu==2.22.0\n")
+
+
+def test_lines_are_joined_and_keep_their_number() -> None:
+    text = "# a\n\nb==1 \\\n  --hash=x\nc#d\ne # f"
+    assert list(logical_lines(text)) == [(3, "b==1    --hash=x"), (5, "c#d"), (6, "e")]
+
+
+def forget_pip_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+
+
+def test_uv_is_told_where_pip_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nindex-url = https://mirror.example.org/simple\n"
+        "extra-index-url = https://a.example.org https://b.example.org\n"
+    )
+    forget_pip_variables(monkeypatch)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    found = pip_settings()
+    assert found["UV_DEFAULT_INDEX"] == "https://mirror.example.org/simple"
+    assert found["UV_INDEX"] == "https://a.example.org https://b.example.org"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.org/simple")
+    assert pip_settings()["UV_DEFAULT_INDEX"] == "https://other.example.org/simple"
+
+
+def test_settings_of_several_lines_and_of_the_way_to_an_index_are_told_to_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nextra-index-url =\n    https://a.example.org\n    https://b.example.org\n"
+        "find-links =\n    /wheels\n    /more\n"
+        "trusted-host = a.example.org\n    b.example.org:8080\n"
+        "cert = /my certificates/ca.pem\nproxy = http://proxy.example.org:3128\ntimeout = 5\n"
+    )
+    forget_pip_variables(monkeypatch)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    found = pip_settings()
+    expected = {
+        "UV_INDEX": "https://a.example.org https://b.example.org",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "UV_INSECURE_HOST": "a.example.org b.example.org:8080",
+        "SSL_CERT_FILE": "/my certificates/ca.pem",
+        "ALL_PROXY": "http://proxy.example.org:3128",
+    }
+    assert {name: found.get(name) for name in expected} == expected

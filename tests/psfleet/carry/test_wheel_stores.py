@@ -1,0 +1,213 @@
+"""The archive of an environment in the cache: made once, from what is at hand and what pip brings."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry import wheel_stores
+from psfleet.carry.locks import read_locks
+from psfleet.carry.long_step import bytes_read, told
+from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
+from tests.psfleet.carry.made_wheels import lock_line, make_wheel
+from trainer.host.content_directory import locked
+from trainer.host.environment import DEVICES, HostEnvironment
+
+CPU = HostEnvironment("cpu", "3.11", "x86_64")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> WheelStore:
+    """Return a store of two locks, whose wheels are in the folder "index"."""
+    index = tmp_path / "index"
+    some = make_wheel(index, "Some_Package-1.0-py3-none-any.whl", {"some_package.py": b"A = 1\n"})
+    other = make_wheel(index, "other-2.0-py3-none-any.whl", {"other.py": b""})
+    uv = make_wheel(index, "uv-1.0-py3-none-any.whl", {"uv-1.0.data/scripts/uv": b"\x7fELF"})
+    (tmp_path / "some.txt").write_text(lock_line("some-package==1.0", "0" * 64, some))
+    (tmp_path / "other.txt").write_text(lock_line("other==2.0", other))
+    (tmp_path / "installer.txt").write_text(lock_line("uv==1.0", uv))
+    locks = (tmp_path / "some.txt", tmp_path / "other.txt")
+    return WheelStore(CPU, locks, tmp_path / "installer.txt", tmp_path / "cache")
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let copying stand in for pip, and return the list of what each download asked for."""
+    found: list[str] = []
+
+    def command(_environment: HostEnvironment, lock: Path, wheels: Path) -> list[str]:
+        names = list(read_locks([lock]))
+        found.append(",".join(names))
+        copies = " ".join(
+            str(next((tmp_path / "index").glob(f"[{name[0]}{name[0].upper()}]*"))) for name in names
+        )
+        return ["sh", "-c", f"cp {copies} {wheels}"]
+
+    monkeypatch.setattr("psfleet.carry.wheel_download.download_command", command)
+    return found
+
+
+def silently(store: WheelStore) -> None:
+    store.fill(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("lock", "words"),
+    [
+        (lock_line("nothing==1.0", "0" * 64), ["No matching distribution found for nothing==1.0"]),
+        (lock_line("other==2.0", "a" * 64), ["other==2.0", f"Expected sha256 {'a' * 64}", "Got"]),
+    ],
+)
+def test_a_wheel_that_pip_cannot_have_leaves_no_archive_and_is_told_in_its_words(
+    store: WheelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, words: list[str]
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    (tmp_path / "other.txt").write_text(lock)
+    with pytest.raises(ValueError, match="could not be downloaded; nothing was installed") as error:
+        silently(store)
+    assert all(word in str(error.value) for word in [*words, "for cpu-python3.11-x86_64"])
+    assert not store.archive.exists()
+    assert store.describe()["archive_sha256"] == ""
+    assert not (store.cache / "wheels" / "pool").exists()
+
+
+def test_what_was_made_once_is_there_for_every_other_clone(store: WheelStore, asked: list[str]) -> None:
+    said: list[str] = []
+    store.fill(said.append)
+    assert said[0].startswith("Download 3 wheels of cpu-python3.11-x86_64 to")
+    described = store.describe()
+    assert hashlib.sha256(store.archive.read_bytes()).hexdigest() == described["archive_sha256"]
+    assert store.archive.stat().st_size == described["archive_bytes"]
+    assert described["python_version"] == "3.11"
+    assert described["environment_bytes"] > len(b"A = 1\n")
+    store.fill(said.append)
+    assert asked == ["other,some-package,uv"]
+    assert len(said) == 2
+
+
+def test_wheels_at_hand_are_not_downloaded_again_and_damaged_ones_are(
+    store: WheelStore, asked: list[str]
+) -> None:
+    silently(replace(store, locks=store.locks[:1]))
+    silently(store)
+    assert asked == ["some-package,uv", "other"]
+    pool = store.cache / "wheels" / "pool"
+    assert len(list(pool.iterdir())) == 3
+    # The archive's own files are not those of the pool: what happens there does not reach them.
+    (pool / "other-2.0-py3-none-any.whl").write_bytes(b"damaged")
+    shutil.rmtree(store.folder)
+    silently(store)
+    assert asked[2] == "other"
+    assert (pool / "other-2.0-py3-none-any.whl").stat().st_size > len(b"damaged")
+
+
+def test_what_an_interrupted_download_has_left_is_used_where_it_is_whole(
+    store: WheelStore, asked: list[str], tmp_path: Path
+) -> None:
+    wheels = store.folder.with_suffix(".partial") / "wheels"
+    wheels.mkdir(parents=True)
+    for name in ("Some_Package-1.0-py3-none-any.whl", "uv-1.0-py3-none-any.whl"):
+        shutil.copy(tmp_path / "index" / name, wheels)
+    shutil.copy(wheels / "uv-1.0-py3-none-any.whl", wheels / "stray-1.0-py3-none-any.whl")
+    (wheels / "uv-1.0-py3-none-any.whl").write_bytes(b"half")
+    silently(store)
+    assert not list((store.cache / "wheels" / "pool").glob("stray*"))
+    assert asked == ["other,uv"]
+    assert store.archive.exists()
+    assert not store.folder.with_suffix(".partial").exists()
+
+
+def test_environments_of_the_same_locks_differ_by_python_and_processor(store: WheelStore) -> None:
+    names = ["cpu-python3.11-x86_64", "cpu-python3.12-x86_64", "cpu-python3.11-aarch64"]
+    hashes = {replace(store, environment=HostEnvironment.parse(name)).lock_hash for name in names}
+    assert len(hashes) == len(names)
+
+
+def test_before_there_is_an_archive_its_usual_size_is_told(store: WheelStore) -> None:
+    assert set(USUAL_BYTES) == set(DEVICES)
+    described = replace(store, usual_bytes=(3, 5)).describe()
+    assert (described["archive_bytes"], described["environment_bytes"]) == (3, 5)
+
+
+def test_too_little_space_on_the_controller_is_said_before_the_download(
+    store: WheelStore, asked: list[str]
+) -> None:
+    free = shutil.disk_usage(store.installer.parent).free
+    greedy = replace(store, usual_bytes=(free // 2, 0))
+    with pytest.raises(ValueError, match="Too little space on this machine") as error:
+        silently(greedy)
+    assert "cpu-python3.11-x86_64" in str(error.value)
+    assert "package_store_cache_directory" in str(error.value)
+    assert asked == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    over = threading.Event()
+    for _ in range(500):
+        if condition():
+            return
+        over.wait(0.01)
+    raise AssertionError("it did not come")
+
+
+def test_who_waits_for_another_deployment_is_told(
+    store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(wheel_stores, "told", lambda say, what: told(say, what, 0.01))
+    (store.cache / "wheels").mkdir(parents=True)
+    filling = threading.Thread(target=store.fill, args=[said.append])
+    with locked(store.cache / "wheels" / f".{store.lock_hash}.lock", 1):
+        filling.start()
+        wait_for(lambda: bool(said))
+        assert asked == []
+    filling.join()
+    assert said[0].startswith(f"  wait for another deployment that makes {store.archive}, 0 s")
+    assert store.archive.exists()
+
+
+def test_how_far_another_program_has_read_a_file_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(b"0" * 5000)
+    assert bytes_read(path) == 0
+    program = "import sys; f = open(sys.argv[1], 'rb', 0); f.read(1234); print(flush=True); sys.stdin.read()"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert reader.stdout is not None
+    reader.stdout.readline()
+    assert bytes_read(path) == 1234
+    reader.communicate()
+    assert bytes_read(path) == 0
+
+
+def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: WheelStore) -> None:
+    locks = store.installer.parent
+    board = WheelStore.of(HostEnvironment("gpu", "3.13", "x86_64"), locks, store.cache, tensorboard=True)
+    assert board.locks == (locks / "tensorboard-python3.13.txt",)
+    assert board.usual_bytes == USUAL_BYTES_OF_TENSORBOARD
+
+
+def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_again(
+    store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = store.folder.with_suffix(".partial") / "cache" / "http-v2"
+    left.mkdir(parents=True)
+    (left / "body").write_bytes(b"w" * 3000)
+    needed: list[int] = []
+
+    def lacking_space(asked: tuple[Path, int]) -> str:
+        needed.append(asked[1])
+        return ""
+
+    monkeypatch.setattr(wheel_stores, "lacking_space", lacking_space)
+    silently(replace(store, usual_bytes=(4000, 0)))
+    assert needed == [4000 + 2 * 4000 - 3000]
+    assert asked

@@ -1,0 +1,76 @@
+"""The corpus: corpus.yml has every run, what was done to it, how it must be judged, and by which checks.
+
+`make adversaries` trains and judges them all and prints the table of docs/verdict.md.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.verdict import Verdict, judge_run
+from tests.psfleet.evidence import damages as of_one_run
+from tests.psfleet.evidence.adversaries import damages
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.run_folders import RUN_ID, verdict_of
+
+_UNREADABLE = Run(Path(), "unreadable", problem="nothing can be read")
+EVERY_CHECK = {answer.check for answer in judge_run(_UNREADABLE, EvidenceSettings()).checks}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, and how it must be judged: an entry of corpus.yml, which says what its fields are."""
+
+    name: str
+    done: str
+    run: str
+    must_be: str
+    found_by: str = ""
+    perhaps: str = ""
+    damage: str = ""
+    said: str = ""
+
+    @property
+    def checks(self) -> set[str]:
+        """The checks that keep it from being proven."""
+        return EVERY_CHECK if self.found_by == "every check" else set(self.found_by.split())
+
+    def judge(self, runs: RealRuns, folder: Path) -> Verdict:
+        """Judge the run by the default thresholds; `folder` is empty and takes the copy that is damaged."""
+        run = runs.of(self.run)
+        if self.damage:
+            run = Path(shutil.copytree(run, folder / RUN_ID))
+            with_others: Callable[[Path, RealRuns], None] | None = getattr(damages, self.damage, None)
+            if with_others is not None:
+                with_others(run, runs)
+            else:
+                getattr(of_one_run, self.damage)(run)
+        return verdict_of(run)
+
+    def is_judged_rightly(self, verdict: Verdict) -> bool:
+        """Whether it is what it must be, by the checks that must find it."""
+        failing = {check.check for check in verdict.failing}
+        maybe = self.checks | set(self.perhaps.split())
+        said = any(self.said in check.detail for check in verdict.checks)
+        return verdict.verdict == self.must_be and self.checks <= failing <= maybe and said
+
+
+_ENTRIES: list[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
+CASES = tuple(Case(**entry) for entry in _ENTRIES)
+
+
+def judge_all(runs: RealRuns, folder: Path) -> dict[str, Verdict]:
+    """Return the verdict on each case by its name; `folder` is made, and keeps what was damaged."""
+    verdicts = {}
+    for number, case in enumerate(CASES):
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        verdicts[case.name] = case.judge(runs, place)
+    return verdicts

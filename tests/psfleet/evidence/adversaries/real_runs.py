@@ -1,0 +1,183 @@
+"""Runs of real tasks on loopback, good ones and bad ones, each trained once for all who look at it.
+
+What decides how a run goes is counted in steps (pace.py), never in seconds: a busy machine changes none.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
+from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
+from tests.psfleet.evidence.program_folders import run_program
+from tests.psfleet.evidence.replications import KINDS
+from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
+from tests.psfleet.evidence.run_folders import train
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import DIVERGED
+
+LINEAR = "--model=linear"
+STEPS = 400
+
+
+class RealRuns:
+    """The runs by name. Each is trained when it is first asked for, and its folder is nobody's to change.
+
+    A folder may hold runs from before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Take where to train; the folder is there."""
+        self._folder = folder
+        self._trained: dict[str, Path] = {}
+
+    def of(self, name: str) -> Path:
+        """Return the folder of a run, as it lies in `runs/` of a controller."""
+        if name not in self._trained:
+            place, trained = self._folder / name, self._folder / f"{name}.trained"
+            if not trained.exists():
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+                trained.write_text(str(_MAKERS[name](self, place)))
+            self._trained[name] = Path(trained.read_text())
+        return self._trained[name]
+
+    def chief_of(self, name: str) -> Path:
+        """Return what the chief of a run had on its host: its run directory, with checkpoints."""
+        return self.of(name).parent / "hosts" / "worker0"
+
+
+def _healthy(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 2, (LINEAR, f"--steps={STEPS}"))
+
+
+def _alone(_runs: RealRuns, folder: Path) -> Path:
+    """One worker; with the records of others it makes a split run, so it draws as a second one would."""
+    return train(folder, 1, (LINEAR, f"--steps={STEPS}", "--seed=2"))
+
+
+def _alone_as_chief(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 1, (LINEAR, f"--steps={STEPS}"))
+
+
+def _each_on_its_own_ps(runs: RealRuns, folder: Path) -> Path:
+    return each_on_its_own_ps(runs.of("alone_as_chief"), runs.of("alone"), folder)
+
+
+def _third_worker_on_its_own_ps(runs: RealRuns, folder: Path) -> Path:
+    return third_worker_on_its_own_ps(runs.of("healthy"), runs.of("alone"), folder)
+
+
+def _asleep(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 1 stands still after 20 steps, until 95 % of the run are over."""
+    steps, wakes, done = 2000, 1900, 20
+
+    def wake_worker1(cluster: Cluster) -> None:
+        cluster.until(lambda: waiting_at(wakes) in cluster.output("worker0"), "a chief that waits")
+        cluster.until(lambda: stands_still(cluster.only("worker1", "started").pid), "a worker that sleeps")
+        cluster.signal("worker1", signal.SIGCONT)
+
+    programs = {
+        "worker0": Pace(waits={wakes: done + 1}).program,
+        "worker1": Pace(stops_itself_at=done + 1).program,
+    }
+    return train(folder, 2, (LINEAR, f"--steps={steps}"), wake_worker1, programs=programs)
+
+
+def _joined_late(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 1 takes its first step when 99 % of the run are over."""
+    steps, joins = 600, 594
+    programs = {
+        "worker0": Pace(waits={joins: 1}).program,
+        # After its own first step it lets the chief take one, so that their steps do interleave.
+        "worker1": Pace(waits={0: joins, joins + 1: joins + 1}).program,
+    }
+    return train(folder, 2, (LINEAR, f"--steps={steps}"), programs=programs)
+
+
+def _begun_anew(_runs: RealRuns, folder: Path) -> Path:
+    """The chief and the ps are killed, the checkpoints removed, and both come back; worker 1 stays."""
+
+    def lose_the_model(cluster: Cluster) -> None:
+        cluster.until(lambda: cluster.has_ended("worker0"), "a chief that killed itself")
+        cluster.signal("ps0", signal.SIGKILL)
+        shutil.rmtree(cluster.directory("worker0") / "checkpoints")
+        cluster.start("ps0", "worker0")
+
+    programs = {
+        "worker0": Pace(kills_itself_at=101).program,
+        "worker1": Pace(waits={150: 200}).program,
+    }
+    flags = (LINEAR, "--steps=800", "--checkpoint_interval_steps=50")
+    return train(folder, 2, flags, lose_the_model, programs=programs)
+
+
+def _killed_and_back(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 1 is killed after 150 steps and started again; meanwhile the chief goes on for a while."""
+
+    def start_again(cluster: Cluster) -> None:
+        cluster.until(lambda: cluster.has_ended("worker1"), "a worker that killed itself")
+        cluster.start("worker1")
+
+    programs = {"worker0": Pace(waits={400: 200}).program, "worker1": Pace(kills_itself_at=151).program}
+    return train(folder, 2, (LINEAR, "--steps=800"), start_again, programs=programs)
+
+
+def _three_workers(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 3, (LINEAR, f"--steps={STEPS}"))
+
+
+def _slow(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 1 takes one step while worker 0 takes five."""
+    programs = {"worker1": Pace(others_per_step=5).program}
+    return train(folder, 2, (LINEAR, "--steps=900"), programs=programs)
+
+
+def _diverged(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 2, (LINEAR, f"--steps={STEPS}", "--learning_rate=1e30"), exit_code=DIVERGED)
+
+
+def _learned_nothing(_runs: RealRuns, folder: Path) -> Path:
+    return train(folder, 2, (LINEAR, f"--steps={STEPS}", "--learning_rate=1e-9"))
+
+
+def _plateau(_runs: RealRuns, folder: Path) -> Path:
+    """Ten digits through one hidden unit: the loss falls at first, and no further."""
+    flags = ("--model=mnist_mlp", "--hidden_units=1", "--activation=relu", "--optimizer=adam")
+    return train(folder, 2, (*flags, "--learning_rate=0.03", "--steps=600"))
+
+
+def _noisy(_runs: RealRuns, folder: Path) -> Path:
+    """One example to a step; it also keeps checkpoints of the way to its final model."""
+    flags = ("--batch_size=1", "--learning_rate=0.02", "--checkpoint_interval_steps=500")
+    return train(folder, 2, (LINEAR, "--steps=1500", *flags))
+
+
+def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
+    flags, ps, workers = KINDS[kind]
+    return lambda _runs, folder: train(folder, workers, (*flags, f"--steps={STEPS_OF_KINDS}"), ps=ps)
+
+
+_MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
+    "healthy": _healthy,
+    "alone": _alone,
+    "alone_as_chief": _alone_as_chief,
+    "each_on_its_own_ps": _each_on_its_own_ps,
+    "third_worker_on_its_own_ps": _third_worker_on_its_own_ps,
+    "asleep": _asleep,
+    "joined_late": _joined_late,
+    "begun_anew": _begun_anew,
+    "killed_and_back": _killed_and_back,
+    "three_workers": _three_workers,
+    "slow": _slow,
+    "diverged": _diverged,
+    "learned_nothing": _learned_nothing,
+    "plateau": _plateau,
+    "noisy": _noisy,
+    "program": lambda _runs, folder: run_program(folder),
+    "program_alone": lambda _runs, folder: run_program(folder, "--alone"),
+    **{kind: _of_kind(kind) for kind in KINDS},
+}

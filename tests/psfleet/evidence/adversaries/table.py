@@ -1,0 +1,44 @@
+"""The corpus as a table in Markdown, with what was judged wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from psfleet.evidence.verdict import PROVEN, Verdict
+from tests.psfleet.evidence.adversaries.corpus import CASES, EVERY_CHECK, Case
+
+_HEAD = "| run | what was done | must be | is | found by |\n|---|---|---|---|---|"
+
+
+def as_markdown(verdicts: Mapping[str, Verdict]) -> str:
+    """Return the table of all cases, by the verdict of each name, and below it what was judged wrongly."""
+    rows = [_row(case, verdicts[case.name]) for case in CASES]
+    return "\n".join([_HEAD, *rows, "", summary(verdicts)]) + "\n"
+
+
+def summary(verdicts: Mapping[str, Verdict]) -> str:
+    """Return how many runs there are, and how many were judged wrongly, in a sentence."""
+    proven = {case.name for case in CASES if verdicts[case.name].verdict == PROVEN}
+    good = {case.name for case in CASES if case.must_be == PROVEN}
+    wrong = {case.name for case in CASES if not case.is_judged_rightly(verdicts[case.name])}
+    return (
+        f"{len(CASES)} runs, of which {len(good)} must be proven: false positives {len(proven - good)}, "
+        f"false negatives {len(good - proven)}, others judged wrongly {len(wrong - (proven ^ good))}."
+    )
+
+
+def _row(case: Case, verdict: Verdict) -> str:
+    judged = verdict.verdict
+    if not case.is_judged_rightly(verdict):
+        judged = f"**{judged}**: {_names(check.check for check in verdict.failing) or 'nothing found'}"
+    return f"| {case.name} | {case.done} | {case.must_be} | {judged} | {_found_by(case)} |"
+
+
+def _found_by(case: Case) -> str:
+    if case.checks == EVERY_CHECK:
+        return case.found_by
+    return _names(case.checks) + (f"; perhaps {_names(case.perhaps.split())}" if case.perhaps else "")
+
+
+def _names(checks: Iterable[str]) -> str:
+    return ", ".join(f"`{check}`" for check in sorted(checks))

@@ -1,0 +1,34 @@
+"""A run's folder that is damaged or forged in one way, and what must be said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.psfleet.evidence.run_folders import verdict_of
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The exit code, the checks that keep the run from being proven (None: any), a part of what is said."""
+
+    damage: Callable[[Path], None]
+    exit_code: int
+    failing: Set[str] | None
+    said: str
+
+    def __str__(self) -> str:
+        """The name of the damage."""
+        return self.damage.__name__
+
+    def hold(self, run: Path) -> None:
+        """Damage the folder and judge it."""
+        self.damage(run)
+        verdict = verdict_of(run)
+        assert verdict.exit_code == self.exit_code, verdict.failing
+        if self.failing is not None:
+            assert {check.check for check in verdict.failing} == self.failing
+        assert any(self.said in check.detail for check in verdict.checks), verdict.failing
+        json.dumps(verdict.as_json(), allow_nan=False)

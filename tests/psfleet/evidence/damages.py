@@ -1,0 +1,47 @@
+"""Ways to damage the folder of a run, or to write its records anew, that several tests share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.psfleet.evidence.run_folders import events, records, rewrite
+
+
+def cut_the_last_line(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[:-40])
+
+
+def cut_in_the_middle(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[: len(content) // 3])
+
+
+def double_every_line(run: Path) -> None:
+    rewrite(run, "worker1", [record for record in records(run, "worker1") for _ in range(2)])
+
+
+def lose_everything(run: Path) -> None:
+    shutil.rmtree(run)
+    run.mkdir()
+
+
+def reverse_the_steps(run: Path) -> None:
+    every = records(run, "worker1")
+    steps = [record for record in every if record["event"] == "step"]
+    others = [record for record in every if record["event"] != "step"]
+    rewrite(run, "worker1", [*others[:-1], *reversed(steps), others[-1]])
+
+
+def shift_a_clock(run: Path) -> None:
+    changed = [
+        record | {"wall": record["wall"] + 600, "monotonic": record["monotonic"] - 3000}
+        for record in records(run, "worker1")
+    ]
+    rewrite(run, "worker1", changed)
+
+
+def lose_a_number_in_the_loss(run: Path) -> None:
+    every = records(run, "worker1")
+    rewrite(run, "worker1", [*every[:30], every[30] | {"loss": None, "loss_mean": None}, *every[31:]])

@@ -1,0 +1,68 @@
+"""Run folders of a program of one's own, from real tasks that a launcher ran on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.psfleet.evidence.run_folders import plan_of
+from tests.trainer.program.launched import RUN_ID, Tasks
+from trainer.contract.exit_codes import STOPPED
+
+PROGRAM = Path(__file__).with_name("recording_program.py")
+# What a folder of a run holds when systemd has counted what each task said to the others.
+BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
+
+
+def run_program(folder: Path, *arguments: str) -> Path:
+    """Run the program on one ps and two workers, end the ps as train.yml does; return the run's folder."""
+    (folder / "hosts").mkdir(parents=True)
+    with Tasks(folder / "hosts", PROGRAM, ps=1, worker=2) as tasks:
+        plan = plan_of(
+            *(("ps", target) for target in tasks.cluster["ps"]),
+            *(("worker", target) for target in tasks.cluster["worker"]),
+        )
+        tasks.arguments = arguments
+        tasks.environment = {"PSFLEET_PLAN_HASH": plan.hash}
+        tasks.start()
+        codes = tasks.wait("worker0", "worker1") | tasks.stop("ps0")
+        run = folder / RUN_ID
+        for part in ("events", "logs"):
+            (run / part).mkdir(parents=True)
+        for name in tasks.names:
+            shutil.copy(tasks.folder / f"{name}.out", run / "logs")
+            for events in (tasks.directory(name) / "events").glob("*.jsonl"):
+                shutil.copy(events, run / "events")
+    program = {"release": "c0ffee", "file": str(PROGRAM), "arguments": list(arguments), "flags": True}
+    (run / "plan.json").write_text(json.dumps(plan.to_json()))
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
+    (run / "tasks.json").write_text(json.dumps([ending(name, code, **BYTES) for name, code in codes.items()]))
+    return run
+
+
+def ending(name: str, code: int, **more: object) -> dict[str, Any]:
+    """An entry of tasks.json: 143 is what systemd takes for a good end by SIGTERM."""
+    entry = {"name": name, "alive": False, "failed": code not in {0, STOPPED}, "exit_code": code}
+    return {**entry, "restarts": 0, "reason": "", "bytes_received": None, "bytes_sent": None, **more}
+
+
+def endings(run: Path) -> list[dict[str, Any]]:
+    """What tasks.json holds."""
+    content: list[dict[str, Any]] = json.loads((run / "tasks.json").read_text())
+    return content
+
+
+def end(run: Path, name: str, **changes: object) -> None:
+    """Let a task have ended otherwise."""
+    changed: Sequence[Mapping[str, Any]] = [
+        entry | changes if entry["name"] == name else entry for entry in endings(run)
+    ]
+    (run / "tasks.json").write_text(json.dumps(changed))
+
+
+def keep_no_records(run: Path) -> None:
+    """Let the program be one that records nothing."""
+    shutil.rmtree(run / "events")

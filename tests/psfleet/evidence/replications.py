@@ -1,0 +1,22 @@
+"""The real runs that are made of each replication, and a way to change what was counted in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.psfleet.evidence.run_folders import edit, records
+
+STEPS = 300
+SYNC, IN_GRAPH, ASYNC_ON_SERVERS, LOCAL = "sync", "in_graph", "async_on_servers", "local"
+# Flags, ps and workers of each.
+KINDS: dict[str, tuple[tuple[str, ...], int, int]] = {
+    SYNC: (("--model=placement_demo", "--replication=sync", "--replicas_to_aggregate=2"), 2, 3),
+    IN_GRAPH: (("--model=linear", "--replication=in_graph", "--existing_servers=true"), 1, 3),
+    ASYNC_ON_SERVERS: (("--model=cnn", "--existing_servers=true"), 1, 2),
+    LOCAL: (("--model=linear", "--replication=local"), 1, 2),
+}
+
+
+def count(run: Path, **contributions: int) -> None:
+    told = records(run, "worker0")[-1]["contributions"]
+    edit(run, "worker0", "finished", contributions=told | contributions)

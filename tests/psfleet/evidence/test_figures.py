@@ -1,0 +1,134 @@
+"""The figures of a verdict: speed, stragglers, staleness and the balance of the ps, from the records."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psfleet.evidence.figures import figure_lines
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.speed import speeds_of, stragglers_in
+from tests.psfleet.evidence.replications import STEPS, SYNC, count
+from tests.psfleet.evidence.run_folders import Record, edit, records, rewrite, verdict_of
+
+
+def windows_of(run: Path, task: str) -> list[Record]:
+    return [record for record in records(run, task) if record["event"] == "step"]
+
+
+def figures(run: Path) -> dict[str, Any]:
+    return dict(verdict_of(run).figures)
+
+
+def lines(run: Path) -> dict[str, str]:
+    return dict(figure_lines(figures(run)))
+
+
+def test_each_workers_rates_are_of_its_own_windows(run: Path) -> None:
+    windows = windows_of(run, "worker1")
+    seconds = sum(window["seconds"] for window in windows)
+    found = figures(run)["workers"]["worker1"]
+    assert found["steps_per_second"] == pytest.approx(
+        sum(window["steps"] for window in windows) / seconds, abs=1e-3
+    )
+    assert found["examples_per_second"] == pytest.approx(100 * found["steps_per_second"], rel=1e-3)
+    assert found["staleness_mean"] == pytest.approx(
+        sum(window["steps"] * window["staleness_mean"] for window in windows)
+        / sum(window["steps"] for window in windows),
+        abs=1e-3,
+    )
+
+
+def test_who_is_twice_as_slow_as_the_median_worker_is_named(run: Path) -> None:
+    """One worker of two that is slower by a factor f has a slowdown of (1 + f) / 2."""
+    for task, seconds in {"worker0": 1.0, "worker1": 4.0}.items():
+        edit(run, task, "step", seconds=seconds, steps=1, waiting_seconds=0.0)
+    found = figures(run)
+    assert found["workers"]["worker1"]["slowdown"] == 2.5
+    assert found["stragglers"] == ["worker1"]
+    assert "2.5 times slower than the median" in lines(run)["worker1"]
+    edit(run, "worker1", "step", seconds=2.0)
+    assert figures(run)["stragglers"] == []
+
+
+def test_a_worker_that_waits_for_others_is_no_straggler(run: Path) -> None:
+    """In each step the one computes for four seconds, and the other for one and waits for three."""
+    for task, waiting in {"worker0": 3.0, "worker1": 0.0}.items():
+        edit(run, task, "step", seconds=4.0, steps=1, waiting_seconds=waiting)
+    found = figures(run)
+    assert found["workers"]["worker0"]["slowdown"] < 1
+    assert found["stragglers"] == ["worker1"]
+    assert found["workers"]["worker0"]["waiting_seconds"] == 3.0 * len(windows_of(run, "worker0"))
+    assert "s for others" in lines(run)["worker0"]
+
+
+def test_staleness_is_counted_over_all_workers(run: Path) -> None:
+    edit(run, "worker0", "step", staleness_histogram=[1, 2], staleness_mean=1.0, staleness_max=1, steps=3)
+    edit(
+        run, "worker1", "step", staleness_histogram=[0, 1, 0, 1], staleness_mean=4.0, staleness_max=7, steps=2
+    )
+    windows = [len(windows_of(run, task)) for task in ("worker0", "worker1")]
+    found = figures(run)["staleness"]
+    assert found["histogram"] == [windows[0], 2 * windows[0] + windows[1], 0, windows[1]]
+    assert found["maximum"] == 7
+    assert found["mean"] == pytest.approx(
+        (3 * windows[0] + 8 * windows[1]) / (3 * windows[0] + 2 * windows[1]), abs=1e-3
+    )
+    assert "at most 7" in lines(run)["staleness"]
+
+
+def test_what_each_ps_holds_is_what_the_chief_told_last(run: Path) -> None:
+    held = {"ps0": {"variables": 1, "bytes": 300}, "ps1": {"variables": 2, "bytes": 100}}
+    edit(run, "worker0", "initialised", ps_parameters=held)
+    assert figures(run)["ps"] == {
+        "ps0": {"variables": 1, "bytes": 300, "share": 0.75},
+        "ps1": {"variables": 2, "bytes": 100, "share": 0.25},
+    }
+    assert lines(run)["parameters"] == "on 2 ps, 25.0% to 75.0% of the bytes each"
+
+
+def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[str], Path]) -> None:
+    run = copy_of(SYNC)
+    counted = records(run, "worker0")[-1]["contributions"]
+    found = figures(run)
+    assert found["examples"] == pytest.approx(2 * STEPS * 100, abs=3)  # two gradients of 100 examples a step
+    count(run, worker1=counted["worker1"] // 2)
+    assert figures(run)["workers"]["worker1"]["examples_per_second"] == pytest.approx(
+        found["workers"]["worker1"]["examples_per_second"] / 2, rel=0.02
+    )
+
+
+def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path) -> None:
+    new = ("staleness_mean", "staleness_max", "staleness_histogram", "waiting_seconds")
+    for task in ("worker0", "worker1"):
+        old = [
+            {name: value for name, value in record.items() if name not in new}
+            for record in records(run, task)
+        ]
+        rewrite(run, task, [record | {"program": "p"} for record in old])
+    edit(run, "worker0", "initialised", ps_parameters={"ps0": {"variables": "many"}})
+    found = figures(run)
+    assert (found["staleness"], found["ps"]) == (None, {})
+    assert found["workers"]["worker1"]["waiting_seconds"] is None
+    assert found["workers"]["worker1"]["staleness_mean"] is None
+
+
+def test_of_many_workers_a_terminal_shows_a_range_and_the_slowest(run: Path) -> None:
+    read = read_run(run)
+    speeds = speeds_of(read) | {
+        f"worker{index}": {"steps_per_second": 1.0, "slowdown": 2.0 + index} for index in range(300)
+    }
+    found = figures(run) | {
+        "workers": {name: {"share": 1 / 300, **speed} for name, speed in speeds.items()},
+        "stragglers": stragglers_in(speeds),
+    }
+    shown = dict(figure_lines(found))
+    assert len(shown) < 15
+    assert shown["stragglers"].startswith("worker299 301.0 times slower; worker298")
+    assert shown["stragglers"].endswith("and 296 more")
+
+
+def test_a_run_without_steps_has_no_figures_that_could_mislead() -> None:
+    assert speeds_of(Run(Path(), "none")) == {}

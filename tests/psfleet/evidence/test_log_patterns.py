@@ -1,0 +1,76 @@
+"""What the logs of tasks must say: found, out of range, absent, or asked of nobody."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.evidence.run_folders import checks, detail, verdict_of
+
+PATTERN = {"tasks": "worker*", "pattern": r"weight: ([0-9.]+)", "minimum": 1.8, "maximum": 2.2}
+
+
+def test_a_pattern_in_every_log_is_asked_for(silent: Path) -> None:
+    verdict = verdict_of(silent, log_patterns=[PATTERN])
+    assert verdict.verdict == "completed"
+    assert "log_patterns" in checks(verdict, True)
+    assert "weight: " in detail(verdict, "log_patterns")
+
+
+def last_value_counts(run: Path) -> None:
+    with (run / "logs" / "worker1.out").open("a") as log:
+        log.write("weight: 9.0\n")
+
+
+def no_number(run: Path) -> None:
+    with (run / "logs" / "worker1.out").open("a") as log:
+        log.write("weight: .\n")
+
+
+def never_printed(run: Path) -> None:
+    log = run / "logs" / "worker1.out"
+    log.write_text(log.read_text().replace("weight", "height"))
+
+
+def nothing_at_all(_run: Path) -> None:
+    return
+
+
+def log_lost(run: Path) -> None:
+    (run / "logs" / "worker1.out").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "changes", "exit_code", "said"),
+    [
+        (last_value_counts, {}, 1, "worker1 printed 'weight: 9.0': 9, expected from 1.8 to 2.2"),
+        (no_number, {}, 1, "'.' is no finite number"),
+        (never_printed, {}, 1, "worker1 never printed"),
+        (never_printed, {"tasks": "worker0"}, 0, ""),
+        (log_lost, {}, 2, "logs/worker1.out: No such file"),
+        (nothing_at_all, {"minimum": 3, "maximum": None}, 1, "expected at least 3"),
+        (nothing_at_all, {"minimum": None, "maximum": 1}, 1, "expected at most 1"),
+        (nothing_at_all, {"minimum": None, "maximum": None}, 0, ""),
+        (
+            nothing_at_all,
+            {"tasks": "wroker*"},
+            2,
+            "training_evidence_log_patterns[0].tasks is 'wroker*', and the run has no such task; it has ps0",
+        ),
+    ],
+)
+def test_what_logs_say_is_judged(
+    silent: Path, damage: Callable[[Path], None], changes: dict[str, object], exit_code: int, said: str
+) -> None:
+    damage(silent)
+    verdict = verdict_of(silent, log_patterns=[PATTERN | changes])
+    assert verdict.exit_code == exit_code, verdict.failing
+    assert said in detail(verdict, "log_patterns")
+
+
+def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:
+    (run / "logs").mkdir()
+    (run / "logs/worker0.out").write_text("Training finished\n")
+    asked = [{"tasks": "worker0", "pattern": "finished"}]
+    assert verdict_of(run, log_patterns=asked).exit_code == 0
+    assert verdict_of(run, log_patterns=[asked[0] | {"pattern": "never"}]).exit_code == 1

@@ -1,0 +1,127 @@
+"""The loss at the end of a run: noise is no matter, a plateau above the target or a rise is."""
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.loss_settled import loss_settled, trend_of
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.settings import EvidenceSettings
+from tests.psfleet.evidence.run_folders import checks, detail, records, rewrite, tell_settings, verdict_of
+
+Shape = Callable[[float], float]  # part of the run that is done -> loss
+
+
+def shape_losses(run: Path, shape: Shape, noise: float = 0.0) -> None:
+    """Give each window the loss that the part of the run has by then, times lognormal noise."""
+    random_number = random.Random(3)
+    last = records(run, "worker0")[-1]["global_step"]
+    for task in ("worker0", "worker1"):
+        changed = records(run, task)
+        for record in changed:
+            if record["event"] == "step":
+                loss = shape(record["global_step_after"] / last)
+                loss *= math.exp(random_number.gauss(0, noise))
+                record |= {"loss": loss, "loss_mean": loss}
+        rewrite(run, task, changed)
+
+
+def falling(done: float) -> float:
+    return 0.1 + 50 * math.exp(-30 * done)
+
+
+def plateau(done: float) -> float:
+    return falling(done) + 0.2
+
+
+def rising(done: float) -> float:
+    return falling(done) * (1 if done < 2 / 3 else math.exp(done - 2 / 3))
+
+
+def late(done: float) -> float:
+    return 50.0 if done < 0.97 else 0.1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.6])
+def test_a_loss_that_fell_to_its_target_has_settled_whatever_its_noise(run: Path, noise: float) -> None:
+    shape_losses(run, falling, noise)
+    verdict = verdict_of(run)
+    assert "loss_settled" in checks(verdict, True), detail(verdict, "loss_settled")
+
+
+def test_a_few_windows_that_stand_out_do_not_matter(run: Path) -> None:
+    shape_losses(run, lambda done: 1000.0 if done * 100 % 10 > 9 else falling(done))
+    assert "loss_settled" in checks(verdict_of(run), True)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+def test_a_plateau_above_the_target_is_not_proven(run: Path, noise: float) -> None:
+    shape_losses(run, plateau, noise)
+    verdict = verdict_of(run)
+    assert (checks(verdict, False), verdict.exit_code) == ({"loss_settled"}, 1)
+    assert "expected at most 0.2 all the time" in detail(verdict, "loss_settled")
+    assert verdict_of(run, target_loss=0.6).exit_code == 0
+
+
+def test_the_target_must_hold_for_as_long_as_patience_asks(run: Path) -> None:
+    shape_losses(run, late)
+    assert checks(verdict_of(run), False) == {"loss_fell", "loss_settled"}
+    assert "loss_settled" in checks(verdict_of(run, loss_patience=0.02), True)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_loss_that_rises_again_is_found_below_its_target_too(run: Path, noise: float) -> None:
+    shape_losses(run, rising, noise)
+    verdict = verdict_of(run)
+    assert checks(verdict, False) == {"loss_settled"}
+    assert "the loss rises: 1." in detail(verdict, "loss_settled")
+
+
+def test_rounding_errors_of_a_model_that_fits_are_no_rise() -> None:
+    losses = [(step, 1e-14 * math.exp(step / 100)) for step in range(300)]
+    assert trend_of(losses, None).rises
+    assert not trend_of(losses, 0.01).rises
+    assert not trend_of([(step, 0.0) for step in range(300)], None).rises
+
+
+def test_a_small_rise_is_no_matter_however_sure_it_is() -> None:
+    def trend(rise: float) -> bool:
+        return trend_of([(step, 1 + rise * step / 300) for step in range(300)], None).rises
+
+    assert not trend(0.2)  # less than a tenth in the last third
+    assert trend(0.6)
+
+
+def test_noise_alone_is_seldom_taken_for_a_rise() -> None:
+    """Of a thousand runs that stand still, not more than one in a hundred."""
+    random_number = random.Random(1)
+    taken = 0
+    for _ in range(1000):
+        losses = [(step, math.exp(random_number.gauss(0, 0.5))) for step in range(200)]
+        taken += trend_of(losses, None).rises
+    assert taken <= 10
+
+
+def test_where_no_target_is_known_the_loss_must_only_not_rise(run: Path) -> None:
+    for task in ("worker0", "worker1"):
+        changed = records(run, task)
+        for record in changed:
+            if record["event"] == "started":
+                record["settings"]["model"] = "my_model"
+        rewrite(run, task, changed)
+    tell_settings(run, model="my_model")
+    shape_losses(run, plateau, 0.1)
+    assert "loss_settled" in checks(verdict_of(run), True)
+
+
+def test_what_is_lost_leaves_the_question_open(run: Path) -> None:
+    shape_losses(run, plateau)
+    rewrite(run, "worker1", records(run, "worker1")[:-1])
+    assert "loss_settled" in checks(verdict_of(run), None)
+    for task in ("worker0", "worker1"):
+        rewrite(run, task, [record for record in records(run, task) if record["event"] != "step"])
+    found = loss_settled(read_run(run), EvidenceSettings())
+    assert (found.ok, found.detail) == (None, "there are too few finite losses to judge")

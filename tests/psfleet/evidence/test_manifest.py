@@ -1,0 +1,264 @@
+"""manifest.json: what was collected is what is judged, by a stranger too, who has nothing but Python."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.__main__ import main
+from psfleet.evidence.manifest import Manifest, pack
+from psfleet.evidence.reading import keep_settings
+from psfleet.evidence.settings import EvidenceSettings
+from tests.psfleet.evidence.run_folders import RUN_ID, checks, detail, edit, events, verdict_of
+from tests.repository import ROOT
+
+
+@pytest.fixture
+def collected(run: Path) -> Path:
+    """A run's folder with its manifest, and some of the files that others write into it."""
+    for name, text in {
+        "tasks.json": "[]",
+        "logs/ps0.out": "listening\n",
+        "checkpoints/model-400.npz": "0",
+        "devices/ps0.json": "{}",
+        "devices.txt": "ps0\n",
+        "state.json": '{"state": "ended"}',
+        "summaries/worker0/events.out": "0",
+        "report.html": "<html></html>",
+    }.items():
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text)
+    Manifest.of(run).write(run)
+    return run
+
+
+def unchanged(run: Path) -> tuple[bool | None, str]:
+    verdict = verdict_of(run)
+    (found,) = (check for check in verdict.checks if check.check == "files_unchanged")
+    return found.ok, found.detail
+
+
+def test_the_manifest_names_what_the_verdict_rests_on_with_its_hashes(collected: Path) -> None:
+    content = json.loads((collected / "manifest.json").read_text())
+    assert (content["version"], content["run_id"]) == (1, RUN_ID)
+    assert set(content["files"]) == {
+        "plan.json",
+        "settings.json",
+        "tasks.json",
+        "devices.txt",
+        "events/ps0.jsonl",
+        "events/worker0.jsonl",
+        "events/worker1.jsonl",
+        "events/evaluator0.jsonl",
+        "logs/ps0.out",
+        "checkpoints/model-400.npz",
+        "devices/ps0.json",
+    }
+    of_ps = events(collected, "ps0").read_bytes()
+    assert content["files"]["events/ps0.jsonl"] == {
+        "sha256": hashlib.sha256(of_ps).hexdigest(),
+        "bytes": len(of_ps),
+    }
+
+
+def test_a_folder_that_was_not_touched_is_proven(collected: Path) -> None:
+    verdict = verdict_of(collected)
+    assert verdict.exit_code == 0
+    assert detail(verdict, "files_unchanged").startswith("11 files of ")
+
+
+def test_without_a_manifest_nothing_is_asked(run: Path) -> None:
+    assert "files_unchanged" not in checks(verdict_of(run), True, False, None)
+
+
+def change_one_byte(run: Path) -> str:
+    path = events(run, "worker1")
+    content = bytearray(path.read_bytes())
+    position = content.index(b'"seconds": ') + len(b'"seconds": ') if b'"seconds": ' in content else 0
+    position = position or content.index(b'"seconds":') + len(b'"seconds":')
+    content[position] = ord("1") if content[position] != ord("1") else ord("2")
+    path.write_bytes(bytes(content))
+    return "events/worker1.jsonl was changed after it was collected"
+
+
+def cut_a_log(run: Path) -> str:
+    (run / "logs/ps0.out").write_text("")
+    return "logs/ps0.out was changed"
+
+
+def ask_for_less(run: Path) -> str:
+    content = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(content | {"evidence": {"minimum_share": 0}}))
+    return "settings.json was changed"
+
+
+def add_a_file(run: Path) -> str:
+    (run / "logs/worker9.out").write_text("")
+    return "logs/worker9.out was added"
+
+
+def change_the_hash(run: Path) -> str:
+    content = json.loads((run / "manifest.json").read_text())
+    content["files"]["plan.json"]["sha256"] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(content))
+    return "plan.json was changed"
+
+
+@pytest.mark.parametrize("tamper", [change_one_byte, cut_a_log, ask_for_less, add_a_file, change_the_hash])
+def test_what_was_changed_is_named_and_not_proven(collected: Path, tamper: Callable[[Path], str]) -> None:
+    said = tamper(collected)
+    verdict = verdict_of(collected)
+    assert (checks(verdict, False), verdict.exit_code) == ({"files_unchanged"}, 1)
+    assert said in detail(verdict, "files_unchanged")
+    assert verdict.headline == "NOT PROVEN: files of the run were changed after they were collected"
+
+
+def lose_a_checkpoint(run: Path) -> str:
+    (run / "checkpoints/model-400.npz").unlink()
+    return "checkpoints/model-400.npz is gone"
+
+
+def link_to_a_file_elsewhere(run: Path) -> str:
+    target = run.parent / "elsewhere"
+    (run / "logs/ps0.out").rename(target)
+    (run / "logs/ps0.out").symlink_to(target)
+    return "logs/ps0.out is gone"
+
+
+def write_no_json(run: Path) -> str:
+    (run / "manifest.json").write_text("{")
+    return "manifest.json: Expecting"
+
+
+def write_another_version(run: Path) -> str:
+    (run / "manifest.json").write_text('{"version": 2}')
+    return "it is no object of version 1"
+
+
+def write_no_hash(run: Path) -> str:
+    (run / "manifest.json").write_text('{"version": 1, "run_id": "test", "files": {"../secret": "x"}}')
+    return "it tells no hash of '../secret'"
+
+
+def write_a_hash_that_is_none(run: Path) -> str:
+    content = json.loads((run / "manifest.json").read_text())
+    content["files"]["plan.json"]["sha256"] = "A" * 64
+    (run / "manifest.json").write_text(json.dumps(content))
+    return "it tells no hash of 'plan.json'"
+
+
+def name_a_file_outside(run: Path) -> str:
+    content = json.loads((run / "manifest.json").read_text())
+    content["files"]["../secret"] = content["files"]["plan.json"]
+    (run / "manifest.json").write_text(json.dumps(content))
+    return "../secret is gone"
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lose_a_checkpoint,
+        link_to_a_file_elsewhere,
+        write_no_json,
+        write_another_version,
+        write_no_hash,
+        write_a_hash_that_is_none,
+        name_a_file_outside,
+    ],
+)
+def test_what_lacks_leaves_the_question_open(collected: Path, lose: Callable[[Path], str]) -> None:
+    (collected.parent / "secret").write_bytes((collected / "plan.json").read_bytes())
+    said = lose(collected)
+    assert unchanged(collected)[0] is None
+    assert said in unchanged(collected)[1]
+
+
+def test_what_the_first_judging_notes_in_the_settings_is_no_change(collected: Path) -> None:
+    keep_settings(collected, EvidenceSettings())
+    assert "evidence" in json.loads((collected / "settings.json").read_text())
+    assert unchanged(collected)[0] is True
+
+
+def test_a_note_does_not_hide_that_the_settings_were_changed_before(collected: Path) -> None:
+    content = json.loads((collected / "settings.json").read_text())
+    content["training"]["steps"] = 1
+    (collected / "settings.json").write_text(json.dumps(content))
+    keep_settings(collected, EvidenceSettings())
+    assert unchanged(collected)[0] is False
+
+
+def stranger(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What somebody gets who has the two packages and the folder: nothing installed, no Ansible."""
+    for package in ("psfleet", "trainer"):
+        shutil.copytree(ROOT / package, place / package, dirs_exist_ok=True)
+    program = [sys.executable, "-S", "-m", "psfleet.evidence", str(folder), *arguments]
+    environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(program, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_stranger_gets_the_same_verdict_and_sees_one_changed_byte(collected: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "run.tar.gz"
+    assert main([str(collected), "--pack", str(archive)]) == 0
+    ours = json.loads((collected / "verdict.json").read_text())
+    place = tmp_path / "stranger"
+    place.mkdir()
+    subprocess.run(["tar", "xzf", str(archive)], cwd=place, check=True)
+    done = stranger(place, place / RUN_ID, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ours
+    assert ours["verdict"] == "proven"
+
+    change_one_byte(place / RUN_ID)
+    done = stranger(place, place / RUN_ID)
+    assert done.returncode == 1
+    assert "FAILED  files unchanged         events/worker1.jsonl was changed after it was" in done.stdout
+
+
+def test_the_same_files_are_packed_alike_whenever_and_by_whomever(collected: Path, tmp_path: Path) -> None:
+    again = Path(shutil.copytree(collected, tmp_path / "copy" / RUN_ID))
+    os.utime(events(again, "ps0"), (1, 1))
+    events(again, "ps0").chmod(0o600)
+    names = pack(collected, tmp_path / "a.tar.gz")
+    assert pack(again, tmp_path / "b.tar.gz") == names
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    assert (tmp_path / "a.tar.gz").read_bytes()[4:8] == bytes(4)  # no time in gzip's header
+    assert {"manifest.json", "report.html"} <= set(names)
+    assert not {"state.json", "summaries/worker0/events.out"} & set(names)
+    with tarfile.open(tmp_path / "a.tar.gz") as packed:
+        entries = packed.getmembers()
+    assert {(entry.mtime, entry.uid, entry.gid, entry.uname, entry.mode) for entry in entries} == {
+        (0, 0, 0, "", 0o644)
+    }
+
+
+def test_packing_replaces_no_file(
+    collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there.tar.gz"
+    there.write_text("mine")
+    assert main([str(collected), "--pack", str(there)]) == 2
+    assert there.read_text() == "mine"
+    assert f"{there} is there already: remove it, or name another file" in capsys.readouterr().err
+    assert main([str(collected), "--pack", str(tmp_path / "absent/x.tar.gz")]) == 2
+    assert "absent/x.tar.gz was not written: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_collected_is_not_packed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run), "--pack", str(tmp_path / "x.tar.gz")]) == 2
+    assert f"{run} has no manifest.json, which train.yml and stop.yml write" in capsys.readouterr().err
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_a_run_that_is_not_proven_is_packed_and_says_so(collected: Path, tmp_path: Path) -> None:
+    edit(collected, "worker1", "finished", fingerprint="0" * 16)
+    assert main([str(collected), "--pack", str(tmp_path / "x.tar.gz")]) == 1
+    assert (tmp_path / "x.tar.gz").exists()

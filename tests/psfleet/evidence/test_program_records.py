@@ -1,0 +1,206 @@
+"""What a program of one's own recorded itself: proven by it, contradicted by it, or silent."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.evidence.cases import Expected
+from tests.psfleet.evidence.run_folders import (
+    checks,
+    detail,
+    drop,
+    edit,
+    events,
+    records,
+    rewrite,
+    verdict_of,
+)
+
+GOALS = {"weight": {"minimum": 1.8, "maximum": 2.2}, "bias": {"minimum": 9.8}}
+WITH_RECORDS = {
+    "tasks_ended_well",
+    "tasks_exchanged",
+    "records_complete",
+    "same_plan_and_release",
+    "fair_shares",
+    "workers_overlap",
+    "steps_interleave",
+    "loss_finite",
+    "loss_fell",
+}
+
+
+def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> None:
+    verdict = verdict_of(together, goals=GOALS)
+    assert (verdict.verdict, verdict.exit_code) == ("proven", 0), verdict.failing
+    assert checks(verdict, True) == WITH_RECORDS | {"goals_reached"}
+    assert verdict.headline == (
+        "PROVEN: by the records of the program 2 workers moved one global step together, and it learned"
+    )
+    assert "Not shown is that all parameters were shared" in "\n".join(verdict.not_shown)
+    assert verdict.figures["global_steps"] >= 400
+
+
+def test_workers_that_each_trained_a_model_of_their_own_are_found_out(alone: Path) -> None:
+    verdict = verdict_of(alone)
+    assert verdict.exit_code == 1
+    assert "steps_interleave" in checks(verdict, False)
+    assert "worker1 moved the global step alone" in detail(verdict, "steps_interleave")
+    assert verdict.headline == "NOT PROVEN: nothing shows that the workers trained one model together"
+
+
+def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
+    assert checks(verdict_of(recorded, goals={"weight": {"maximum": 1}}), False) == {"goals_reached"}
+    assert checks(verdict_of(recorded, goals={"speed": {"minimum": 1}}), None) == {"goals_reached"}
+    drop(recorded, "worker0", "evaluated")
+    drop(recorded, "worker1", "evaluated")
+    verdict = verdict_of(recorded, goals=GOALS)
+    assert (verdict.exit_code, checks(verdict, None)) == (2, {"goals_reached"})
+
+
+def test_an_evaluation_of_an_earlier_step_does_not_count(recorded: Path) -> None:
+    every = records(recorded, "worker1")
+    evaluated = next(record for record in every if record["event"] == "evaluated")
+    early = evaluated | {"global_step": 1, "metrics": {"weight": 0.0, "bias": 0.0}}
+    rewrite(recorded, "worker1", [every[0], early, *every[1:]])
+    assert "goals_reached" in checks(verdict_of(recorded, goals=GOALS), True)
+
+
+def test_the_last_step_is_the_last_that_any_worker_saw(recorded: Path) -> None:
+    edit(recorded, "worker0", "finished", global_step=10)
+    verdict = verdict_of(recorded)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.figures["global_steps"] >= 400
+
+
+def lose_the_steps_of(*workers: str) -> Callable[[Path], None]:
+    def lose(run: Path) -> None:
+        for worker in workers:
+            drop(run, worker, "step")
+            edit(run, worker, "finished", local_step=0)
+
+    return lose
+
+
+def tell_no_losses(run: Path, worker: str) -> None:
+    told = [
+        {name: value for name, value in record.items() if name not in {"loss", "loss_mean"}}
+        for record in records(run, worker)
+    ]
+    rewrite(run, worker, told)
+
+
+def record_no_losses(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        tell_no_losses(run, worker)
+
+
+def tell_that_it_was_synchronous(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "started", settings={"replication": "sync"})
+
+
+def let_the_other_record_nothing(run: Path) -> None:
+    events(run, "worker1").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict", "missing", "said"),
+    [
+        (let_the_other_record_nothing, "completed", {"steps_interleave"}, "worker1 left no records of steps"),
+        (lose_the_steps_of("worker1"), "completed", {"steps_interleave"}, "worker1 left no records of steps"),
+        (
+            lose_the_steps_of("worker0", "worker1"),
+            "completed",
+            {"steps_interleave", "loss_fell"},
+            "the program leaves no records of its steps",
+        ),
+        (record_no_losses, "completed", {"loss_fell"}, "the program recorded no losses"),
+        (tell_that_it_was_synchronous, "completed", {"steps_interleave"}, "it trained synchronously"),
+    ],
+)
+def test_what_records_do_not_tell_is_named_and_never_passed(
+    recorded: Path, damage: Callable[[Path], None], verdict: str, missing: set[str], said: str
+) -> None:
+    damage(recorded)
+    found = verdict_of(recorded)
+    assert found.verdict == verdict, found.failing
+    assert not missing & checks(found, True, False, None)
+    assert said in "\n".join(found.not_shown)
+
+
+def fail_in_the_records(run: Path) -> None:
+    every = records(run, "worker1")
+    failed = {"event": "failed", "class": "program", "reason": "no more data"}
+    rewrite(run, "worker1", [*every[:-1], every[-1] | failed])
+
+
+def run_another_program(run: Path) -> None:
+    edit(run, "worker1", "", program="decaf")
+
+
+def run_another_plan(run: Path) -> None:
+    edit(run, "worker1", "", plan_hash="0123456789ab")
+
+
+def never_fall(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "step", loss=3.0, loss_mean=3.0)
+
+
+def diverge(run: Path) -> None:
+    every = records(run, "worker1")
+    steps = [number for number, record in enumerate(every) if record["event"] == "step"]
+    rewrite(run, "worker1", [*every[: steps[9]], every[steps[9]] | {"loss": None}, *every[steps[9] + 1 :]])
+
+
+def diverge_at_once(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "step", loss=None, loss_mean=None)
+
+
+def take_the_name_of_our_model(run: Path) -> None:
+    """A loss that our linear model need not go below says nothing of a program's own."""
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "started", settings={"model": "linear"})
+        edit(run, worker, "step", loss=0.15, loss_mean=0.15)
+
+
+RECORDS = [
+    Expected(fail_in_the_records, 1, {"tasks_ended_well"}, "worker1 recorded that it failed: no more data"),
+    Expected(run_another_program, 1, {"same_plan_and_release"}, "worker1 ran program decaf"),
+    Expected(run_another_plan, 1, {"same_plan_and_release"}, "worker1 ran plan 0123456789ab"),
+    Expected(never_fall, 1, {"loss_fell"}, "the loss went from 3 to 3"),
+    Expected(take_the_name_of_our_model, 1, {"loss_fell"}, "expected a fall by 20% or to 0"),
+    Expected(diverge, 1, {"loss_finite"}, "worker1: the loss was no finite number"),
+    Expected(diverge_at_once, 1, {"loss_finite"}, "worker0: the loss was no finite number"),
+]
+
+
+@pytest.mark.parametrize("expected", RECORDS, ids=str)
+def test_what_records_contradict_is_found(recorded: Path, expected: Expected) -> None:
+    expected.hold(recorded)
+
+
+def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> None:
+    tell_no_losses(recorded, "worker1")
+    verdict = verdict_of(recorded)
+    assert verdict.verdict == "proven", verdict.failing
+    windows = sum(record["event"] == "step" for record in records(recorded, "worker0"))
+    assert detail(verdict, "loss_finite") == f"finite in all {windows} windows of steps"
+
+
+def test_a_restarted_program_counts_its_steps_anew_also_without_saying_that_it_started(
+    recorded: Path,
+) -> None:
+    every = records(recorded, "worker1")
+    steps: Sequence[dict[str, object]] = [record for record in every if record["event"] == "step"]
+    half = len(steps) // 2
+    again = [record | {"pid": 99999} for record in steps[half:]]
+    done = 0
+    for record in again:
+        done += int(str(record["steps"]))
+        record["local_step"] = done
+    rewrite(recorded, "worker1", [*every[:1], *steps[:half], *again])
+    assert "records_complete" in checks(verdict_of(recorded), True)

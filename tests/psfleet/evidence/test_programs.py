@@ -1,0 +1,168 @@
+"""Runs of a program of one's own: completed, proven by its own records, or neither."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.verdict_lines import as_lines
+from tests.psfleet.evidence.cases import Expected
+from tests.psfleet.evidence.program_folders import end, endings
+from tests.psfleet.evidence.run_folders import checks, detail, verdict_of
+from tests.trainer.program.launched import RUN_ID
+from trainer.contract.plan import ClusterPlan, PlannedTask
+
+WITHOUT_RECORDS = {"tasks_ended_well", "tasks_exchanged"}
+
+
+def not_shown(run: Path, **settings: object) -> str:
+    return "\n".join(verdict_of(run, **settings).not_shown)
+
+
+def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path) -> None:
+    verdict = verdict_of(silent)
+    assert (verdict.verdict, verdict.exit_code) == ("completed", 0), verdict.failing
+    assert checks(verdict, True) == WITHOUT_RECORDS
+    assert verdict.headline == (
+        "COMPLETED: the program ended well on 3 tasks; not shown is that the workers trained one model"
+        " together"
+    )
+    assert detail(verdict, "tasks_ended_well").startswith(
+        "worker0 ended by itself, ps0 was ended by train.yml"
+    )
+    said = not_shown(silent)
+    for sentence in (
+        "the workers trained one model together: the program leaves no records of its steps",
+        "what the tasks exchanged were parameters and gradients: bytes are counted, not read",
+        "the loss fell: the program recorded no losses",
+        "the model is good enough for anything: training_evidence_goals asks for nothing",
+    ):
+        assert f"Not shown is that {sentence}" in said
+    shown = [(line.strip(), kind) for line, kind in as_lines(verdict, silent)]
+    assert shown[0] == (f"{verdict.headline} (run {RUN_ID})", "headline")
+    assert all((sentence, "open") in shown for sentence in verdict.not_shown)
+    assert json.loads(json.dumps(verdict.as_json()))["not_shown"] == list(verdict.not_shown)
+
+
+def fail_a_worker(run: Path) -> None:
+    end(run, "worker1", failed=True, exit_code=1, reason="line 1\nValueError: bad data")
+
+
+def stop_the_lead(run: Path) -> None:
+    end(run, "worker0", exit_code=143)
+
+
+def leave_a_task_running(run: Path) -> None:
+    end(run, "ps0", alive=True, exit_code=0)
+
+
+def kill_the_ps(run: Path) -> None:
+    end(run, "ps0", failed=True, exit_code=137)
+
+
+def exchange_nothing(run: Path) -> None:
+    end(run, "worker1", bytes_received=120, bytes_sent=900_000)
+
+
+def send_nothing(run: Path) -> None:
+    end(run, "worker1", bytes_received=900_000, bytes_sent=65_535)
+
+
+def lose_an_ending(run: Path) -> None:
+    (run / "tasks.json").write_text(json.dumps(endings(run)[:-1]))
+
+
+def lose_the_endings(run: Path) -> None:
+    (run / "tasks.json").unlink()
+
+
+def spoil_the_endings(run: Path) -> None:
+    (run / "tasks.json").write_text('{"name": "ps0"}')
+
+
+def spoil_an_ending(run: Path) -> None:
+    end(run, "ps0", exit_code="well")
+
+
+def never_start_a_task(run: Path) -> None:
+    (run / "logs" / "worker1.out").unlink()
+
+
+def spoil_the_program(run: Path) -> None:
+    (run / "settings.json").write_text('{"training": {}, "program": "main.py"}')
+
+
+ENDINGS = [
+    Expected(fail_a_worker, 1, {"tasks_ended_well"}, "worker1 failed with exit code 1: ValueError: bad data"),
+    Expected(stop_the_lead, 1, {"tasks_ended_well"}, "worker0 was ended by train.yml"),
+    Expected(leave_a_task_running, 1, {"tasks_ended_well"}, "ps0 was still running"),
+    Expected(kill_the_ps, 1, {"tasks_ended_well"}, "ps0 failed with exit code 137"),
+    Expected(exchange_nothing, 1, {"tasks_exchanged"}, "worker1 received 120 bytes and sent 900000"),
+    Expected(send_nothing, 1, {"tasks_exchanged"}, "expected at least 65536 each way"),
+    Expected(lose_an_ending, 2, {"tasks_ended_well"}, "tasks.json does not tell how ps0 ended"),
+    Expected(lose_the_endings, 2, {"tasks_ended_well"}, "tasks.json: No such file"),
+    Expected(spoil_the_endings, 2, {"tasks_ended_well"}, "tasks.json: not a JSON list"),
+    Expected(spoil_an_ending, 2, {"tasks_ended_well"}, "it lacks alive, failed or exit_code"),
+    Expected(never_start_a_task, 2, {"tasks_ended_well"}, "worker1 left no log"),
+    Expected(spoil_the_program, 2, None, "program is 'main.py'; expected an object or null"),
+]
+
+
+@pytest.mark.parametrize("expected", ENDINGS, ids=str)
+def test_how_tasks_ended_is_judged(silent: Path, expected: Expected) -> None:
+    expected.hold(silent)
+
+
+def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> None:
+    end(silent, "worker1", bytes_received=None, bytes_sent=None)
+    assert "Not shown is that worker1 exchanged anything" in not_shown(silent)
+    assert "tasks_exchanged" in checks(verdict_of(silent), True)
+    for name in ("ps0", "worker0"):
+        end(silent, name, bytes_received=None, bytes_sent=None)
+    verdict = verdict_of(silent)
+    assert verdict.verdict == "completed"
+    assert checks(verdict, True, False, None) == {"tasks_ended_well"}
+    assert "exchanged anything with the others: systemd did not count the bytes" in not_shown(silent)
+
+
+def test_the_least_that_a_task_exchanges_can_be_set(silent: Path) -> None:
+    exchange_nothing(silent)
+    assert verdict_of(silent, minimum_exchanged_bytes=120).exit_code == 0
+
+
+def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
+    end(silent, "worker1", exit_code=143, restarts=2)
+    said = not_shown(silent)
+    assert "worker1 had done its work: it still ran when the run was over, and train.yml ended it" in said
+    assert "worker1 went on where it had been: it was started again 2 times" in said
+    assert "ps0 had done its work" not in said
+
+
+def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
+    """Where there is a chief, its end is the run's, and a worker may be ended by train.yml."""
+    tasks = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
+    chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
+    (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (*tasks, chief)).to_json()))
+    (silent / "logs/chief0.out").write_text("")
+    entries = [entry | {"exit_code": 143} for entry in endings(silent)]
+    (silent / "tasks.json").write_text(
+        json.dumps([*entries, entries[0] | {"name": "chief0", "exit_code": 0}])
+    )
+    verdict = verdict_of(silent)
+    assert verdict.verdict == "completed", verdict.failing
+    assert "chief0 ended by itself" in detail(verdict, "tasks_ended_well")
+    end(silent, "chief0", exit_code=143)
+    assert verdict_of(silent).exit_code == 1
+
+
+def test_a_plan_of_a_chief_and_ps_alone_is_enough(silent: Path) -> None:
+    ps, *_ = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
+    chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
+    (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps, chief)).to_json()))
+    (silent / "logs/chief0.out").write_text("")
+    first = endings(silent)[0]
+    told = [first | {"name": name, "exit_code": 0} for name in ("ps0", "chief0")]
+    (silent / "tasks.json").write_text(json.dumps(told))
+    assert verdict_of(silent).verdict == "completed"
+    (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps,)).to_json()))
+    assert "it has no worker and no chief" in verdict_of(silent).checks[0].detail

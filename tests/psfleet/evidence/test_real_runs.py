@@ -1,0 +1,55 @@
+"""The verdict on real runs: shared, each for itself, and with a worker that slept."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.psfleet.evidence.run_folders import UNSHARED, checks, detail, verdict_of
+from tests.repository import ROOT
+
+SHARING = {*UNSHARED, "fingerprints_agree"}
+
+
+def test_a_healthy_run_is_proven(healthy: Path) -> None:
+    verdict = verdict_of(healthy)
+    assert checks(verdict, False, None) == set(), verdict.failing
+    assert (verdict.verdict, verdict.exit_code) == ("proven", 0)
+    assert verdict.headline == "PROVEN: 2 workers trained one model together through 1 ps, and it converged"
+    assert 400 <= verdict.figures["global_steps"] <= 401
+    assert sum(worker["steps"] for worker in verdict.figures["workers"].values()) >= 400
+    assert abs(verdict.figures["metrics"]["weight"] - 2) < 0.2
+    assert verdict.figures["examples_per_second"] > 0
+
+
+def test_workers_on_ps_of_their_own_are_not_proven_though_both_converged(split_brain: Path) -> None:
+    verdict = verdict_of(split_brain)
+    assert verdict.exit_code == 1
+    assert checks(verdict, False) == SHARING
+    assert checks(verdict, None) == set()
+    assert verdict.headline.startswith("NOT PROVEN: nothing shows that 2 workers trained one model together")
+    assert "worker1 met another ps0 than the chief" in detail(verdict, "same_parameter_servers")
+    assert "worker0 and worker1 did not meet" in detail(verdict, "workers_met")
+    assert "worker1 moved the global step alone" in detail(verdict, "steps_interleave")
+
+
+def test_a_worker_that_slept_has_no_fair_share(asleep: Path) -> None:
+    verdict = verdict_of(asleep)
+    assert checks(verdict, False) == {"fair_shares"}
+    assert checks(verdict, None) == set()
+    assert "worker1 applied" in detail(verdict, "fair_shares")
+    assert "expected at least 10.0%" in detail(verdict, "fair_shares")
+    assert verdict_of(asleep, minimum_share=0.001).exit_code == 0
+
+
+def test_the_program_needs_nothing_but_python_and_the_folder(run: Path) -> None:
+    program = [sys.executable, "-S", "-m", "psfleet.evidence", str(run)]  # -S: without any installed package
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("PROVEN: 2 workers trained one model together")
+    assert "ok      contributions add up" in done.stdout
+    written = json.loads((run / "verdict.json").read_text())
+    assert written["verdict"] == "proven"
+
+    done = subprocess.run([*program, "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout) == written

@@ -1,0 +1,122 @@
+"""Real runs of each replication are proven, each by what its own records must show."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.evidence.replications import ASYNC_ON_SERVERS, IN_GRAPH, KINDS, LOCAL, STEPS, SYNC, count
+from tests.psfleet.evidence.run_folders import (
+    checks,
+    detail,
+    edit,
+    records,
+    rewrite,
+    tell_settings,
+    verdict_of,
+)
+
+HEADLINES = {
+    SYNC: "PROVEN: 3 workers trained one model together, 2 gradients to a step, through 2 ps, and it"
+    " converged",
+    IN_GRAPH: "PROVEN: one client trained one model on 3 workers together through 1 ps, and it converged",
+    ASYNC_ON_SERVERS: "PROVEN: 2 workers trained one model together through 1 ps, and it converged",
+    LOCAL: "PROVEN: one process trained the model by itself, without ps, and it converged",
+}
+CONTRIBUTIONS = {SYNC: 2 * STEPS, IN_GRAPH: 3 * STEPS, LOCAL: STEPS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_real_run_is_proven(trained: Callable[[str], Path], kind: str) -> None:
+    verdict = verdict_of(trained(kind))
+    assert checks(verdict, False, None) == set(), verdict.failing
+    assert verdict.headline == HEADLINES[kind]
+    assert ("servers_met" in checks(verdict, True)) == (kind in {IN_GRAPH, ASYNC_ON_SERVERS})
+    if kind in CONTRIBUTIONS:
+        assert f"= {CONTRIBUTIONS[kind]}" in detail(verdict, "contributions_add_up")
+    if kind == IN_GRAPH:
+        assert "the client of all 3 workers met" in detail(verdict, "same_parameter_servers")
+
+
+def test_a_local_run_shares_with_nobody_and_says_so(trained: Callable[[str], Path]) -> None:
+    verdict = verdict_of(trained(LOCAL))
+    for name in (
+        "same_parameter_servers",
+        "workers_met",
+        "fair_shares",
+        "workers_overlap",
+        "steps_interleave",
+    ):
+        assert "nobody to share with" in detail(verdict, name)
+    assert "of 1 task" in detail(verdict, "records_complete")
+
+
+def test_a_slow_backup_needs_no_share(copy_of: Callable[[str], Path]) -> None:
+    run = copy_of(SYNC)
+    count(run, worker0=STEPS, worker1=STEPS, worker2=0)
+    verdict = verdict_of(run)
+    assert "fair_shares" in checks(verdict, True)
+    assert "(worker2 as backup)" in detail(verdict, "fair_shares")
+
+
+def take_one_gradient_to_a_step(run: Path) -> None:
+    """Every worker offers a gradient in each step, and one of them is taken."""
+    tell_settings(run, replicas_to_aggregate=1)
+    whole = {"local_step": STEPS, "steps": STEPS, "global_step_before": 0, "global_step_after": STEPS}
+    for worker in ("worker0", "worker1", "worker2"):
+        every = records(run, worker)
+        settings = every[0]["settings"] | {"replicas_to_aggregate": 1}
+        step = next(record for record in every if record["event"] == "step")
+        others = [record for record in every[1:-1] if record["event"] != "step"]
+        last = every[-1] | {"local_step": STEPS}
+        rewrite(run, worker, [every[0] | {"settings": settings}, *others, step | whole, last])
+
+
+def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
+    copy_of: Callable[[str], Path],
+) -> None:
+    run = copy_of(SYNC)
+    take_one_gradient_to_a_step(run)
+    count(run, worker0=STEPS // 2, worker1=STEPS // 2, worker2=0)
+    sharing = {"contributions_add_up", "fair_shares", "workers_overlap", "steps_interleave"}
+    assert sharing <= checks(verdict_of(run), True)
+    count(run, worker0=STEPS, worker1=0, worker2=0)
+    verdict = verdict_of(run)
+    assert checks(verdict, False) >= {"fair_shares", "steps_interleave"}
+    assert "worker0 moved the global step alone" in detail(verdict, "steps_interleave")
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        (
+            {"replication": "ring"},
+            "settings.json: replication is 'ring'; expected one of async, sync, in_graph, local",
+        ),
+        ({"replicas_to_aggregate": 9}, "replicas_to_aggregate is 9; expected an integer from 1 to 3"),
+        ({"existing_servers": "perhaps"}, "existing_servers is 'perhaps'; expected true or false"),
+    ],
+)
+def test_settings_that_name_no_replication_leave_everything_open(
+    copy_of: Callable[[str], Path], training: dict[str, object], said: str
+) -> None:
+    run = copy_of(SYNC)
+    tell_settings(run, **training)
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2
+    assert checks(verdict, True, False) == set()
+    assert said in detail(verdict, "workers_met")
+
+
+def test_without_settings_the_chief_tells_the_replication(copy_of: Callable[[str], Path]) -> None:
+    run = copy_of(SYNC)
+    (run / "settings.json").unlink()
+    assert verdict_of(run).headline == HEADLINES[SYNC]
+
+
+def test_a_run_of_before_there_were_replications_is_judged_as_ever(run: Path) -> None:
+    tell_settings(run)
+    (run / "settings.json").write_text('{"training": {"model": "linear"}, "tasks": {}}')
+    for worker in ("worker0", "worker1"):
+        edit(run, worker, "started", settings={"model": "linear"})
+    assert verdict_of(run).exit_code == 0

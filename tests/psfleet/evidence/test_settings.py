@@ -1,0 +1,113 @@
+"""The thresholds: one default for the program and the role; what people write is converted or refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psfleet.evidence.__main__ import main
+from psfleet.evidence.reading import keep_settings, read_settings
+from psfleet.evidence.settings import EvidenceSettings
+from tests.psfleet.evidence.run_folders import verdict_of
+from tests.repository import ROOT
+
+
+def patterns(**changes: object) -> dict[str, object]:
+    """Two patterns, the second of which is changed."""
+    good = {"tasks": "worker*", "pattern": "a"}
+    return {"log_patterns": [good, good | changes]}
+
+
+def test_the_role_has_the_same_thresholds_with_the_same_defaults() -> None:
+    defaults = yaml.safe_load((ROOT / "roles/training_evidence/defaults/main.yml").read_text())
+    thresholds = {name.removeprefix("training_evidence_"): value for name, value in defaults.items()}
+    for other in ("run_id", "runs_directory", "required"):
+        thresholds.pop(other, None)
+    assert thresholds == EvidenceSettings().as_dict()
+
+
+def test_text_from_the_command_line_is_taken_for_the_number_it_means() -> None:
+    settings = EvidenceSettings.from_mapping({"minimum_share": "0.5", "target_loss": "", "bias_tolerance": 1})
+    assert (settings.minimum_share, settings.target_loss, settings.bias_tolerance) == (0.5, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"minimum_share": 2}, "training_evidence_minimum_share is 2; expected a number from 0 to 1"),
+        ({"target_accuracy": "high"}, "is 'high'; expected a number from 0 to 1"),
+        ({"weight_tolerance": -1}, "is -1; expected a number >= 0"),
+        ({"bias_tolerance": True}, "is True; expected"),
+        ({"bias_tolerance": "nan"}, "is 'nan'; expected"),
+        ({"target_loss": []}, "is []; expected a number >= 0, or null for the model's own"),
+        ({"goals": ["accuracy"]}, "goals is ['accuracy']; expected a mapping of metrics"),
+        ({"goals": {"accuracy": 0.9}}, "goals.accuracy is 0.9; expected a mapping with a number as minimum"),
+        ({"goals": {"accuracy": {}}}, "goals.accuracy is {}; expected a mapping with a number"),
+        ({"goals": {"accuracy": {"minimum": "high"}}}, "expected a mapping with a number as minimum"),
+        ({"goals": {"accuracy": {"minimun": 1}}}, "expected a mapping with a number as minimum"),
+        ({"goals": {"loss": {"minimum": 2, "maximum": 1}}}, "the minimum is above the maximum"),
+        ({"log_patterns": "x"}, "log_patterns is 'x'; expected a list of mappings with tasks, pattern,"),
+        ({"log_patterns": ["x"]}, "log_patterns[0] is 'x'; expected a mapping with tasks, pattern,"),
+        (patterns(pattrn="x"), "log_patterns[1].pattrn is nothing that a pattern has; did you mean pattern?"),
+        (patterns(pattern=""), "log_patterns[1].pattern is ''; expected a regular expression"),
+        (patterns(tasks=3), "log_patterns[1].tasks is 3; expected a glob of tasks such as worker*"),
+        (patterns(pattern="("), "log_patterns[1].pattern is '('; it is no regular expression: missing )"),
+        (patterns(minimum="x"), "log_patterns[1].minimum is 'x'; expected a number or null"),
+        (patterns(minimum=1), "log_patterns[1].pattern is 'a'; expected the number in parentheses"),
+        (patterns(pattern="(a)", minimum=2, maximum=1), "log_patterns[1].minimum is 2, above its maximum 1"),
+        ({"minimum_shar": 1}, "did you mean training_evidence_minimum_share?"),
+        ({"x": 1, "minimum_share": 9}, "; training_evidence_minimum_share is 9"),
+    ],
+)
+def test_what_cannot_be_a_threshold_is_refused_by_name(values: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match="training_evidence_") as refusal:
+        EvidenceSettings.from_mapping(values, "training_evidence_")
+    assert said in str(refusal.value)
+
+
+def test_what_is_asked_for_is_kept_as_people_write_it() -> None:
+    asked = {
+        "goals": {"accuracy": {"minimum": 0.9, "maximum": None}},
+        "log_patterns": [{"tasks": "ps*", "pattern": "(a)", "minimum": None, "maximum": 2.0}],
+    }
+    kept = EvidenceSettings.from_mapping(asked).as_dict()
+    assert {name: kept[name] for name in asked} == asked
+    assert EvidenceSettings.from_mapping(kept).as_dict() == kept
+    assert EvidenceSettings.from_mapping({"goals": None, "log_patterns": None}) == EvidenceSettings()
+
+
+def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> None:
+    assert main([str(run)]) == 0
+    keep_settings(run, EvidenceSettings(weight_tolerance=0.0))
+    keep_settings(run, EvidenceSettings())  # what is noted stays
+    assert json.loads((run / "settings.json").read_text())["training"]["model"] == "linear"
+    assert read_settings(run).weight_tolerance == 0
+    assert main([str(run)]) == 1
+    written = json.loads((run / "verdict.json").read_text())
+    assert written["settings"]["weight_tolerance"] == 0
+    assert [check["check"] for check in written["checks"] if check["ok"] is False] == ["model_converged"]
+
+
+def test_settings_that_cannot_be_used_are_named_with_their_file(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "settings.json").write_text('{"evidence": {"minimum_share": "half"}}')
+    assert main([str(run)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"{run}/settings.json: evidence.minimum_share is 'half'; expected a number from 0 to 1\n"
+
+
+def test_a_folder_that_cannot_be_written_still_gets_its_verdict(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "verdict.json").mkdir()
+    assert main([str(run)]) == 0
+    assert "verdict.json was not written" in capsys.readouterr().err
+
+
+def test_each_threshold_bites(run: Path) -> None:
+    for name, value in {"bias_tolerance": 0, "weight_tolerance": 0, "minimum_overlap": 1}.items():
+        assert verdict_of(run, **{name: value}).exit_code == 1, name
+    assert verdict_of(run, minimum_loss_reduction=1, target_loss=0).exit_code == 1
+    assert verdict_of(run, minimum_loss_reduction=1, target_loss=1).exit_code == 0

@@ -1,0 +1,257 @@
+"""Who moved the global step: never a contradiction in true records, always one where somebody is missing."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.answer import Answer
+from psfleet.evidence.contributions import contributions_add_up
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.steps_accounted import steps_accounted
+from psfleet.evidence.steps_taken import Tally
+from psfleet.evidence.verdict import judge_run
+from psfleet.evidence.verdict_lines import as_lines
+from tests.psfleet.evidence.replications import IN_GRAPH, LOCAL, SYNC
+from tests.psfleet.evidence.run_folders import edit, records, rewrite
+from tests.psfleet.evidence.simulated_runs import Simulation, Worker, run_of, synchronous_run
+from trainer.contract.run_tasks import RunTask
+
+SEEDS = range(25)
+
+
+def judged(folder: Path) -> Answer:
+    return steps_accounted(read_run(folder))
+
+
+@pytest.mark.parametrize("faults", [False, True], ids=["undisturbed", "faults"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_no_order_of_steps_and_no_fault_contradicts_true_records(workers: int, *, faults: bool) -> None:
+    for seed in SEEDS:
+        check = steps_accounted(Simulation(seed, workers, faults=faults).run(1000))
+        assert check.ok, (seed, check.detail)
+
+
+@pytest.mark.parametrize(
+    ("seed", "workers", "turns"),
+    [(257, 3, 1000), (841, 2, 1000), (4743, 3, 1000), (321, 2, 1000), (997, 2, 1000), (88, 2, 1500)],
+)
+def test_what_is_hidden_where_the_model_was_set_back_contradicts_nothing(
+    seed: int, workers: int, turns: int
+) -> None:
+    """Seldom cases: the global step went back within a window, or behind a process that had been killed."""
+    check = steps_accounted(Simulation(seed, workers, faults=True).run(turns))
+    assert check.ok, check.detail
+
+
+@pytest.mark.parametrize(("workers", "replicas"), [(2, 2), (3, 2), (5, 2)])
+def test_late_gradients_contradict_nothing(workers: int, replicas: int) -> None:
+    for seed in SEEDS[:8]:
+        check = steps_accounted(synchronous_run(seed, workers, replicas))
+        assert check.ok, (seed, check.detail)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_stranger_who_moves_the_global_step_is_found(workers: int) -> None:
+    """One that takes a twentieth of all steps in each of some runs of two thousand steps."""
+    for seed in SEEDS[:8]:
+        check = steps_accounted(Simulation(seed, workers, faults=False, stranger=0.02).run(6000))
+        assert check.ok is False, seed
+        assert "steps of others, who recorded" in check.detail
+
+
+def test_synchronous_steps_that_too_few_offered_gradients_for_are_found() -> None:
+    run = synchronous_run(1, 3, 3)
+    lost = run.tasks["worker2"]
+    kept = tuple(record for record in lost.records if record.fields.get("global_step_after", 0) != 150)
+    fewer = tuple(
+        record for record in kept if record.event != "step" or record.integer("global_step_after") > 200
+    )
+    tasks = {**run.tasks, "worker2": replace(lost, records=fewer)}
+    check = steps_accounted(replace(run, tasks=tasks))
+    assert check.ok is None  # it is not whole: its local steps have a gap
+    assert "worker0 saw 600 steps of others" in check.detail
+
+
+def forge_the_steps_of_others(run: Path, factor: int) -> None:
+    """Each worker trains alone, and lets its global step move as if others took most of the steps."""
+    for worker in ("worker0", "worker1"):
+        told = records(run, worker)
+        done = 0
+        for record in told:
+            if record["event"] == "step":
+                record["global_step_before"] = factor * done
+                done += record["steps"]
+                record["global_step_after"] = factor * done
+        rewrite(run, worker, told)
+
+
+def test_counters_forged_to_look_shared_are_found_where_nobody_took_the_steps(run: Path) -> None:
+    forge_the_steps_of_others(run, 3)
+    check = judged(run)
+    assert check.ok is False
+    assert "worker0 saw " in check.detail
+    assert " at most" in check.detail
+
+
+def test_workers_that_each_move_a_global_step_of_their_own_are_found(run: Path) -> None:
+    forge_the_steps_of_others(run, 1)
+    check = judged(run)
+    assert check.ok is False
+    assert "saw 0 steps of others, who recorded" in check.detail
+    assert " at least" in check.detail
+
+
+def test_a_stranger_in_the_middle_of_a_real_run_is_found(run: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        told = records(run, worker)
+        for record in told:
+            if record["event"] == "step":
+                for name in ("global_step_before", "global_step_after"):
+                    record[name] += 50 if record[name] > 200 else 0
+        rewrite(run, worker, told)
+    check = judged(run)
+    assert check.ok is False, check.detail
+    assert check.detail.count("saw") == 2  # both workers
+
+
+@pytest.mark.parametrize("kind", [SYNC, IN_GRAPH, LOCAL])
+def test_every_replication_is_accounted_for(trained: Callable[[str], Path], kind: str) -> None:
+    check = judged(trained(kind))
+    assert check.ok, check.detail
+    assert ("nobody else moved" in check.detail) == (kind == LOCAL)
+
+
+def test_a_tower_that_was_not_computed_is_found(copy_of: Callable[[str], Path]) -> None:
+    run = copy_of(IN_GRAPH)
+    told = records(run, "worker2")
+    steps = [record for record in told if record["event"] == "step"]
+    lost = steps[len(steps) // 2]
+    done = 0
+    for record in steps:
+        record["steps"] = 0 if record is lost else record["steps"]
+        done += record["steps"]
+        record["local_step"] = done
+    told[-1]["local_step"] = done
+    rewrite(run, "worker2", [record for record in told if record is not lost])
+    check = judged(run)
+    assert check.ok is False
+    assert "steps of worker2, who recorded" in check.detail
+
+
+def test_what_a_lost_file_does_not_tell_leaves_the_question_open(run: Path) -> None:
+    (run / "events" / "worker1.jsonl").unlink()
+    check = judged(run)
+    assert check.ok is None
+    assert "worker1 recorded no step" in check.detail
+
+
+def test_a_worker_that_recorded_no_step_at_all_is_found(run: Path) -> None:
+    rewrite(run, "worker1", [record for record in records(run, "worker1") if record["event"] != "step"])
+    edit(run, "worker1", "finished", local_step=0)
+    assert judged(run).ok is False
+
+
+def test_many_workers_are_said_in_a_line() -> None:
+    run: Run = Simulation(1, 40, faults=False).run(4000)
+    check = steps_accounted(run)
+    assert check.ok
+    assert len(check.detail) < 300
+    assert "and 36 more" in check.detail
+
+
+def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
+    """Whatever there is to say, it takes no more lines than for two workers, and no line is endless."""
+    run = Simulation(1, 300, faults=False).run(40_000)
+    servers = tuple(RunTask("ps", index, "host") for index in range(40))
+    verdict = judge_run(replace(run, expected=run.expected + servers), EvidenceSettings())
+    lines = [text for text, _ in as_lines(verdict, Path())]
+    assert len(lines) < 40
+    assert max(map(len, lines)) < 400
+
+
+# What a worker tells in turn: a window (before, after, steps), the step of a restored checkpoint, that it was
+# stopped, that its session broke, or that it began as a new process.
+Story = list[tuple[int, int, int] | int | str]
+
+
+def tens(first: int, last: int) -> Story:
+    return [(step, step + 10, 10) for step in range(first, last, 10)]
+
+
+def told(chief: Story, other: Story, **counted: int) -> Run:
+    """A run of two workers that tell this; each then ends well, at the step that the counts add up to."""
+    chance = random.Random(1)
+    workers = [Worker(0, chance), Worker(1, chance)]
+    last = sum(counted.values())
+    for worker, story in zip(workers, (chief, other), strict=True):
+        worker.start(0)
+        if worker.index == 0:
+            worker.write("initialised", global_step=0)
+        for event in story:
+            if isinstance(event, tuple):
+                before, after, steps = event
+                worker.local_step += steps
+                span = {"global_step_before": before, "global_step_after": after}
+                worker.write("step", local_step=worker.local_step, steps=steps, examples=steps, **span)
+            elif isinstance(event, int):
+                worker.write("restored", global_step=event, checkpoint="c")
+            elif event == "began anew":
+                worker.start(0)
+            elif event in {"stopped", "waited in vain"}:
+                if event == "waited in vain":
+                    worker.pid += 1
+                    worker.write("started", nonce=77)
+                worker.write("finished", reason="stopped", local_step=worker.local_step, global_step=0)
+            else:
+                worker.write("recovering", reason=event)
+        worker.finish(global_step=last, last_step=last, contributions=counted)
+    return run_of(workers, ReplicationRules("async", 2))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "at_least", "at_most"),
+    [(10, 20, 10, 10), (5, 25, 10, 30), (12, 18, 0, 10), (9, 20, 10, 20), (10, 21, 10, 20), (30, 40, 0, 0)],
+)
+def test_windows_that_end_where_a_range_begins_are_not_of_it(
+    before: int, after: int, at_least: int, at_most: int
+) -> None:
+    """Three windows of ten steps, (0, 10], (10, 20] and (20, 30]."""
+    tally = Tally(told(tens(0, 30), [], worker0=30).windows)
+    assert (tally.at_least(before, after), tally.at_most(before, after)) == (at_least, at_most)
+
+
+@pytest.mark.parametrize(
+    ("chief", "other", "counted", "accepted"),
+    [
+        # 20 steps were undone, and 71 by two restored checkpoints; but not 50 of before.
+        ([*tens(0, 100), 80, *tens(80, 120)], [], (120, 0), True),
+        ([*tens(0, 80), 10, *tens(10, 100), 99, (99, 120, 21)], [], (120, 0), True),
+        ([(0, 70, 170), *tens(70, 100), 80, *tens(80, 120)], [], (120, 0), False),
+        # Behind its last window a killed process may have taken 20 steps and no more, a stopped one none.
+        (tens(0, 50), [(50, 60, 10), "began anew", (80, 100, 20)], (50, 50), True),
+        (tens(0, 50), [(50, 60, 10), "began anew", (80, 100, 20)], (49, 51), False),
+        (tens(0, 50), [(50, 60, 10), "stopped", "began anew", (80, 100, 20)], (50, 50), False),
+        # A session that broke may hide one step, no more.
+        (tens(0, 50), [*tens(50, 90), "lost", (91, 100, 9)], (50, 50), True),
+        (tens(0, 50), [*tens(50, 90), "lost", (92, 100, 8)], (50, 50), False),
+    ],
+)
+def test_counts_differ_from_records_by_what_these_explain(
+    chief: Story, other: Story, counted: tuple[int, int], *, accepted: bool
+) -> None:
+    answer = contributions_add_up(told(chief, other, worker0=counted[0], worker1=counted[1]))
+    assert answer.ok is accepted, answer.detail
+
+
+def test_steps_of_a_killed_process_are_looked_for_behind_one_that_never_met_the_others() -> None:
+    """Worker 1 is killed with 20 steps unwritten, is stopped while it waits for the others, and goes on."""
+    chief: Story = [*tens(0, 80), (100, 200, 50)]
+    run = told(chief, ["waited in vain", "began anew", (100, 200, 50)], worker0=130, worker1=70)
+    assert steps_accounted(run).ok, steps_accounted(run).detail
+    assert contributions_add_up(run).ok, contributions_add_up(run).detail

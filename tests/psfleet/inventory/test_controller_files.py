@@ -1,0 +1,145 @@
+"""Programs and data of the controller: facts, or a refusal with the inventory's other problems."""
+
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.psfleet.inventory.checked import checked, facts, hosts_file, placed, written
+from tests.repository import ROOT
+from trainer.host.content_directory import content_hash
+
+GROUPS = hosts_file({"node1": {}}, {"node1": {}, "node2": {"trainer_data_dir": "/srv/data"}})
+
+
+def with_variables(folder: Path, **variables: object) -> Path:
+    return written(folder / "cluster", {"hosts.yml": GROUPS, "group_vars/tf_cluster.yml": variables})
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder with a program, and with what does not belong to it."""
+    folder = tmp_path / "program"
+    for name in ("main.py", "layers/dense.py", ".git/config", "__pycache__/main.pyc", ".venv/pyvenv.cfg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("print('hello')\n", encoding="utf-8")
+    return folder
+
+
+def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_path: Path) -> None:
+    requirements = program.parent / "requirements.txt"
+    requirements.write_text("rich==14.0.0\n", encoding="utf-8")
+    inventory = with_variables(
+        tmp_path,
+        trainer_program=str(program),
+        trainer_program_entry="layers/dense.py",
+        trainer_program_arguments=["--layers", 3],
+        trainer_program_flags="no",
+        trainer_program_requirements=str(requirements),
+    )
+    before = facts(inventory)["cluster_program"]
+    assert before == {
+        "source": str(program),
+        "entry": "layers/dense.py",
+        "arguments": ["--layers", "3"],
+        "flags": False,
+        "requirements": str(requirements),
+        "release": content_hash(program),
+    }
+    (program / ".git/config").write_text("else\n", encoding="utf-8")
+    (program / "__pycache__/main.pyc").write_text("else\n", encoding="utf-8")
+    assert facts(inventory)["cluster_program"] == before
+    (program / "layers/dense.py").write_text("print('else')\n", encoding="utf-8")
+    assert facts(inventory)["cluster_program"]["release"] != before["release"]
+
+
+def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
+    program, data = tmp_path / "train.py", tmp_path / "digits.npz"
+    program.write_text("print('hello')\n", encoding="utf-8")
+    data.write_text("0 1 2\n", encoding="utf-8")
+    tree: Any = hosts_file({}, {"node1": {}, "node2": {"trainer_data_dir": "/srv/data"}})
+    tree["tf_cluster"]["children"] |= {"ps": {"hosts": {}}, "chief": {"hosts": {"node3": {}}}}
+    given = {"trainer_program": str(program), "trainer_data_source": str(data)}
+    shown = facts(written(tmp_path / "cluster", {"hosts.yml": tree}), given)
+    assert placed(shown) == {"worker0": "node1:2222", "worker1": "node2:2222", "chief0": "node3:2222"}
+    of_program = shown["cluster_program"]
+    assert (of_program["entry"], of_program["release"]) == ("train.py", content_hash(program))
+    carried = "/opt/psfleet/data"
+    assert shown["cluster_data"] == {
+        "source": str(data),
+        "directories": {"node1": carried, "node2": "/srv/data", "node3": carried},
+    }
+
+
+def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # `ansible-playbook` is typed there, and the inventory is elsewhere
+    exit_codes = "trainer/contract/exit_codes.py"
+    shown = facts(with_variables(tmp_path, trainer_program=f"./{exit_codes}", trainer_data_source="~"))
+    assert shown["cluster_program"]["source"] == str(ROOT / exit_codes)
+    assert shown["cluster_data"]["source"] == str(Path.home())
+
+
+def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> None:
+    shown = facts(with_variables(tmp_path))
+    assert (shown["cluster_program"], shown["cluster_data"]) == ({}, {})
+
+
+def test_everything_wrong_with_the_files_is_said_with_what_else_is_wrong(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (program / "weights.bin").open("wb") as stream:
+        stream.truncate(101_000_000)
+    Path("empty").mkdir()
+    inventory = with_variables(
+        tmp_path,
+        trainer_program="program",
+        trainer_program_entry=".venv/pyvenv.cfg",
+        trainer_program_requirements="nowhere.txt",
+        trainer_data_source="empty",
+        trainer_batch_size=0,
+    )
+    where = "edit cluster/group_vars/tf_cluster.yml"
+    assert (
+        checked(inventory)[1]
+        == f"""\
+The inventory has 5 problems. Nothing was touched.
+1. trainer_batch_size is 0; expected an integer >= 1
+   {where}:5
+2. trainer_program_entry is '.venv/pyvenv.cfg', which is left out; expected a file of the folder \
+trainer_program; what begins with a dot is left out
+   {where}:2
+3. trainer_program is 'program', which holds 101 MB (the largest file is weights.bin); expected 100 MB at \
+most: trainer_data_source carries data
+   {where}:1
+4. trainer_program_requirements is 'nowhere.txt', and there is no file {tmp_path}/nowhere.txt; expected a \
+requirements.txt on this machine
+   {where}:3
+5. trainer_data_source is 'empty', which is empty; expected a file or folder on this machine, with something \
+in it
+   {where}:4"""
+    )
+
+
+def test_files_that_are_not_there(program: Path, tmp_path: Path) -> None:
+    nowhere = with_variables(tmp_path, trainer_program="nowhere/train.py")
+    refusal = checked(nowhere, {"trainer_data_source": "/nowhere"})[1]
+    assert "trainer_program is 'nowhere/train.py', and there is no /" in refusal
+    assert "train.py; expected a Python file, or a folder with one, on this machine\n   edit /" in refusal
+    assert "trainer_data_source is '/nowhere', and there is no /nowhere; expected" in refusal
+    assert "   given with -e on the command line" in refusal
+    (program / "main.py").unlink()
+    refusal = checked(with_variables(tmp_path, trainer_program=str(program)))[1]
+    assert f"trainer_program_entry is 'main.py', and there is no file {program}/main.py" in refusal
+
+
+def test_what_cannot_be_carried_is_no_program(program: Path, tmp_path: Path) -> None:
+    inventory = with_variables(tmp_path, trainer_program=str(program))
+    (program / "data").symlink_to("/tmp")
+    linked = checked(inventory)[1]
+    assert f"trainer_program is '{program}', where" in linked
+    assert "link to a folder" in linked
+    venv.create(program / "environment", symlinks=True)
+    found = f"which holds the virtual environment {program}/environment; expected the program alone"
+    assert f"trainer_program is '{program}', {found}" in checked(inventory)[1]

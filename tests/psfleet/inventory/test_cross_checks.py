@@ -1,0 +1,138 @@
+"""What one variable or group asks of another: replications, programs, the chief, the data."""
+
+import pytest
+
+from psfleet.inventory.reading import common_values, read_inventory
+from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
+
+PROGRAM = "train.py"
+
+
+@pytest.mark.parametrize("replication", ["async", "in_graph", "local"])
+def test_only_sync_aggregates_replicas(replication: str) -> None:
+    (problem,) = problems(["a"], ["b"], trainer_replication=replication, trainer_replicas_to_aggregate=1)
+    assert problem == (
+        f"trainer_replicas_to_aggregate is 1 with trainer_replication {replication!r}; expected null, or "
+        "trainer_replication sync"
+    )
+
+
+def test_no_more_replicas_than_workers() -> None:
+    sync = {"trainer_replication": "sync", "trainer_replicas_to_aggregate": "4"}
+    assert problems(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 2}}, **sync) == [
+        "trainer_replicas_to_aggregate is 4; expected at most 3, the number of workers"
+    ]
+    assert read(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 3}}, **sync)
+    assert "expected an integer >= 1" in problems(["a"], ["b"], trainer_replicas_to_aggregate=0)[0]
+
+
+def test_a_process_alone_has_no_servers_that_exist_before_it() -> None:
+    (problem,) = problems(["a"], ["b"], trainer_replication="local", trainer_existing_servers="yes")
+    assert problem.startswith("trainer_existing_servers is true with trainer_replication 'local'")
+
+
+def test_a_chief_coordinates_a_program_and_nothing_else() -> None:
+    assert problems(["a"], ["b"], {}, ["c"]) == [
+        "the group chief holds c, and trainer_program is empty; expected no such group: worker0 is the chief "
+        "of the trainer's own models"
+    ]
+    assert problems(["a"], ["b"], {}, ["c", "d"], trainer_program=PROGRAM) == [
+        "the group chief holds 2 hosts, c, d; expected one"
+    ]
+    plan = read(["a"], ["b"], {"c": {"trainer_chief_port": 2300}}, ["c"], trainer_program=PROGRAM)
+    assert (plan.tasks[-1].name, plan.tasks[-1].target) == ("chief0", "c:2300")
+
+
+def test_a_program_may_do_without_ps_but_not_without_workers() -> None:
+    assert [task.name for task in read([], ["a"], trainer_program=PROGRAM).tasks] == ["worker0"]
+    assert problems(["a"], [], {}, ["a"], trainer_program=PROGRAM) == [
+        "there is no group worker; expected a child group worker of tf_cluster with one host or more"
+    ]
+    assert "there is no group ps" in problems([], ["a"], trainer_replication="local")[0]
+
+
+def test_data_that_are_carried_are_read_where_they_are_put() -> None:
+    hosts: Hosts = {
+        "b": {"trainer_data_dir": "/srv/mnist"},
+        "c": {"trainer_worker_tasks": [{"data_dir": "/d"}]},
+    }
+    carried = {"trainer_data_source": "mnist", "trainer_install_directory": "/opt/other"}
+    plan, settings = read_inventory(inventory(["a"], ["a", "b", "c"], hosts, **carried))
+    assert [settings[task.name].data_dir for task in plan.tasks_of("worker")] == [
+        "/opt/other/data",
+        "/srv/mnist",
+        "/d",
+    ]
+
+
+def test_data_are_carried_to_one_place_on_a_host() -> None:
+    two = {"trainer_worker_tasks": [{"data_dir": "/d"}, {}]}
+    assert problems(["a"], ["a"], {"a": two}, trainer_data_source="mnist") == [
+        "the tasks of a read /d and /opt/psfleet/data; expected one data_dir on a host, for "
+        "trainer_data_source is carried there once"
+    ]
+    assert read(["a"], ["a"], {"a": two})
+
+
+@pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/"])
+def test_data_where_no_task_sees_them(directory: str) -> None:
+    expected = "expected one outside of /home, /root, /run/user, /tmp, /var/tmp, which tasks do not see"
+    of_host = {"a": {"trainer_data_dir": directory, "trainer_worker_tasks": 2}}
+    assert problems(["a"], ["a"], of_host) == [f"the data_dir of a is {directory!r}; {expected}"]
+    of_task = {"a": {"trainer_worker_tasks": [{"data_dir": directory}]}}
+    assert problems(["a"], ["a"], of_task) == [f"the data_dir of a is {directory!r}; {expected}"]
+    assert read(["a"], ["b"], {"a": {"trainer_data_dir": directory}}, trainer_data_dir="/homes/mnist")
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        (["--layers", 3, 0.5], ["--layers", "3", "0.5"]),
+        ("--name 'two words'", ["--name", "two words"]),
+        ([], []),
+    ],
+)
+def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
+    values = common_values(inventory(["a"], ["b"], trainer_program_arguments=given))
+    assert values["trainer_program_arguments"] == arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("trainer_program", 7),
+        ("trainer_program", ["train.py"]),
+        ("trainer_program", "train\0.py"),
+        ("trainer_program_entry", ""),
+        ("trainer_program_entry", "/train.py"),
+        ("trainer_program_entry", "../train.py"),
+        ("trainer_program_arguments", [True]),
+        ("trainer_program_arguments", [None]),
+        ("trainer_program_arguments", "--name 'unclosed"),
+        ("trainer_program_arguments", {"layers": 3}),
+        ("trainer_program_flags", "perhaps"),
+        ("trainer_program_requirements", 7),
+        ("trainer_data_source", [1]),
+        ("trainer_chief_port", 80),
+        ("trainer_watchdog_seconds", 9),
+        ("trainer_metrics_interval_seconds", 0),
+        ("trainer_evaluation_deadline_seconds", 0),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_expected(name: str, value: object) -> None:
+    (problem,) = problems(["a"], ["b"], {host: {name: value} for host in "ab"})
+    assert problem.startswith(f"{name} is {value!r}; expected ")
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_everything_of_the_program_is_the_whole_cluster_s(host: str) -> None:
+    (problem,) = problems(["a"], ["b"], {host: {"trainer_program": "x.py"}})
+    assert "expected one value for the whole cluster" in problem
+
+
+def test_model_partition_needs_workers_to_share_its_parts_with() -> None:
+    (problem,) = problems(["a"], ["b", "c"], trainer_model="partition", trainer_replication="local")
+    assert problem.startswith("trainer_model is 'partition' with trainer_replication 'local'")
+    (problem,) = problems(["a"], ["b", "c"], trainer_model="partition", trainer_shard_data=True)
+    assert problem.startswith("trainer_shard_data is true with trainer_model 'partition'")
+    assert read(["a"], ["b", "c"], trainer_model="partition", trainer_existing_servers=True)

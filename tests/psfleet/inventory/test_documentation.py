@@ -1,0 +1,61 @@
+"""The examples of docs/inventory.md, read by Ansible and checked: they give what the page says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.inventory.checked import facts, placed, written
+from tests.repository import ROOT
+
+PAGE = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+SECTIONS = {part.partition("\n")[0].strip("# "): part for part in PAGE.split("\n## ")}
+EXAMPLE = re.compile(r"```yaml\n# inventory/cluster/(\S+)\n(.*?)```", re.DOTALL)
+PLACE = re.compile(r"`((?:ps|worker|chief)\d)`\s+on\s+(node\d:\d+)(?:\s+with\s+(GPU \d(?:,\d)*))?")
+# What the page says of each example, so that none is left out.
+PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief": 4}
+
+
+def test_every_example_is_tested() -> None:
+    examples = [title for title, body in SECTIONS.items() if EXAMPLE.search(body)]
+    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 8
+    assert examples == [
+        "The inventory",
+        "Several tasks on a host",
+        "GPUs",
+        "How the workers train together",
+        "Data",
+        "A program of your own",
+        "A chief",
+    ]
+
+
+@pytest.mark.parametrize("title", [title for title, body in SECTIONS.items() if EXAMPLE.search(body)])
+def test_an_example_gives_the_tasks_that_the_page_says(
+    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of the first example are the hosts where a section shows none.
+    files: dict[str, object] = dict(EXAMPLE.findall(SECTIONS["The inventory"]))
+    del files["group_vars/tf_cluster.yml"]
+    files |= dict(EXAMPLE.findall(SECTIONS[title]))
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_text("digits", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(ROOT)  # where `ansible-playbook` is typed
+    shown = facts(written(tmp_path / "cluster", files))
+    found = placed(shown)
+    said = PLACE.findall(SECTIONS[title])
+    assert len(said) == PLACES.get(title, 0)
+    for task, place, gpus in said:
+        assert found[task] == " ".join(filter(None, (place, gpus)))
+    tasks = shown["cluster_settings"]["tasks"]
+    if title == "Several tasks on a host":
+        assert len(found) == len(said)
+        sizes = {task: tasks[task]["values"]["batch_size"] for task in ("worker0", "worker2", "worker3")}
+        assert sizes == {"worker0": 50, "worker2": 100, "worker3": 20}
+        assert tasks["worker3"]["values"]["threads"] == 2
+    if title == "Data":
+        assert shown["cluster_data"]["source"] == str(tmp_path / "mnist")
+        assert set(shown["cluster_data"]["directories"].values()) == {"/opt/psfleet/data"}
+    if title == "A program of your own":
+        assert shown["cluster_program"]["arguments"] == ["--steps=400"]

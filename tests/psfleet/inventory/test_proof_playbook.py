@@ -1,0 +1,57 @@
+"""prove.yml and the inventory: what this trains gives way, and what cannot be proven is refused."""
+
+from pathlib import Path
+
+import yaml
+
+from psfleet.evidence.settings import EvidenceSettings
+from tests.psfleet.inventory.checked import facts, hosts_file, written
+from tests.psfleet.inventory.conftest import Preflight
+from tests.repository import ROOT
+
+PLAYBOOK = ROOT / "playbooks" / "prove.yml"
+
+
+def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(tmp_path: Path) -> None:
+    own = {
+        "trainer_program": __file__,
+        "trainer_existing_servers": True,
+        "trainer_replication": "in_graph",
+        "trainer_data_dir": "/srv/mnist",
+    }
+    two = {"trainer_worker_tasks": [{"batch_size": 7}, {}]}
+    tree = hosts_file({"node1": {}}, {"node2": two}, vars=own)
+    tree["tf_cluster"]["children"]["chief"] = {"hosts": {"node1": None}}  # type: ignore[index]
+    inventory = written(tmp_path, {"hosts.yml": tree})
+    deployed, proof = facts(inventory), facts(inventory, proof="sync")
+    assert proof["cluster_plan"] == deployed["cluster_plan"], "what is deployed is what is proven"
+    assert proof["cluster_program"] == {}
+    assert proof["cluster_settings"]["program"] is None
+    tasks = proof["cluster_settings"]["tasks"]
+    assert list(tasks) == ["ps0", "worker0", "worker1"], "neither servers nor a program's coordinator"
+    assert [tasks[f"worker{index}"]["values"]["batch_size"] for index in (0, 1)] == [7, 100]
+    for name, value in {"model": "partition", "replication": "sync", "steps": 200, "data_dir": ""}.items():
+        assert tasks["worker1"]["values"][name] == value
+
+
+def test_what_the_inventory_asks_of_its_own_training_is_not_asked_of_a_proof() -> None:
+    """Nor does a tolerance for another model let a weight pass that nobody told."""
+    plays = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
+    runs = [play["vars"] for play in plays if play.get("ansible.builtin.import_playbook") == "train.yml"]
+    own = EvidenceSettings()
+    for name in ("target_loss", "loss_patience", "error_tolerance", "goals"):
+        assert [run[f"training_evidence_{name}"] for run in runs] == [getattr(own, name)] * 2
+
+
+def test_a_cluster_of_one_worker_has_nobody_to_share_with(preflight: Preflight) -> None:
+    files: dict[str, object] = {"hosts.yml": hosts_file({"node1": {}}, {"node2": {}})}
+    run = preflight(files, "-e", "trainer_model=linear", playbook="prove.yml")
+    assert run.status == 2, run.output
+    assert (
+        "The inventory has 2 problems. Nothing was touched.\n1. the inventory has one worker, on node2"
+        in run.output
+    )
+    assert (
+        "2. trainer_model is given with -e, and prove.yml chooses it; expected no value\n   leave -e"
+        in run.output
+    )

@@ -1,0 +1,140 @@
+"""The numbers that the charts draw."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.recorded_run import Run
+from psfleet.report import series, timeline
+from psfleet.report.series import Line, Point
+from tests.psfleet.report.made_runs import (
+    SECONDS_PER_WINDOW,
+    make_plan,
+    make_run,
+    step,
+    worker_records,
+    write,
+)
+
+PLAN = make_plan()
+WORKER1 = PLAN.tasks[2]
+
+
+def runs_of(folder: Path, records: list[dict[str, object]]) -> Run:
+    """The made run, in which worker 1 left these records."""
+    write(folder, PLAN, WORKER1, records)
+    return read_run(folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "made", PLAN, windows=4)
+
+
+def points(line: Line) -> list[Point]:
+    return [point for point in line.points if math.isfinite(point[0])]
+
+
+def test_loss_is_drawn_over_the_global_step_after_each_window(folder: Path) -> None:
+    (zero, one) = series.loss_curves(read_run(folder), ()).lines
+    assert (zero.name, one.name) == ("worker0", "worker1")
+    assert points(zero) == [
+        (20.0, 100.0),
+        (40.0, 90.0),
+        (60.0, pytest.approx(81.0)),
+        (80.0, pytest.approx(72.9)),
+    ]
+
+
+def test_a_line_breaks_where_the_global_step_went_back(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    back = step(1, 2, 1, local_step=30)
+    run = runs_of(folder, [*records[:5], back, *records[5:]])
+    line = series.loss_curves(run, ()).lines[1]
+    steps = [x for x, _ in line.points]
+    assert steps[:3] == [20.0, 40.0, 60.0] and math.isnan(steps[3]) and steps[4] == 40.0
+
+
+def test_speed_is_steps_per_second_of_each_window_from_its_start_to_its_end(folder: Path) -> None:
+    line = series.rate_curves(read_run(folder), ()).lines[1]
+    assert points(line)[:3] == [
+        (0.0, 10 / SECONDS_PER_WINDOW),
+        (SECONDS_PER_WINDOW, 10 / SECONDS_PER_WINDOW),
+        (SECONDS_PER_WINDOW, 10 / SECONDS_PER_WINDOW),
+    ]
+
+
+def test_speed_breaks_where_the_cluster_broke_and_not_at_a_checkpoint(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    saved = {"event": "checkpoint_failed", "global_step": 30, "reason": "full", "monotonic": 3.0}
+    lost = {"event": "recovering", "reason": "ps0 went away", "monotonic": 3.5}
+    run = runs_of(folder, [*records[:3], saved, records[3], records[4], lost, *records[5:]])
+    breaks = [math.isnan(x) for x, _ in series.rate_curves(run, ()).lines[1].points]
+    assert breaks == [True, True, *6 * [False], True, False, False]
+
+
+def test_another_clock_of_a_host_changes_nothing(folder: Path) -> None:
+    before = series.rate_curves(read_run(folder), ()), timeline.rows(read_run(folder))
+    shifted = [
+        {**record, "monotonic": float(str(record["monotonic"])) + 600, "wall": 1.7e9}
+        for record in worker_records(PLAN, 1, 4)
+    ]
+    after = runs_of(folder, shifted)
+    assert repr((series.rate_curves(after, ()), timeline.rows(after))) == repr(before)
+
+
+def test_the_time_of_a_host_that_was_started_again_goes_on(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    for place, record in enumerate(records[4:]):
+        record["monotonic"] = 0.1 + SECONDS_PER_WINDOW * place  # a new clock, from the third window on
+    line = series.rate_curves(runs_of(folder, records), ()).lines[1]
+    times = [x for x, _ in points(line)]
+    assert times == sorted(times)
+    assert times[-1] < 10
+
+
+def test_many_workers_are_a_band_of_their_means_and_the_named_ones_lines() -> None:
+    steady = [Line(f"worker{index}", ((0.0, 1.0 + index), (100.0, 1.0 + index))) for index in range(13)]
+    curves = series._curves(steady, ["worker12"])
+    assert [line.name for line in curves.lines] == ["worker12"]
+    assert curves.band is not None
+    assert (curves.band.low, curves.band.middle, curves.band.high) == ((1.0, 1.0), (7.0, 7.0), (13.0, 13.0))
+    assert len(series._curves(steady[:12], []).lines) == 12
+
+
+def test_a_program_that_records_every_step_has_a_line_of_bounded_length() -> None:
+    course = tuple((float(x), float(x % 2)) for x in range(6000))
+    (line,) = series._curves([Line("worker0", (*course, (math.nan, math.nan), (6001.0, 5.0)))], ()).lines
+    assert 500 < len(line.points) < 700
+    assert line.points[0] == (5.0, 5 / 11), "the mean of the first eleven"
+    assert sum(math.isnan(x) for x, _ in line.points) == 1
+
+
+def test_a_band_has_the_mean_of_each_worker_within_a_part_of_the_course() -> None:
+    noisy = Line("worker0", ((0.0, 0.0), (0.1, 20.0), (100.0, 10.0)))
+    others = [Line(f"worker{index}", ((0.0, 10.0), (100.0, 10.0))) for index in range(1, 13)]
+    band = series._curves([noisy, *others], []).band
+    assert band is not None
+    assert (band.low, band.high) == ((10.0, 10.0), (10.0, 10.0))
+
+
+def test_losses_that_are_no_numbers_are_named_and_not_drawn(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    records[3] |= {"loss": None, "loss_mean": None}
+    run = runs_of(folder, records)
+    assert series.losses_not_finite(run) == (40.0,)
+    assert [x for x, _ in points(series.loss_curves(run, ()).lines[1])] == [20.0, 60.0, 80.0]
+
+
+def test_staleness_has_a_bar_for_each_power_of_two() -> None:
+    buckets = series.staleness_buckets({"staleness": {"histogram": [5, 4, 3, 2, 1]}})
+    assert buckets == (("0", 5), ("1", 4), ("2-3", 3), ("4-7", 2), ("8-15", 1))
+    assert series.staleness_buckets({}) == series.staleness_buckets({"staleness": None}) == ()
+
+
+def test_notable_are_stragglers_then_who_was_restarted(folder: Path) -> None:
+    records = worker_records(PLAN, 1, 4)
+    run = runs_of(folder, [*records[:3], {**records[0], "pid": 7}])
+    assert series.notable_workers(run, {"stragglers": ["worker0"]}) == ("worker0", "worker1")

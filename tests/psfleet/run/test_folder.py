@@ -1,0 +1,42 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan, PlannedTask
+
+WORKER = PlannedTask("worker", 0, "n1", "10.0.0.1", 2222)
+PLAN = ClusterPlan("psfleet", (PlannedTask("ps", 0, "n1", "10.0.0.1", 2223), WORKER))
+WITH_CHIEF = ClusterPlan("psfleet", (WORKER, PlannedTask("chief", 0, "n2", "10.0.0.2", 2223)))
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", "[" * 100_000, '{"a":' * 100_000])
+def test_a_damaged_file_of_a_run_counts_as_absent(tmp_path: Path, text: str) -> None:
+    (tmp_path / "settings.json").write_text(text)
+    assert read_object(tmp_path / "settings.json") == {}
+    assert begun_settings(tmp_path) == {}
+
+
+def test_what_a_run_began_with_is_read_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"training": {"a": 1}, "tasks": {}}')
+    assert begun_settings(tmp_path) == {"cluster": {"a": 1}, "tasks": {}, "program": None}
+
+
+def tasks(
+    plan: ClusterPlan, program: dict[str, Any] | None = None, **training: object
+) -> list[dict[str, Any]]:
+    return tasks_of_run(plan.to_json(), {"cluster": training, "program": program})
+
+
+def test_a_task_is_described_as_playbooks_take_it() -> None:
+    named = {"name": "worker0", "job": "worker", "index": 0}
+    placed = {"host": "n1", "role": "client", "address": "10.0.0.1:2222"}
+    assert tasks(PLAN)[1] == named | placed
+
+
+def test_the_chief_of_a_program_leads() -> None:
+    assert lead_of(tasks(WITH_CHIEF, {"release": "abc"}))["name"] == "chief0"
+    assert lead_of(tasks(PLAN, {"release": "abc"}))["name"] == "worker0"
+    assert lead_of(tasks(PLAN, replication="local"))["host"] == "n1"

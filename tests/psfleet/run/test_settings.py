@@ -1,0 +1,143 @@
+from typing import Any
+
+import pytest
+
+from psfleet.run.settings import resumed_settings, run_program, run_settings
+from trainer.contract.plan import ClusterPlan, PlannedTask
+from trainer.contract.settings import TrainingSettings
+
+PLAN = ClusterPlan(
+    "psfleet",
+    (PlannedTask("ps", 0, "n1", "10.0.0.1", 2222), PlannedTask("worker", 0, "n2", "10.0.0.2", 2222)),
+)
+PROGRAM = {
+    "source": "/home/me/train.py",
+    "entry": "train.py",
+    "arguments": ["--rate", "0.1"],
+    "flags": True,
+    "requirements": "",
+    "release": "abc",
+}
+
+
+def settings(program: dict[str, Any] | None = None, **values: object) -> dict[str, Any]:
+    of_all = TrainingSettings.from_mapping(values)
+    return run_settings(PLAN, {"ps0": of_all, "worker0": of_all}, run_program(program or {}, "/opt/psfleet"))
+
+
+def test_a_ps_knows_who_takes_part_and_what_it_may_use_and_nothing_of_what_is_trained() -> None:
+    own: dict[str, Any] = {"replicas_to_aggregate": 1, "threads": 2, "gpu_memory_fraction": 0.5}
+    assert settings(model="linear", replication="sync", **own)["tasks"]["ps0"]["flags"] == (
+        "--replication=sync --replicas_to_aggregate=1 --existing_servers=false --threads=2 "
+        "--gpu_memory_fraction=0.5 --barrier_deadline_seconds=120"
+    )
+
+
+def test_a_run_has_the_tasks_of_its_replication() -> None:
+    assert list(settings(replication="local")["tasks"]) == ["worker0"]
+    assert list(settings()["tasks"]) == ["ps0", "worker0"]
+
+
+def test_a_task_has_settings_of_its_own_and_a_server_those_of_its_worker() -> None:
+    plan = ClusterPlan("psfleet", (*PLAN.tasks, PlannedTask("worker", 1, "n3", "10.0.0.3", 2222)))
+
+    def run_with(*threads: int) -> dict[str, Any]:
+        own = (TrainingSettings.from_mapping({"existing_servers": True, "threads": each}) for each in threads)
+        return run_settings(plan, dict(zip(("ps0", "worker0", "worker1"), own, strict=True)))
+
+    def threads(run: dict[str, Any]) -> dict[str, int]:
+        return {name: told["values"]["threads"] for name, told in run["tasks"].items()}
+
+    begun, today = run_with(1, 2, 3), run_with(4, 5, 6)
+    assert threads(begun) == {"ps0": 1, "worker0": 2, "worker1": 3, "server0": 2, "server1": 3}
+    assert resumed_settings(plan, begun, today, chosen=()) == begun
+    assert threads(resumed_settings(plan, begun, today, chosen=["threads"])) == threads(today)
+
+
+def test_every_task_of_a_program_is_told_all_settings() -> None:
+    tasks = settings(PROGRAM, batch_size=7)["tasks"]
+    assert tasks["ps0"] == tasks["worker0"]
+    assert "--batch_size=7" in tasks["ps0"]["flags"]
+
+
+def test_the_hosts_are_told_where_the_program_lies() -> None:
+    assert settings(PROGRAM)["program"] == {
+        "release": "abc",
+        "file": "/opt/psfleet/programs/abc/train.py",
+        "arguments": ["--rate", "0.1"],
+        "flags": True,
+    }
+    assert settings()["program"] is None
+
+
+def test_a_run_goes_on_with_what_it_began_with() -> None:
+    begun, today = settings(model="linear", steps=9000, batch_size=10), settings()
+    assert resumed_settings(PLAN, begun, today, chosen=()) == begun
+
+
+def test_a_run_goes_on_with_its_own_tasks() -> None:
+    begun, today = settings(batch_size=10), settings(replication="local", steps=9999)
+    resumed = resumed_settings(PLAN, begun, today, chosen=["steps"])
+    assert list(resumed["tasks"]) == ["ps0", "worker0"]
+    assert "--replication=async" in resumed["tasks"]["worker0"]["flags"]
+    assert resumed["tasks"]["worker0"]["values"]["steps"] == 9999
+
+
+def test_a_run_of_an_older_release_goes_on() -> None:
+    begun, today = settings(model="linear"), settings()
+    del begun["program"]
+    for name in ("replication", "threads"):
+        del begun["cluster"][name]
+    begun["tasks"]["ps0"] = {"values": {"barrier_deadline_seconds": 5.0}, "flags": ""}
+    resumed = resumed_settings(PLAN, begun, today, chosen=())
+    assert resumed["cluster"]["replication"] == "async"
+    assert "--barrier_deadline_seconds=5" in resumed["tasks"]["ps0"]["flags"]
+
+
+def test_what_is_chosen_anew_is_taken() -> None:
+    begun = settings(model="linear", steps=9000)
+    today = settings(model="linear", steps=9999, batch_size=7, seed=8)
+    resumed = resumed_settings(PLAN, begun, today, chosen=["steps", "seed", "run_id"])
+    assert (resumed["cluster"]["steps"], resumed["cluster"]["seed"]) == (9999, 8)
+    assert resumed["cluster"]["batch_size"] == 100
+    assert "--steps=9999" in resumed["tasks"]["worker0"]["flags"]
+
+
+def test_a_run_keeps_its_model() -> None:
+    with pytest.raises(ValueError, match="it trains linear, and a run keeps its model"):
+        resumed_settings(PLAN, settings(model="linear"), settings(model="mnist_mlp"), chosen=["model"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("replication", "sync"), ("replicas_to_aggregate", 2), ("shard_data", True), ("existing_servers", True)],
+)
+def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
+    today = run_settings(
+        PLAN, dict.fromkeys(["ps0", "worker0"], TrainingSettings.from_mapping({name: value}))
+    )
+    with pytest.raises(ValueError, match=f"it began with {name} .*, and a run keeps its {name}"):
+        resumed_settings(PLAN, settings(), today, chosen=[name])
+
+
+def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
+    begun, today = settings(PROGRAM), settings({**PROGRAM, "release": "def", "arguments": []})
+    assert resumed_settings(PLAN, begun, today, chosen=()) == begun
+    assert resumed_settings(PLAN, begun, settings(), chosen=()) == begun
+
+
+def test_arguments_of_a_program_may_be_chosen_anew() -> None:
+    begun, today = settings(PROGRAM), settings({**PROGRAM, "arguments": ["--rate", "0.01"]})
+    resumed = resumed_settings(PLAN, begun, today, chosen=["program", "program_arguments"])
+    assert resumed["program"]["arguments"] == ["--rate", "0.01"]
+
+
+@pytest.mark.parametrize("today", [None, {**PROGRAM, "release": "def"}])
+def test_a_run_of_a_program_is_not_resumed_as_another(today: dict[str, Any] | None) -> None:
+    with pytest.raises(ValueError, match=r"it runs train.py \(release abc\), and a run keeps its program"):
+        resumed_settings(PLAN, settings(PROGRAM), settings(today), chosen=["program"])
+
+
+def test_a_run_of_a_model_is_not_resumed_as_a_program() -> None:
+    with pytest.raises(ValueError, match=r"trainer_program is train.py \(release abc\) now"):
+        resumed_settings(PLAN, settings(), settings(PROGRAM), chosen=["program"])

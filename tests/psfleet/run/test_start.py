@@ -1,0 +1,241 @@
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible import constants
+
+from psfleet.run.start import Decision, Folder, decide, going_on, stopped_tasks, unstopped
+from psfleet.watch.hints import with_inventory
+from trainer.host.environment import TENSORFLOW_VERSION
+
+PLAN: dict[str, Any] = {
+    "hash": "aaa",
+    "tasks": [
+        {"job": "ps", "index": 0, "host": "n1", "address": "10.0.0.1", "port": 2222, "gpus": []},
+        {"job": "worker", "index": 0, "host": "n2", "address": "10.0.0.2", "port": 2222, "gpus": []},
+    ],
+}
+
+TASKS: list[dict[str, Any]] = [
+    {"name": "ps0", "job": "ps", "index": 0, "host": "n1", "role": "ps"},
+    {"name": "worker0", "job": "worker", "index": 0, "host": "n2", "role": "client"},
+]
+
+
+def found(
+    name: str,
+    *,
+    alive: bool = False,
+    run_id: str = "",
+    deployed: dict[str, Any] | None = None,
+    phase: str = "",
+    tensorflow: str = TENSORFLOW_VERSION,
+    lacks_cuda: bool = True,
+) -> dict[str, Any]:
+    task = {"name": name, "job": name[:-1], "index": int(name[-1])}
+    task |= {"alive": alive, "run_id": run_id, "phase": phase}
+    return {
+        "deployed": PLAN if deployed is None else deployed,
+        "tensorflow": tensorflow,
+        "lacks_cuda": lacks_cuda,
+        "tasks": [task],
+    }
+
+
+CHIEF = {"name": "chief0", "job": "chief", "index": 0, "host": "n3", "role": "client"}
+IDLE = {"n1": found("ps0"), "n2": found("worker0")}
+SERVES = found("ps0", alive=True, run_id="r1")
+TRAINS = found("worker0", alive=True, run_id="r1")
+OLD = "2.20.0"
+# With GPUs for worker 0; a host that a release before GPUs has deployed has the same plan and version.
+WITH_GPUS = {**PLAN, "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "gpus": [0]}]}
+RUNNING = Folder("running", "aaa")
+
+
+def decided(
+    hosts: Mapping[str, dict[str, Any]],
+    folder: Folder = Folder(),  # noqa: B008 - it is frozen
+    tasks: Sequence[dict[str, Any]] = TASKS,
+    plan: Mapping[str, Any] = PLAN,
+) -> Decision:
+    """Return what is decided of the run r1, on hosts that are idle but for these."""
+    return decide("r1", plan, tasks, {**IDLE, **hosts}, folder)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folder", "action"),
+    [
+        ({}, Folder(), "start"),
+        ({}, Folder("stopped", "aaa"), "start"),
+        ({"n2": TRAINS}, RUNNING, "attach"),
+        # A start that was interrupted before the chief is made whole.
+        ({"n1": SERVES}, RUNNING, "start"),
+        # A run that ended while nobody watched is collected, also where its ps still serve.
+        *(
+            ({"n1": ps, "n2": found("worker0", run_id="r1", phase=phase)}, RUNNING, "collect")
+            for ps in (found("ps0", run_id="r1"), SERVES)
+            for phase in ("finished", "failed")
+        ),
+        ({"n2": found("worker0", run_id="r1", phase="training")}, RUNNING, "start"),
+        ({"n2": found("worker0", run_id="r1", phase="finished")}, Folder("stopped", "aaa"), "start"),
+        ({"n2": found("worker0", run_id="r0", phase="finished")}, RUNNING, "start"),
+        # All have the version of the past; a host that takes no part may have any.
+        ({"n1": found("ps0", tensorflow=OLD), "n2": found("worker0", tensorflow=OLD)}, Folder(), "start"),
+        ({"n3": found("worker7", tensorflow=OLD, deployed={})}, Folder(), "start"),
+        # A run that goes on is watched although a host was deployed anew.
+        ({"n1": {**SERVES, "tensorflow": OLD}, "n2": TRAINS}, RUNNING, "attach"),
+    ],
+)
+def test_what_train_does(hosts: dict[str, dict[str, Any]], folder: Folder, action: str) -> None:
+    assert decided(hosts, folder) == Decision(action)  # type: ignore[arg-type]
+
+
+def test_a_host_without_a_task_in_the_run_need_not_be_deployed() -> None:
+    assert decided({"n1": found("ps0", deployed={})}, tasks=TASKS[1:]).action == "start"
+
+
+@pytest.mark.parametrize(("alive", "action"), [(True, "attach"), (False, "start")])
+def test_the_chief_of_a_program_decides_whether_its_run_goes_on(alive: bool, action: str) -> None:
+    hosts = {"n2": TRAINS, "n3": found("chief0", alive=alive, run_id="r1")}
+    assert decided(hosts, RUNNING, [*TASKS, CHIEF]).action == action
+
+
+MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "port": 2999}]}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folder", "problem"),
+    [
+        (
+            {},
+            Folder("stopped", "bbb"),
+            "run r1 began on plan bbb, today's inventory is plan aaa; a run stays where its checkpoint is: "
+            "put the inventory back, or begin a new run",
+        ),
+        (
+            {},
+            Folder("ended", "aaa"),
+            "run_id r1 exists and has ended; choose another, or look at it with "
+            "ansible-playbook verify.yml -e run_id=r1",
+        ),
+        (
+            {"n1": found("ps0", alive=True, run_id="r0"), "n3": found("server7", alive=True, run_id="r0")},
+            Folder(),
+            "run r0 is going on (ps0 on n1, server7 on n3): watch it with ansible-playbook train.yml "
+            "-e run_id=r0, or end it with ansible-playbook stop.yml",
+        ),
+        # Of a bare host nothing is said of its version.
+        (
+            {"n1": found("ps0", deployed={}, tensorflow="")},
+            Folder(),
+            "run deploy.yml first, on these hosts: n1",
+        ),
+        (
+            {"n1": found("ps0", deployed=MOVED)},
+            Folder(),
+            "the plan deployed on n1 is not today's inventory (worker0: n2 10.0.0.2:2999 GPUs [] deployed, "
+            "n2 10.0.0.2:2222 GPUs [] in the inventory); run deploy.yml",
+        ),
+        (
+            {"n1": found("ps0", deployed={**PLAN, "hash": "ccc"})},
+            Folder(),
+            "the plan deployed on n1 is not today's inventory (hash ccc deployed, aaa in the inventory); "
+            "run deploy.yml",
+        ),
+        (
+            {"n1": found("ps0", tensorflow=OLD)},
+            Folder(),
+            f"the hosts have different versions of TensorFlow ({OLD} on n1; {TENSORFLOW_VERSION} on n2): "
+            "run deploy.yml on n1",
+        ),
+        (
+            {"n2": found("worker0", tensorflow="")},
+            Folder(),
+            f"the hosts have different versions of TensorFlow ({TENSORFLOW_VERSION} on n1; none that is "
+            "whole on n2): run deploy.yml on n2",
+        ),
+    ],
+)
+def test_a_run_that_cannot_start_is_told_why(
+    hosts: dict[str, dict[str, Any]], folder: Folder, problem: str
+) -> None:
+    assert decided(hosts, folder) == Decision("refuse", (problem,))
+
+
+def test_tasks_with_gpus_need_a_tensorflow_with_cuda() -> None:
+    lacking = "tasks have GPUs on n2, and TensorFlow there has no CUDA: run deploy.yml"
+    assert decided({}, plan=WITH_GPUS) == Decision("refuse", (lacking,))
+    assert decided({"n2": found("worker0", lacks_cuda=False)}, plan=WITH_GPUS).action == "start"
+    ended = {"n2": found("worker0", run_id="r1", phase="finished")}
+    assert decided(ended, RUNNING, plan=WITH_GPUS).action == "collect"
+
+
+def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:
+    hosts = {
+        "n1": found("ps0", alive=True, run_id="r1"),
+        "n2": found("worker3", alive=True, run_id="r1"),
+        "n3": found("worker9", run_id="r1"),
+        "n4": found("server3", alive=True, run_id="r1"),
+    }
+    stopped = {(task["name"], task["host"]): task for task in stopped_tasks("r1", TASKS, hosts)}
+    assert list(stopped) == [("ps0", "n1"), ("worker0", "n2"), ("worker3", "n2"), ("server3", "n4")]
+    assert ["stray" in task for task in stopped.values()] == [False, False, True, True]
+    assert [task["role"] for task in stopped.values()] == ["ps", "client", "client", "server"]
+
+
+def test_tasks_on_hosts_that_were_not_reached_are_named() -> None:
+    assert unstopped(TASKS, {"n1", "n2"}) == ""
+    assert "perhaps still alive: worker0 on n2." in unstopped(TASKS, {"n1"})
+
+
+def test_the_run_to_stop_is_found() -> None:
+    assert going_on({"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}) == "r1"
+    assert going_on({"n1": found("ps0", run_id="r1")}) == ""
+
+
+def test_another_run_than_the_one_named_is_not_stopped() -> None:
+    hosts = {"n1": found("ps0", alive=True, run_id="r1")}
+    assert going_on(hosts, "r1") == "r1"
+    assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
+    for other in ("r0", "r", "r11"):
+        refused = going_on(hosts, other)
+        assert isinstance(refused, Decision)
+        assert f"run_id is {other}, but the run that is going on is r1" in refused.problems[0]
+
+
+@pytest.mark.parametrize("run_id", ["../../etc", ""])
+def test_a_host_cannot_name_a_path(run_id: str) -> None:
+    refused = going_on({"n1": found("ps0", alive=True, run_id=run_id)})
+    assert isinstance(refused, Decision)
+    assert repr(run_id) in refused.problems[0]
+
+
+def test_two_runs_are_not_stopped_as_one() -> None:
+    hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
+    refused = going_on(hosts)
+    assert isinstance(refused, Decision)
+    assert "r1, r2" in refused.problems[0]
+
+
+def test_a_task_that_was_left_out_or_gave_no_answer_is_refused_with_all_else() -> None:
+    (problem,) = decide("r1", PLAN, TASKS, {"n1": found("ps0")}, Folder()).problems
+    assert "--limit leaves out worker0 on n2, or these hosts gave no answer" in problem
+    bare = {"n1": found("ps0", deployed={})}
+    assert len(decide("r1", PLAN, TASKS, bare, Folder("ended", "aaa")).problems) == 3
+
+
+@pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
+def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
+    (problem,) = decide(run_id, PLAN, TASKS, IDLE, Folder()).problems
+    assert repr(run_id) in problem
+    assert decide("a" * 63, PLAN, TASKS, IDLE, Folder()).action == "start"
+
+
+def test_advice_names_the_inventory_unless_it_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "end it with ansible-playbook stop.yml"
+    assert with_inventory(text, [f"{tmp_path}/mine"]) == "end it with ansible-playbook -i mine stop.yml"
+    assert with_inventory(text, list(constants.DEFAULT_HOST_LIST)) == text

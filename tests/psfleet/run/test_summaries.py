@@ -1,0 +1,91 @@
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from plugins.filter.tunnel_command import tunnel_command
+from psfleet.run.summaries import runs_going_on, runs_of, sources_of
+from trainer.contract.plan import ClusterPlan, PlannedTask
+
+TASKS = (
+    PlannedTask(job="ps", index=0, host="a", address="10.0.0.1", port=2222),
+    PlannedTask(job="worker", index=0, host="b", address="10.0.0.2", port=2222),
+)
+
+
+def make_run(runs: Path, name: str, state: str = "ended", *, cluster: str = "psfleet") -> Path:
+    folder = runs / name
+    (folder / "summaries" / "worker0").mkdir(parents=True)
+    (folder / "summaries" / "worker0" / "events.out.tfevents.1.b").write_bytes(b"x")
+    plan = ClusterPlan(cluster, TASKS).to_json()
+    settings = {"training": {"replication": "async", "existing_servers": False}, "tasks": {}, "program": None}
+    for file, content in {"plan": plan, "settings": settings, "state": {"state": state}}.items():
+        (folder / f"{file}.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_all_runs_of_the_cluster_that_have_summaries_are_shown(tmp_path: Path) -> None:
+    make_run(tmp_path, "one")
+    make_run(tmp_path, "two")
+    make_run(tmp_path, "of another cluster", cluster="other")
+    (make_run(tmp_path, "empty") / "summaries" / "worker0" / "events.out.tfevents.1.b").unlink()
+    runs = runs_of(tmp_path, "", "psfleet")
+    assert [run.name for run in runs] == ["empty", "one", "two"]
+    assert sources_of(runs) == {name: f"{tmp_path}/{name}/summaries" for name in ("one", "two")}
+    assert [run.name for run in runs_of(tmp_path, "two", "psfleet")] == ["two"]
+
+
+def test_summaries_that_two_hosts_have_under_one_name_are_both_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "one")
+    other = run / "other_hosts" / "c" / "summaries"
+    other.mkdir(parents=True)
+    (other / "events.out.tfevents.2.c").write_bytes(b"y")
+    assert sources_of([run]) == {"one": f"{run}/summaries", "one/c": str(other)}
+
+
+@pytest.mark.parametrize("name", ["three", "../one", "one/summaries"])
+def test_a_run_without_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    make_run(tmp_path, "one")
+    with pytest.raises(ValueError, match="expected the name of a folder in"):
+        runs_of(tmp_path / "one" if name == "../one" else tmp_path, name, "psfleet")
+
+
+def test_only_a_run_that_is_going_on_is_brought_from_the_hosts(tmp_path: Path) -> None:
+    make_run(tmp_path, "one")
+    make_run(tmp_path, "stopped", "stopped")
+    make_run(tmp_path, "two", "running")
+    (found,) = runs_going_on(runs_of(tmp_path, "", "psfleet"))
+    assert (found["id"], found["lead"]["name"]) == ("two", "worker0")
+    assert [task["name"] for task in found["tasks"]] == ["ps0", "worker0"]
+
+
+def test_the_tunnel_goes_the_way_that_ansible_goes() -> None:
+    variables = {
+        "inventory_hostname": "node1",
+        "ansible_host": "10.0.0.1",
+        "ansible_port": 2200,
+        "ansible_user": "ops",
+        "ansible_ssh_private_key_file": "/keys/my key",
+        "ansible_ssh_common_args": "-o 'UserKnownHostsFile=\"/a b\"'",
+    }
+    assert shlex.split(tunnel_command(variables, 6007)) == [
+        *["ssh", "-N", "-L", "6007:127.0.0.1:6007", "-p", "2200", "-i", "/keys/my key"],
+        *["-o", 'UserKnownHostsFile="/a b"', "ops@10.0.0.1"],
+    ]
+    assert tunnel_command({"inventory_hostname": "node1"}, 6006) == "ssh -N -L 6006:127.0.0.1:6006 node1"
+
+
+def test_the_other_names_of_ansibles_variables_are_known() -> None:
+    variables = {
+        "inventory_hostname": "node1",
+        "ansible_ssh_host": "10.0.0.2",
+        "ansible_ssh_port": 2201,
+        "ansible_ssh_user": "ops",
+        "ansible_private_key_file": "/keys/mine",
+        "ansible_ssh_common_args": "-o A=1",
+        "ansible_ssh_extra_args": "-o B=2",
+    }
+    expected = "ssh -N -L 6006:127.0.0.1:6006 -p 2201 -i /keys/mine -o A=1 -o B=2 ops@10.0.0.2"
+    assert tunnel_command(variables, 6006) == expected
+    assert tunnel_command({**variables, "ansible_host": "10.0.0.1", "ansible_port": 22}, 6006) == expected

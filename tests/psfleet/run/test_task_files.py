@@ -1,0 +1,184 @@
+"""What deploy.yml and train.yml write for each task, as systemd reads it."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psfleet.run.cuda_environment import cuda_environment
+from psfleet.run.task_files import (
+    environment_text,
+    evaluator_files,
+    gpu_drop_ins,
+    run_environment_path,
+    run_files,
+    task_environments,
+)
+from tests.repository import ROOT
+from trainer.contract.plan import ClusterPlan, PlannedTask
+
+# The parser of environment files, which systemd has for logins, too.
+SYSTEMD_READS = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
+ROLES = ROOT / "roles"
+PLAN = ClusterPlan(
+    "psfleet",
+    (
+        PlannedTask("ps", 0, "node1", "10.0.0.1", 2222),
+        PlannedTask("worker", 0, "node1", "10.0.0.1", 2223),
+        PlannedTask("worker", 1, "node2", "[fd00::2]", 2222, (0, 3)),
+    ),
+)
+TASKS = [PLAN.tasks[0].to_json(), PLAN.tasks[2].to_json()]
+LOCK = (ROLES / "package_store" / "files" / "cuda.txt").read_text(encoding="utf-8")
+CUDA = cuda_environment("gpu-python3.11-x86_64", "/opt/psfleet", LOCK, "/usr/local/cuda", [])
+
+
+@pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
+def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
+    ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
+    assert worker["path"] == "/etc/psfleet/tasks/worker-1.env"
+    read = read_by_systemd(worker["content"], tmp_path)
+    assert json.loads(read.pop("TF_CONFIG")) == {
+        "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert read == {
+        "PSFLEET_PS_HOSTS": "10.0.0.1:2222",
+        "PSFLEET_WORKER_HOSTS": "10.0.0.1:2223,[fd00::2]:2222",
+        "PSFLEET_PLAN_HASH": PLAN.hash,
+        "PSFLEET_RELEASE": "aaaaaaaaaaaa",
+        "CUDA_VISIBLE_DEVICES": "0,3",
+        **CUDA,
+    }
+    # For units an empty value is one; for logins it is none, so their parser does not take it.
+    text, no_gpus, rest = ps["content"].partition('CUDA_VISIBLE_DEVICES=""\n')
+    assert (bool(no_gpus), rest) == (True, 'LD_LIBRARY_PATH=""\n')
+    assert json.loads(read_by_systemd(text, tmp_path)["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
+
+
+def read_by_systemd(content: str, folder: Path) -> dict[str, str]:
+    """Return the variables that systemd's own parser finds in an environment file."""
+    file = folder / "environment.d" / "task.conf"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+    environment = {"XDG_CONFIG_HOME": str(folder)}
+    done = subprocess.run([SYSTEMD_READS], env=environment, capture_output=True, text=True, check=True)
+    assert not done.stderr
+    lines = [shlex.split(line)[0].partition("=") for line in done.stdout.splitlines()]
+    written = {line.partition("=")[0] for line in content.splitlines()}
+    return {name: value for name, _, value in lines if name in written}
+
+
+@pytest.mark.parametrize("value", ['x"\nB="y', "both ' and \"", "back\\slash"])
+def test_a_value_that_would_break_the_environment_file_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="A is "):
+        environment_text({"A": value})
+
+
+def test_only_a_task_with_gpus_sees_devices_and_so_do_its_server_and_its_doctor() -> None:
+    server = {"job": "server", "index": 1, "gpus": [0, 3]}
+    assert gpu_drop_ins([*TASKS, server], "/units", "[Service]\n") == [
+        {"path": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
+        for unit in ("worker@1", "server@1", "doctor@worker-1")
+    ]
+
+
+def test_a_task_has_the_libraries_of_its_environment_in_the_python_of_its_host() -> None:
+    """The locked wheels have their libraries in nvidia/*/lib, and nvidia-cuda-nvcc-cu12 has none."""
+    found = cuda_environment("gpu-python3.13-x86_64", "/opt/ml", LOCK, "/usr/local/cuda", [])
+    packages = "/opt/ml/environment/lib/python3.13/site-packages/nvidia"
+    libraries = found["LD_LIBRARY_PATH"].split(":")
+    assert {f"{packages}/{name}/lib" for name in ("cuda_runtime", "cudnn", "nccl", "nvjitlink")} < set(
+        libraries
+    )
+    locked = [line for line in LOCK.splitlines() if line.startswith("nvidia-")]
+    assert len(libraries) == len(set(libraries)) == len(locked) - 1
+    assert found["PATH"].startswith(f"{packages}/cuda_nvcc/bin:")
+    assert found["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={packages}/cuda_nvcc"
+    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", "the inventory counts as nvidia-smi does"
+
+
+def test_a_host_may_have_cuda_of_its_own() -> None:
+    name = "gpu-system-python3.11-x86_64"
+    found = cuda_environment(name, "/opt/psfleet", LOCK, "/opt/cuda", [])
+    assert found["LD_LIBRARY_PATH"] == "/opt/cuda/lib64:/opt/cuda/extras/CUPTI/lib64"
+    assert found["PATH"].startswith("/opt/cuda/bin:")
+    assert found["XLA_FLAGS"] == "--xla_gpu_cuda_data_dir=/opt/cuda"
+    libraries = ["/opt/cuda/lib64", "/opt/cudnn/lib"]
+    found = cuda_environment(name, "/opt/psfleet", LOCK, "/opt/cuda", libraries)
+    assert found["LD_LIBRARY_PATH"] == ":".join(libraries)
+
+
+def test_a_host_without_gpus_is_told_of_no_cuda() -> None:
+    assert cuda_environment("cpu-python3.11-aarch64", "/opt/psfleet", LOCK, "/usr/local/cuda", []) == {}
+
+
+def test_gpus_without_an_environment_for_them_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="worker1 has GPUs, and the environment of node2 is not made for them"
+    ):
+        task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
+
+
+def test_a_lock_without_the_compilers_is_refused() -> None:
+    with pytest.raises(ValueError, match="make lock"):
+        cuda_environment(
+            "gpu-python3.11-x86_64", "/opt/psfleet", "nvidia-cudnn-cu12==9\n", "/usr/local/cuda", []
+        )
+
+
+RUN_TASKS = [{"name": "ps0", "job": "ps", "index": 0}, {"name": "server1", "job": "server", "index": 1}]
+
+
+def files(program: dict[str, Any] | None = None) -> dict[str, str]:
+    settings = {"tasks": {"ps0": {"flags": "--a=1"}, "server1": {"flags": "--a=2 --b=3"}}, "program": program}
+    run = {"id": "r1", "settings": settings}
+    return {
+        file["path"]: file["content"]
+        for file in run_files(RUN_TASKS, "/etc/psfleet", run, "/var/lib/psfleet", "trainer")
+    }
+
+
+def test_each_task_is_told_its_run_and_its_flags() -> None:
+    found = files()
+    assert list(found) == ["/etc/psfleet/run/ps-0.env", "/etc/psfleet/run/server-1.env"]
+    lines = found["/etc/psfleet/run/server-1.env"].splitlines()
+    assert 'PSFLEET_RUN_ID="r1"' in lines
+    assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
+    assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
+
+
+def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
+    program = {"release": "abc", "file": "/opt/p/abc/main.py", "arguments": ['say "hi"'], "flags": False}
+    found = files(program)
+    assert "--a=1 --program=/etc/psfleet/run/program.json" in found["/etc/psfleet/run/ps-0.env"]
+    assert json.loads(found["/etc/psfleet/run/program.json"]) == program
+
+
+def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
+    settings = {"tasks": {"ps0": {"flags": ""}}, "program": {"arguments": ["--key=1"]}}
+    (environment, program) = run_files(
+        RUN_TASKS[:1], "/etc/psfleet", {"id": "r1", "settings": settings}, "/var/lib/psfleet", "trainer"
+    )
+    assert (program["group"], program["mode"]) == ("trainer", "0640")
+    assert "--key" not in environment["content"]
+
+
+def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
+    run = {"id": "r1", "settings": {"tasks": {}, "program": {"release": "abc"}}}
+    assert run_files([], "/etc/psfleet", run, "/var/lib/psfleet", "trainer") == []
+
+
+def test_the_evaluator_is_told_its_run_and_to_leave_the_gpus_alone() -> None:
+    (file,) = evaluator_files("/etc/psfleet", {"id": "r1"}, "/var/lib/psfleet")
+    assert file["path"] == "/etc/psfleet/run/evaluator-0.env"
+    lines = file["content"].splitlines()
+    assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
+    assert 'CUDA_VISIBLE_DEVICES=""' in lines
+
+
+def test_what_train_has_written_is_found_where_it_was_written() -> None:
+    assert [run_environment_path(task, "/etc/psfleet") for task in RUN_TASKS] == list(files())

@@ -1,0 +1,72 @@
+"""Runs to watch in tests: what decide_run says of one, and the readings that its lead would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from psfleet.watch.lead_reading import Reading
+from psfleet.watch.notices import Notice
+from psfleet.watch.watched_run import WatchedRun
+from trainer.contract.progress import Progress
+
+MISSING = {"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}
+
+
+def progress(**values: object) -> Progress:
+    """Return a reading of a run of 400 steps that is training."""
+    return Progress.from_mapping({"phase": "training", "last_step": 400, **values})
+
+
+def decided_run(workers: int, ps: int = 1, program: object = None, **training: object) -> dict[str, Any]:
+    """Return a run with so many tasks, the ps on `node0` and a worker on each node."""
+    tasks = [_task("ps", index, "node0", 2222 + index) for index in range(ps)]
+    tasks += [_task("worker", index, f"node{index}", 2322 + index) for index in range(workers)]
+    return {
+        "id": "night",
+        "tasks": tasks,
+        "lead": tasks[ps],
+        "settings": {"program": program, "training": training},
+    }
+
+
+def _task(job: str, index: int, host: str, port: int) -> dict[str, Any]:
+    return {
+        "name": f"{job}{index}",
+        "job": job,
+        "index": index,
+        "host": host,
+        "address": f"10.0.0.{index}:{port}",
+    }
+
+
+class PlayedRun:
+    """A run that goes on as the test says, looked at once a second."""
+
+    def __init__(self, run: Mapping[str, Any], last_step: int = 100_000) -> None:
+        """Begin at second 0 and step 0."""
+        self.view = WatchedRun(run)
+        self.workers = sum(task["job"] == "worker" for task in run["tasks"])
+        self.last_step, self.seconds = last_step, 0
+        self.counts = [0.0] * self.workers
+        self.notes: list[Notice] = []
+
+    def goes_on(self, seconds: int, rates: Sequence[float], **changes: object) -> list[str]:
+        """Let the workers take so many steps a second; return what people hear of meanwhile."""
+        heard = []
+        records = tuple(cast("Iterable[dict[str, object]]", changes.pop("records", ())))
+        for _ in range(seconds):
+            self.seconds += 1
+            self.counts = [count + rate for count, rate in zip(self.counts, rates, strict=True)]
+            values: dict[str, object] = {
+                "phase": "training",
+                "wall": 1e9 + self.seconds,
+                "global_step": int(sum(self.counts)),
+                "last_step": self.last_step,
+                "loss": 1.0,
+                "contributions": [int(count) for count in self.counts],
+            }
+            reading = Reading(Progress.from_mapping(values | changes), records=records)
+            heard += self.view.look(reading, float(self.seconds))
+        self.notes += heard
+        return [note.text for note in heard]

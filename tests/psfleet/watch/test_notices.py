@@ -1,0 +1,169 @@
+from psfleet.watch.lead_reading import Reading
+from psfleet.watch.notices import STRAGGLER_LOOKS, Listeners, Notice
+from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress
+
+LOST_PS = """UnavailableError:
+UNAVAILABLE: From /job:ps/replica:0/task:0:
+Socket\x1b[2J closed
+Additional GRPC error information from remote target /job:ps/replica:0/task:1 while calling RecvTensor:
+[[{{node A}}]]"""
+
+
+LISTENERS = {"ps0": "10.0.0.1:2222", "worker1": "10.0.0.2:2222"}
+REFUSED = {"worker1": "connection refused"}
+
+
+def record(event: str, number: int, **fields: object) -> dict[str, object]:
+    return {"event": event, "pid": 1, "monotonic": float(number), **fields}
+
+
+def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
+    run = PlayedRun(decided_run(3))
+    assert run.goes_on(20, [50, 50, 50]) == []
+    (slow,) = run.goes_on(60, [50, 50, 5])
+    assert slow == "worker2 is slow: 5 steps/s (median of the others: 50/s)"
+    (quick,) = run.goes_on(60, [50, 50, 45])
+    assert quick == "worker2 keeps up again: 45 steps/s (median of the others: 50/s)"
+    assert [note.good for note in run.notes] == [False, True]
+
+
+def test_short_pauses_make_no_straggler() -> None:
+    run = PlayedRun(decided_run(3))
+    run.goes_on(20, [50, 50, 50])
+    # Nor do many of them, one after the other.
+    for _ in range(6):
+        assert run.goes_on(3, [50, 50, 0]) + run.goes_on(15, [50, 50, 50]) == []
+
+
+def test_a_worker_that_takes_no_step_stands_still() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(20, [50, 50])
+    (note,) = run.goes_on(30, [50, 0])
+    assert note.startswith("worker1 stands still: 0 steps/s")
+
+
+def test_workers_that_are_all_slow_are_no_stragglers() -> None:
+    run = PlayedRun(decided_run(3))
+    run.goes_on(20, [50, 50, 50])
+    assert run.goes_on(60, [2, 2, 2]) == []
+
+
+def test_a_worker_at_the_limit_is_not_told_of_again_and_again() -> None:
+    run = PlayedRun(decided_run(3))
+    run.goes_on(20, [50, 50, 50])
+    run.goes_on(20, [50, 50, 24])
+    for _ in range(4):
+        run.goes_on(2 * STRAGGLER_LOOKS, [50, 50, 27])
+        run.goes_on(2 * STRAGGLER_LOOKS, [50, 50, 24])
+    assert len(run.notes) == 1
+
+
+def test_a_synchronous_run_counts_gradients() -> None:
+    run = PlayedRun(decided_run(3, replication="sync", replicas_to_aggregate=2))
+    run.goes_on(20, [50, 50, 50])
+    (note,) = run.goes_on(30, [50, 50, 1])
+    assert note == "worker2 is slow: 1 gradients/s (median of the others: 50/s)"
+
+
+def test_each_restart_is_told_of_with_how_many_there_were() -> None:
+    run = PlayedRun(decided_run(2))
+    counts = [0, 0], [0, 1], [0, 1], [0, 3]
+    heard = [note for restarts in counts for note in _restarted(run, restarts)]
+    assert heard == ["worker1 was restarted (1 time so far)", "worker1 was restarted (3 times so far)"]
+
+
+def test_a_chief_that_counts_anew_does_not_make_restarts_forgotten() -> None:
+    run = PlayedRun(decided_run(2))
+    _restarted(run, [0, 2])
+    assert _restarted(run, [0, 0], of_lead=1) == ["worker0 was restarted (1 time so far)"]
+    assert _restarted(run, [0, 1], of_lead=1) == ["worker1 was restarted (3 times so far)"]
+
+
+def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(20, [50, 50])
+    (note,) = run.goes_on(120, [0, 0], phase="waiting", missing=[MISSING])
+    assert note == (
+        "no step for 0:30, still at step 2000: waiting for worker1 at 10.0.0.2:2222 (connection refused)"
+    )
+    (again,) = run.goes_on(5, [50, 50])
+    assert again == "steps go on after 2:01, at step 2100"
+
+
+def test_a_lead_that_says_nothing_more_is_noticed() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(20, [50, 50])
+    assert run.goes_on(40, [0, 0], wall=1e9 + 20) == ["no step for 0:30, still at step 2000"]
+
+
+def test_steps_that_take_long_are_waited_for() -> None:
+    run = PlayedRun(decided_run(2))
+    # Ten steps of ten seconds are a hundred.
+    run.goes_on(400, [0.05, 0.05])
+    assert run.goes_on(80, [0, 0]) == []
+    (note,) = run.goes_on(40, [0, 0])
+    assert note.startswith("no step for 1:3")
+
+
+def test_tasks_that_are_starting_are_no_step_that_stands() -> None:
+    run = PlayedRun(decided_run(2))
+    assert run.goes_on(300, [0, 0], phase="waiting", missing=[MISSING]) == []
+    (note,) = run.goes_on(130, [0, 0])
+    assert note.startswith("no step for 2:00")
+
+
+def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
+    run = PlayedRun(decided_run(2))
+    old = [record("checkpointed", 1, global_step=40), record("recovering", 2, reason="old")]
+    assert run.goes_on(5, [50, 50], records=old) == []
+    assert run.view.now.saved_step == 40
+    new = [
+        *old,
+        record("checkpoint_failed", 3, global_step=400, reason="No space left on device"),
+        record("recovering", 4, reason=LOST_PS),
+        record("restored", 5, global_step=40, checkpoint="model.ckpt-40"),
+    ]
+    assert run.goes_on(5, [0, 0], records=new) == [
+        "the checkpoint at step 400 could not be saved: No space left on device",
+        "worker0 lost its connection to ps1 and connects again: Socket [2J closed",
+        "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
+    ]
+    assert [note.good for note in run.notes] == [False, False, True]
+
+
+def test_a_reason_of_one_line_is_told_as_it_is() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(5, [50, 50], records=[])
+    lost = record("recovering", 1, reason="the host went away " + 200 * "x")
+    (note,) = run.goes_on(1, [50, 50], records=[lost])
+    assert note.startswith("worker0 lost its session and connects again: the host went away xxx")
+    assert note.endswith("x...")
+
+
+def test_a_run_that_begins_anew_says_what_is_lost() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(5, [50, 50], records=[])
+    (note,) = run.goes_on(1, [0, 0], records=[record("initialised", 9, global_step=0)])
+    assert note == "training begins anew: there was no checkpoint, and about 500 steps are lost"
+
+
+def test_a_task_that_stops_to_answer_is_told_of_once_and_again_when_it_answers() -> None:
+    listeners = Listeners(LISTENERS)
+    # One that never listened is not missed.
+    assert [list(listeners.look(REFUSED)) for _ in range(5)] == [[]] * 5
+    assert (listeners.answers("worker1"), listeners.answers("ps0")) == (None, True)
+    # A restart is no news.
+    assert [list(listeners.look(silent)) for silent in ({}, REFUSED, REFUSED, {})] == [[]] * 4
+    assert [list(listeners.look(REFUSED)) for _ in range(2)] == [[], []]
+    (note,) = listeners.look(REFUSED)
+    assert "worker1 at 10.0.0.2:2222 does not answer any more (connection refused)" in note.text
+    assert (listeners.answers("worker1"), listeners.answers("ps0")) == (False, True)
+    assert list(listeners.look(REFUSED)) == []
+    assert list(listeners.look({})) == [Notice("worker1 at 10.0.0.2:2222 answers again", good=True)]
+    assert list(listeners.look({})) == []
+
+
+def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[str]:
+    run.seconds += 1
+    reading = Reading(progress(wall=float(run.seconds), restarts=restarts), restarts=of_lead)
+    return [note.text for note in run.view.look(reading, float(run.seconds))]

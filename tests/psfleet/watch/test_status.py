@@ -1,0 +1,314 @@
+from typing import Any
+
+import pytest
+
+from psfleet.watch.console import PlaybookConsole
+from psfleet.watch.status import ClusterStatus, TaskRow
+from psfleet.watch.status_table import status_table
+from psfleet.watch.wording import duration
+from trainer.contract.exit_codes import DIVERGED
+
+PLAN: dict[str, Any] = {
+    "hash": "aaaaaaaaaaaa",
+    "tasks": [
+        {"job": "ps", "index": 0, "host": "node1"},
+        {"job": "worker", "index": 0, "host": "node1"},
+        {"job": "worker", "index": 1, "host": "node2"},
+    ],
+}
+DEPLOYED = {"hash": PLAN["hash"]}
+STEP = ("global_step", "loss", "steps_per_second")
+TRAINING = {"phase": "training", "global_step": 50, "last_step": 200, "loss": 0.25}
+
+
+def task(name: str, state: str = "active (running)", **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a task as the module trainer_tasks describes it."""
+    job = name.rstrip("0123456789")
+    return {
+        "name": name,
+        "job": job,
+        "index": int(name[len(job) :]),
+        "state": state,
+        "alive": state.startswith(("active", "activating")),
+        "failed": False,
+        "exit_code": 0,
+        "restarts": 0,
+        "pid": 77,
+        "run_id": "night-1",
+        "reason": "",
+        "result": "success",
+        "finished": "",
+        "since_seconds": 61.0,
+        "memory_bytes": None,
+        "cpu_seconds": None,
+        "log": f"/var/log/psfleet/night-1/{name}.out",
+        "log_end": "first\nthe last line\n",
+        "last_step": {},
+        "last_step_age_seconds": None,
+        "progress": {},
+        **changes,
+    }
+
+
+def stepping(age: float = 1.0, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    step = {"global_step": 48, "loss": 0.5, "steps_per_second": 12.0}
+    return {"last_step": step, "last_step_age_seconds": age, **changes}
+
+
+def answer(*tasks: dict[str, Any], deployed: dict[str, Any] = DEPLOYED) -> dict[str, Any]:
+    return {"problem": "", "deployed": deployed, "tasks": list(tasks)}
+
+
+def status(node1: dict[str, Any], node2: dict[str, Any] | None = None) -> ClusterStatus:
+    return ClusterStatus.of(PLAN, {"node1": node1, "node2": node2 or answer(task("worker1"))})
+
+
+def states(shown: ClusterStatus) -> dict[str, str]:
+    return {row.task: row.state for row in shown.rows}
+
+
+def row_of(shown: ClusterStatus, name: str) -> TaskRow:
+    return next(row for row in shown.rows if row.task == name)
+
+
+def lines(shown: ClusterStatus, columns: int = 0, *, verbose: bool = False) -> list[str]:
+    console = PlaybookConsole(columns)
+    return console.lines(*status_table(shown, console, verbose=verbose))
+
+
+def test_a_run_that_goes_on() -> None:
+    shown = status(answer(task("ps0"), task("worker0", **stepping(progress=TRAINING))))
+    assert states(shown) == {"ps0": "running", "worker0": "running", "worker1": "running"}
+    lead = row_of(shown, "worker0")
+    assert [lead.figures[name] for name in STEP] == [48, 0.5, 12.0]
+    assert lead.message == "the last line"
+    expected = "Run night-1: training, step 50 of 200 (25%), loss 0.25, led by worker0 on node1"
+    assert shown.run == expected
+    assert shown.summary == "3 tasks on 2 hosts: 3 running"
+
+
+def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_still_fits() -> None:
+    missing = [{"task": f"worker{index}", "address": "", "reason": "refused"} for index in range(1, 300)]
+    progress = {**TRAINING, "phase": "waiting", "missing": missing, "reason": "the barrier's word"}
+    run = status(answer(task("worker0", progress=progress))).run
+    assert "worker4 (refused) and 295 more, the barrier's word" in run
+
+
+def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
+    shown = row_of(status(answer(task("worker0", **stepping(age=200.0)))), "worker0")
+    assert [shown.figures[name] for name in STEP] == [48, 0.5, None]
+    assert shown.message == "no step for 3m; the last line"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "message"),
+    [
+        (
+            {"exit_code": DIVERGED, "result": "exit-code", "reason": "diverged: loss is nan"},
+            "failed",
+            "exit code 65: diverged: loss is nan",
+        ),
+        (
+            {"exit_code": DIVERGED, "result": "exit-code", "reason": "a\nb"},
+            "failed",
+            "exit code 65 (diverged): a b",
+        ),
+        ({"exit_code": 9, "result": "signal", "reason": "signal"}, "failed", "signal 9"),
+        ({"exit_code": 9, "result": "oom-kill", "reason": "last"}, "failed", "oom-kill: last"),
+    ],
+)
+def test_a_failed_task_says_why(changes: dict[str, Any], state: str, message: str) -> None:
+    shown = row_of(status(answer(task("worker0", "failed (failed)", failed=True, **changes))), "worker0")
+    assert (shown.state, shown.style, shown.message) == (state, "bad", message)
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        (task("worker0", "activating (start)"), "starting"),
+        (task("worker0", "inactive (dead)", alive=True), "starting"),
+        (task("worker0", "activating (auto-restart)", exit_code=75, result="exit-code"), "restarting"),
+        (task("worker0", "inactive (dead)"), "ended"),
+        (task("worker0", "inactive (dead)", finished="stopped"), "stopped"),
+        (task("worker0", "inactive (dead)", exit_code=143), "stopped"),
+        (task("worker0", "inactive (dead)", run_id=""), "no run yet"),
+    ],
+)
+def test_the_state_of_a_task_in_a_word(found: dict[str, Any], state: str) -> None:
+    assert states(status(answer(found)))["worker0"] == state
+
+
+def test_a_restarting_task_says_how_it_ended_before() -> None:
+    found = task("worker0", "activating (auto-restart)", exit_code=75, result="exit-code")
+    assert row_of(status(answer(found)), "worker0").message == (
+        "after exit code 75 (cluster_broke): the last line"
+    )
+
+
+def test_a_host_that_gives_no_answer_does_not_hide_the_others() -> None:
+    shown = status(answer(task("ps0"), task("worker0")), {"problem": "could not log in: refused"})
+    assert states(shown) == {"ps0": "running", "worker0": "running", "worker1": "unreachable"}
+    assert shown.notes == ("node2 gave no answer: could not log in: refused",)
+    assert not shown.failure
+
+
+def test_no_host_answers() -> None:
+    silent = {"problem": "could not log in: refused"}
+    shown = ClusterStatus.of(PLAN, {"node1": silent, "node2": {}})
+    assert shown.failure
+    assert set(states(shown).values()) == {"unreachable"}
+    assert shown.run == ""
+
+
+def test_before_any_deployment() -> None:
+    missing = {"failed": True, "run_id": "", "reason": "its unit is not-found"}
+    bare = answer(task("worker1", "inactive (dead)", **missing), deployed={})
+    shown = status(answer(task("ps0", "inactive (dead)", **missing), deployed={}), bare)
+    assert set(states(shown).values()) == {"not deployed"}
+    assert shown.notes == ("Not deployed: node1, node2. `ansible-playbook deploy.yml` makes them ready.",)
+    assert shown.run == ""
+
+
+def test_a_task_that_is_new_in_the_inventory() -> None:
+    new = task("worker1", "inactive (dead)", failed=True, run_id="", reason="its unit is not-found")
+    shown = status(answer(), answer(new, deployed={"hash": "bbbbbbbbbbbb"}))
+    assert row_of(shown, "worker1").message == "its unit is not-found; deploy.yml writes it"
+    assert shown.notes == (
+        "The plan deployed on node2 is not today's inventory: run deploy.yml between runs.",
+    )
+
+
+def test_no_run_yet() -> None:
+    idle = task("worker0", "inactive (dead)", run_id="")
+    shown = status(answer(idle), answer(task("worker1", "inactive (dead)", run_id="")))
+    assert shown.run == "No run yet: `ansible-playbook train.yml` starts one."
+
+
+def test_a_task_of_an_earlier_run_takes_no_part_in_this_one() -> None:
+    old = task("ps0", "inactive (dead)", run_id="old", **stepping())
+    shown = row_of(status(answer(old, task("worker0", progress=TRAINING))), "ps0")
+    assert (shown.message, shown.figures.get("global_step")) == ("not in this run; its last was old", None)
+
+
+def test_tasks_beside_the_plan_are_shown_where_they_belong_to_the_run_or_are_alive() -> None:
+    others = [
+        task("server0", "inactive (dead)"),
+        task("server1", "inactive (dead)", run_id="old"),
+        task("worker7", run_id="stray"),
+    ]
+    assert states(status(answer(task("worker0"), *others))).keys() == {
+        "ps0",
+        "worker0",
+        "worker1",
+        "worker7",
+        "server0",
+    }
+
+
+def test_the_run_of_a_program_is_led_by_its_chief() -> None:
+    chief = task("chief0", progress={"phase": "training"})
+    worker = task("worker0", progress={"phase": "waiting"})
+    assert status(answer(worker, chief)).run == "Run night-1: training, led by chief0 on node1"
+
+
+def test_a_lead_that_ended_before_it_said_so() -> None:
+    found = task("worker0", "failed (failed)", failed=True, result="signal", exit_code=9, progress=TRAINING)
+    assert status(answer(found)).run.startswith("Run night-1: training until worker0 failed, step 50")
+
+
+def test_the_lead_may_be_left_out_by_limit() -> None:
+    shown = ClusterStatus.of(PLAN, {"node2": answer(task("worker1"))})
+    assert shown.run == "Run night-1: --limit leaves out the task that leads it"
+    assert shown.notes == ("Left out by --limit: node1.",)
+    assert [row.task for row in shown.rows] == ["worker1"]
+
+
+def test_what_a_host_says_does_not_steer_the_terminal() -> None:
+    bad = task("worker0", log_end="\x1b[2Jboo\x07\n", run_id="x\x1b[2J", progress={"phase": "\x1b[2J"})
+    shown = lines(status(answer(bad), {"problem": "\x1b[2J"}), 80, verbose=True)
+    assert all(line.isprintable() for line in shown)
+
+
+def shown_80() -> ClusterStatus:
+    worker = task("worker0", restarts=2, **stepping(progress=TRAINING))
+    return status(answer(task("ps0"), worker), {"problem": "could not log in: refused by its sshd"})
+
+
+def test_the_table_as_people_see_it() -> None:
+    assert lines(shown_80(), 80)[:5] == [
+        "TASK     HOST   STATE        SINCE  RESTARTS  STEP  LOSS  STEPS/S  LAST MESSAGE",
+        "ps0      node1  running         1m         -     -     -        -  the last line",
+        "worker0  node1  running         1m         2    48   0.5     12.0  the last line",
+        "worker1  node2  unreachable      -         -     -     -        -  could not lo…",
+        "",
+    ]
+    assert "worker1 on node2" not in "\n".join(lines(shown_80(), 80))  # it is said of the host
+    # Nobody was started again; and of a message nothing worth reading would fit.
+    assert lines(status(answer(task("worker0", **stepping()))), 54)[0].split() == [
+        *("TASK", "HOST", "STATE", "SINCE", "STEP", "LOSS", "STEPS/S")
+    ]
+
+
+def test_each_task_has_the_colour_of_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psfleet.watch.console.ANSIBLE_COLOR", True)
+    failed = task("ps0", "failed (failed)", failed=True, result="signal", exit_code=9)
+    coloured = lines(status(answer(failed, task("worker0", "activating (start)")), {"problem": "?"}), 80)
+    assert [line[:8] for line in coloured[1:4]] == ["\x1b[31mps0", "\x1b[36mwor", "\x1b[33mwor"]
+
+
+def many(count: int) -> ClusterStatus:
+    tasks = [
+        {"job": "worker", "index": index, "host": f"node{index}.lab.example.org"} for index in range(count)
+    ]
+    reason = "diverged: loss is nan at local step 4, global step 9; the learning rate is 100000"
+    failing = {"failed": True, "exit_code": DIVERGED, "result": "exit-code", "reason": reason}
+    return ClusterStatus.of(
+        {"hash": "aaaaaaaaaaaa", "tasks": tasks[::-1]},
+        {
+            str(planned["host"]): answer(
+                task(f"worker{planned['index']}", "failed (failed)", **stepping(), **failing)
+            )
+            for planned in tasks
+        },
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80, 140])
+def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
+    shown = lines(many(300), columns)
+    assert max(map(len, shown)) <= columns
+    assert [line.split()[0] for line in shown[1:301]] == [f"worker{index}" for index in range(300)]
+    assert shown[-1] == "300 tasks on 300 hosts: 300 failed"
+    assert "and 290 more; `ansible-playbook status.yml | cat` cuts none" in " ".join(shown)
+    assert len(shown) < 301 + 50
+
+
+def test_without_a_terminal_nothing_is_cut_or_said_twice() -> None:
+    shown = "\n".join(lines(many(2)))
+    assert shown.count("node1.lab.example.org  failed") == 1
+    assert shown.count("the learning rate is 100000") == 2
+
+
+def test_a_reason_that_the_table_cuts_is_said_in_full() -> None:
+    cut = " ".join(" ".join(lines(many(1), 80)).split())
+    assert (
+        "worker0 on node0.lab.example.org failed: exit code 65: diverged: loss is nan at local step 4" in cut
+    )
+    assert cut.endswith("the learning rate is 100000 1 task on 1 host: 1 failed")
+
+
+def test_more_of_each_task_where_it_is_asked_for() -> None:
+    found = task("worker0", memory_bytes=2**29, cpu_seconds=12.34)
+    (shown,) = (line for line in lines(status(answer(found)), verbose=True) if "psfleet-worker@0" in line)
+    log = "/var/log/psfleet/night-1/worker0.out"
+    assert shown.split() == ["worker0", "77", "512", "MiB", "12.3", "s", "psfleet-worker@0.service", log]
+    # A path is there as a whole, to be copied.
+    assert log in "".join("".join(lines(status(answer(found)), 70, verbose=True)).split())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0s"), (59.9, "59s"), (60, "1m"), (3600, "1h00m"), (90061, "1d01h"), (-5, "0s")],
+)
+def test_how_long(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

@@ -1,0 +1,100 @@
+"""The role package_store with the real locks, by ansible-playbook on this machine, in check mode."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.repository import ROOT
+
+HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "node3": "cpu-python3.11-x86_64"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """Return an inventory of hosts that tasks/host.yml has asked."""
+    hosts = {
+        name: {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "package_store_host": {"environment": environment},
+        }
+        for name, environment in HOSTS.items()
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    show = {
+        "debug": {"msg": "found {{ package_store_result.environments | to_json }} found"},
+        "run_once": True,
+    }
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "roles": ["psfleet.cluster.package_store"],
+        "tasks": [show],
+    }
+    (tmp_path / "playbook.yml").write_text(json.dumps([play]))
+    return tmp_path
+
+
+def checked(cluster: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Return the exit code, the environments that the role described, and what was printed."""
+    cache = cluster / "cache"
+    command = [
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        "-i",
+        str(cluster / "hosts.json"),
+        "--check",
+    ]
+    done = subprocess.run(
+        [*command, *arguments, str(cluster / "playbook.yml")],
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+            "PSFLEET_CACHE": str(cache),
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not cache.exists()
+    found = re.search(r'"msg": "found (.*) found"', done.stdout)
+    described = json.loads(json.loads(f'"{found[1]}"')) if found else {}
+    return done.returncode, described, done.stdout + done.stderr
+
+
+def test_each_environment_is_made_once_and_only_for_hosts_that_need_it(cluster: Path) -> None:
+    code, described, said = checked(cluster)
+    assert code == 0, said
+    assert sorted(described) == sorted(set(HOSTS.values()))
+    gpu, cpu = described["gpu-python3.13-x86_64"], described["cpu-python3.11-x86_64"]
+    assert gpu["python_version"] == "3.13"
+    assert gpu["lock_hash"] != cpu["lock_hash"]
+    assert not Path(gpu["archive"]).exists()
+    # What hosts are asked for before there is an archive.
+    assert gpu["archive_bytes"] > 3e9 > cpu["archive_bytes"] > 3e8
+    assert gpu["environment_bytes"] > 6e9 > cpu["environment_bytes"] > 1.5e9
+    assert gpu["program"] == cpu["program"] == {}
+
+
+def test_a_cluster_without_gpus_has_nothing_made_for_them(cluster: Path) -> None:
+    code, described, said = checked(cluster, "--limit", "node1,node3")
+    assert code == 0, said
+    assert list(described) == ["cpu-python3.11-x86_64"]
+
+
+def test_requirements_that_are_refused_end_a_check_too(cluster: Path) -> None:
+    requirements = cluster / "requirements.txt"
+    requirements.write_text("--index-url=https://example.org\n")
+    variable = f"package_store_program_requirements={requirements}"
+    code, _, said = checked(cluster, "-e", variable)
+    assert code == 2
+    assert "line 1: '--index-url=https://example.org' is refused" in said

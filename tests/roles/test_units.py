@@ -1,0 +1,216 @@
+"""The units as the role renders them, judged by systemd itself."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from plugins.filter.exit_codes import exit_codes
+from plugins.module_utils.host.task_units import parse_list
+from plugins.modules.trainer_units import departed
+from psfleet.run.task_files import run_environment_path
+from tests.repository import ROOT
+from trainer.contract.exit_codes import NO_RESTART
+from trainer.contract.plan import JOBS
+from trainer.contract.run_tasks import SERVER
+
+ROLE = ROOT / "roles" / "trainer"
+TASKS: list[dict[str, Any]] = [
+    {"job": "ps", "index": 0, "gpus": []},
+    {"job": "worker", "index": 1, "gpus": [0, 3]},
+]
+RUN_JOBS = (*JOBS, SERVER)
+with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+
+
+def render(folder: Path) -> Path:
+    """Write the units of a host below `folder`, where their program exists, and return their directory."""
+    jinja = Environment(
+        loader=FileSystemLoader(ROLE / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        autoescape=False,
+    )
+    jinja.filters |= {
+        f"psfleet.cluster.{function.__name__}": function for function in (exit_codes, run_environment_path)
+    }
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    python = folder / "opt" / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(shutil.which("true") or "")
+    values = {
+        **defaults,
+        "trainer_user": "root",
+        "cluster_paths": {
+            "install_directory": str(folder / "opt"),
+            "state_directory": "/var/lib/psfleet",
+            "log_directory": "/var/log/psfleet",
+        },
+        "__trainer_configuration": "/etc/psfleet",
+        "__trainer_tasks": TASKS,
+    }
+    units = folder / "units"
+    units.mkdir()
+    for job in RUN_JOBS:
+        text = jinja.get_template("task.service.j2").render(values, job=job)
+        (units / f"psfleet-{job}@.service").write_text(text + "\n", encoding="utf-8")
+    for name in ("journal", "evaluator", "doctor"):
+        text = jinja.get_template(f"{name}.service.j2").render(values)
+        (units / f"psfleet-{name}@.service").write_text(text + "\n", encoding="utf-8")
+    metrics = {**values, "trainer_user": "daemon", "trainer_metrics_directory": "/var/lib/textfiles"}
+    for kind in ("service", "timer"):
+        text = jinja.get_template(f"metrics.{kind}.j2").render(metrics)
+        (units / f"psfleet-metrics.{kind}").write_text(text + "\n", encoding="utf-8")
+    for name in ("psfleet.target", "psfleet-gpu-devices.service"):
+        shutil.copy(ROLE / "files" / name, units)
+    return units
+
+
+def verify(units: Path, name: str) -> str:
+    command = ["systemd-analyze", "verify", str(units / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr + ("" if done.returncode == 0 else f"rc {done.returncode}")
+
+
+@with_systemd
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator", "doctor")),
+        "psfleet.target",
+        "psfleet-gpu-devices.service",
+        "psfleet-metrics.service",
+        "psfleet-metrics.timer",
+    ],
+)
+def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> None:
+    units = render(tmp_path)
+    assert verify(units, name) == ""
+    (units / name).write_text((units / name).read_text().replace("[Unit]", "[Unit]\nAftr=x"))
+    assert "Aftr" in verify(units, name)
+
+
+@with_systemd
+@pytest.mark.parametrize(
+    ("name", "threshold"),
+    [
+        ("psfleet-worker@", 20),
+        ("psfleet-evaluator@", 10),
+        ("psfleet-doctor@", 10),
+        ("psfleet-metrics", 10),
+    ],
+)
+def test_a_unit_is_exposed_no_more_than_promised(tmp_path: Path, name: str, threshold: int) -> None:
+    units = render(tmp_path)
+    unit = units / f"{name}.service"
+    unit.write_text(unit.read_text().replace("User=root", "User=daemon"))
+    command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={threshold}", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout.splitlines()[-1:]
+
+
+def test_a_task_is_not_started_again_for_what_that_cannot_mend(tmp_path: Path) -> None:
+    text = (render(tmp_path) / "psfleet-worker@.service").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("RestartPreventExitStatus="))
+    assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
+
+
+def test_root_reads_through_no_link_of_who_writes_the_metrics(tmp_path: Path) -> None:
+    """The unit's own copying, done here with a link in place of what was written."""
+    unit = (render(tmp_path) / "psfleet-metrics.service").read_text()
+    (command,) = (line for line in unit.splitlines() if line.startswith("ExecStartPost=!/bin/cp "))
+    written, taken = tmp_path / "psfleet-metrics" / "psfleet.prom", tmp_path / "taken"
+    written.parent.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    written.symlink_to(tmp_path / "secret")
+    *copy, source, _ = shlex.split(command.partition("!")[2])
+    subprocess.run([*copy, source.replace("%t", str(tmp_path)), str(taken)], check=True)
+    assert taken.is_symlink(), "who reads it does so with rights of its own"
+
+
+def test_the_timer_may_come_every_second(tmp_path: Path) -> None:
+    """By default systemd gives up a unit that is started more than 5 times in 10 s."""
+    assert "StartLimitIntervalSec=0\n" in (render(tmp_path) / "psfleet-metrics.service").read_text()
+
+
+def test_what_computes_with_a_task_of_its_host_stops_before_it(tmp_path: Path) -> None:
+    units = render(tmp_path)
+
+    def after(job: str) -> list[str]:
+        lines = (units / f"psfleet-{job}@.service").read_text().splitlines()
+        return [line.removeprefix("After=") for line in lines if line.startswith("After=psfleet-")]
+
+    assert after("ps") == []
+    assert after("server") == ["psfleet-ps@0.service"]
+    assert after("worker") == ["psfleet-ps@0.service", "psfleet-server@%i.service"]
+    assert after("chief") == ["psfleet-ps@0.service", "psfleet-worker@1.service"]
+
+
+def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path) -> None:
+    text = (render(tmp_path) / "psfleet-server@.service").read_text()
+    assert "EnvironmentFile=/etc/psfleet/tasks/worker-%i.env\n" in text
+    assert "EnvironmentFile=/etc/psfleet/run/server-%i.env\n" in text
+    assert "--job_name=server " in text
+
+
+@with_systemd
+@pytest.mark.parametrize("unit", ["worker@1", "server@1", "doctor@worker-1"])
+def test_a_unit_with_gpus_is_one_that_systemd_takes(tmp_path: Path, unit: str) -> None:
+    units = render(tmp_path)
+    drop_in = give_gpus(units, unit)
+    assert verify(units, f"psfleet-{unit}.service") == ""
+    drop_in.write_text(drop_in.read_text().replace("DevicePolicy=", "DevicePolicies="))
+    assert "DevicePolicies" in verify(units, f"psfleet-{unit}.service")
+
+
+@with_systemd
+def test_a_unit_with_gpus_is_exposed_no_more_than_promised(tmp_path: Path) -> None:
+    units = render(tmp_path)
+    drop_in = give_gpus(units, "worker@1")
+    template = (units / "psfleet-worker@.service").read_text()
+    (units / "psfleet-worker@1.service").write_text(template.replace("User=root", "User=daemon"))
+    seen = exposure(units / "psfleet-worker@1.service")
+    assert 14 < seen <= 18
+    drop_in.write_text(drop_in.read_text() + "SystemCallFilter=@mount\nRestrictAddressFamilies=AF_PACKET\n")
+    assert exposure(units / "psfleet-worker@1.service") > seen
+
+
+def give_gpus(units: Path, unit: str) -> Path:
+    """Write the drop-in of a unit's instance, and return it."""
+    drop_in = units / f"psfleet-{unit}.service.d" / "gpu.conf"
+    drop_in.parent.mkdir()
+    shutil.copy(ROLE / "files" / "gpu.conf", drop_in)
+    return drop_in
+
+
+def exposure(unit: Path) -> int:
+    """Return what `systemd-analyze security` says of a unit, in tenths: 0 is best, 100 worst."""
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figure = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert figure, done.stdout
+    return round(10 * float(figure[1]))
+
+
+def test_units_of_tasks_that_left_the_plan_are_found() -> None:
+    printed = (
+        "psfleet-ps@0.service loaded active running psfleet: ps 0\n"
+        "psfleet-worker@1.service loaded active running psfleet: worker 1\n"
+        "psfleet-worker@11.service loaded failed failed psfleet: worker 11\n"
+        "psfleet-server@1.service loaded active running psfleet: server 1\n"
+        "psfleet-chief@0.service loaded active running psfleet: chief 0\n"
+        "psfleet-evaluator@0.service loaded failed failed psfleet: evaluator 0\n"
+        "psfleet-journal@worker11.service loaded active running copy\n"
+    )
+    assert departed(parse_list(printed), [("ps", 0), ("worker", 1)]) == [
+        "psfleet-worker@11.service",
+        "psfleet-server@1.service",
+        "psfleet-chief@0.service",
+        "psfleet-evaluator@0.service",
+    ]

@@ -1,0 +1,109 @@
+"""The collection as somebody else has it: installed from its archive into an Ansible project of their own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+
+from tests.repository import ROOT
+from trainer.host.content_directory import content_hash
+
+BIN = Path(sys.executable).parent
+INSTALLED = Path("collections/ansible_collections/psfleet/cluster")
+# One ps and two workers on this machine, in words of the project's own.
+INVENTORY = {
+    "tf_cluster": {
+        "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+        "children": {
+            "ps": {"hosts": {"here": {"ansible_host": "127.0.0.1"}}},
+            "worker": {"hosts": {"here": {"trainer_worker_tasks": 2}}},
+        },
+    }
+}
+PLAYBOOK = [{"import_playbook": "psfleet.cluster.doctor"}]
+
+
+def typed(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the project; nothing of this repository's configuration reaches it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=project,
+        env=kept | {"ANSIBLE_NOCOLOR": "1", "PSFLEET_CACHE": str(project / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\ninventory = hosts.yml\n")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(INVENTORY))
+    (folder / "site.yml").write_text(json.dumps(PLAYBOOK))
+    for command in (
+        ("ansible-galaxy", "collection", "build", str(ROOT)),
+        ("ansible-galaxy", "collection", "install", "psfleet-cluster-0.1.0.tar.gz", "-p", "collections"),
+    ):
+        done = typed(folder, *command, *(["--offline"] if "install" in command else []))
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_project(project: Path) -> None:
+    done = typed(project, "ansible-playbook", "site.yml")
+    said = done.stdout + done.stderr
+    # Whatever this machine lacks: its module came here, with all that it imports, and looked.
+    assert "HOST  SYSTEM  PROCESSOR  LIBC  PYTHON" in said
+    assert "not reached" not in said
+    done = typed(project, "ansible-playbook", "psfleet.cluster.verify")
+    assert f"There is no run in {project}/runs yet" in done.stdout + done.stderr
+
+
+def test_every_playbook_is_found_by_its_full_name(project: Path) -> None:
+    names = [f"psfleet.cluster.{path.stem}" for path in (ROOT / "playbooks").glob("*.yml")]
+    done = typed(project, "ansible-playbook", "--syntax-check", *names)
+    assert (done.returncode, done.stdout.count("playbook: ")) == (0, len(names)), done.stderr
+
+
+def test_hosts_get_the_same_release_from_it(project: Path) -> None:
+    assert content_hash(project / INSTALLED / "trainer") == content_hash(ROOT / "trainer")
+
+
+def test_it_is_the_product_alone(project: Path) -> None:
+    names = {path.name for path in (project / INSTALLED).iterdir()}
+    assert {"plugins", "psfleet", "roles", "trainer", "playbooks", "docs"} <= names
+    assert not names & {"tests", "tools", "molecule", "runs", "collections", ".venv", ".state", ".git"}
+    assert [path.name for path in (project / INSTALLED / "inventory").iterdir()] == ["sample"]
+
+
+def test_it_asks_for_the_versions_that_the_playbooks_check() -> None:
+    checked = dict[str, str]()
+    for playbook in (ROOT / "playbooks").glob("*.yml"):
+        bounds = re.findall(r'([\w.-]+): {oldest: "(.+)", first_unsupported: "(.+)"}', playbook.read_text())
+        checked |= {name: f">={oldest},<{newest}" for name, oldest, newest in bounds}
+    asked = yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"]
+    runtime = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["requires_ansible"]
+    assert checked == {name: bounds for name, bounds in asked.items() if name != "community.general"} | {
+        "ansible-core": runtime.replace(".0,", ",")
+    }
+
+
+def test_it_is_of_the_same_version_as_the_python_project(project: Path) -> None:
+    told = json.loads((project / INSTALLED / "MANIFEST.json").read_text())["collection_info"]["version"]
+    assert told == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+@pytest.mark.parametrize(("kind", "names"), [("module", "modules"), ("lookup", "lookup"), ("role", "roles")])
+def test_ansible_doc_knows_what_it_offers(project: Path, kind: str, names: str) -> None:
+    folder = ROOT / ("roles" if kind == "role" else f"plugins/{names}")
+    offered = {f"psfleet.cluster.{path.stem}" for path in folder.iterdir() if not path.stem.startswith("__")}
+    done = typed(project, "ansible-doc", "--type", kind, "--list", "--json", "psfleet.cluster")
+    assert set(json.loads(done.stdout)) == offered

@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from trainer.contract.plan import ClusterPlan, PlannedTask
+
+PLAN = ClusterPlan(
+    "psfleet",
+    (
+        PlannedTask("ps", 0, "node1", "10.0.0.1", 2222),
+        PlannedTask("worker", 0, "node1", "10.0.0.1", 2223, (0,)),
+        PlannedTask("worker", 1, "node2", "[fd00::2]", 2222, (1, 2)),
+    ),
+)
+
+
+def test_the_flags_of_the_trainer() -> None:
+    assert PLAN.ps_hosts == "10.0.0.1:2222"
+    assert PLAN.worker_hosts == "10.0.0.1:2223,[fd00::2]:2222"
+
+
+def test_tasks_are_found_by_job() -> None:
+    assert [task.name for task in PLAN.tasks_of("worker")] == ["worker0", "worker1"]
+    assert PLAN.chief.name == "worker0"
+
+
+def test_tf_config_is_what_tensorflow_documents() -> None:
+    assert json.loads(PLAN.tf_config(PLAN.tasks[2])) == {
+        "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_tf_config_names_the_chief_and_no_job_without_tasks() -> None:
+    plan = ClusterPlan("psfleet", (*PLAN.tasks[1:], PlannedTask("chief", 0, "node1", "10.0.0.1", 2224)))
+    assert json.loads(plan.tf_config(plan.tasks[2])) == {
+        "cluster": {"worker": ["10.0.0.1:2223", "[fd00::2]:2222"], "chief": ["10.0.0.1:2224"]},
+        "task": {"type": "chief", "index": 0},
+    }
+
+
+def test_json_and_back() -> None:
+    written = json.loads(json.dumps(PLAN.to_json()))
+    assert written["tasks"][2] == {
+        "job": "worker",
+        "index": 1,
+        "host": "node2",
+        "address": "[fd00::2]",
+        "port": 2222,
+        "gpus": [1, 2],
+    }
+    assert ClusterPlan.from_json({**written, "ps_hosts": PLAN.ps_hosts}) == PLAN
+
+
+def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
+    # Deployed plans are compared by it, so the way it is made must not change unnoticed.
+    assert PLAN.hash == ClusterPlan("psfleet", PLAN.tasks).hash == "2cb490d71d99"
+    assert ClusterPlan("other", PLAN.tasks).hash != PLAN.hash
+    assert ClusterPlan("psfleet", PLAN.tasks[:2]).hash != PLAN.hash
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version 2; expected 1"),
+        ({"cluster_name": "other"}, "hash"),
+        ({"tasks": [{"job": "ps"}]}, "not complete"),
+    ],
+)
+def test_a_plan_that_was_tampered_with_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ClusterPlan.from_json({**PLAN.to_json(), **change})

@@ -1,0 +1,61 @@
+import pytest
+
+from trainer.contract.progress import Progress, last_line_of
+
+
+def test_fields_are_read_as_they_are_written() -> None:
+    progress = Progress.from_mapping(
+        {"phase": "waiting", "wall": 1.5, "global_step": 7, "contributions": [3, 4], "restarts": [0, 2]}
+    )
+    assert (progress.phase, progress.wall, progress.global_step) == ("waiting", 1.5, 7)
+    assert (progress.contributions, progress.restarts) == ((3, 4), (0, 2))
+
+
+def test_a_run_is_over_when_its_lead_says_so() -> None:
+    phases = ("starting", "waiting", "training", "ending", "finished", "stopped", "failed")
+    assert [phase for phase in phases if Progress(phase).over] == ["finished", "stopped", "failed"]
+
+
+def test_a_lead_that_wrote_nothing_new_has_said_the_same_however_long_it_runs() -> None:
+    told = Progress("training", wall=1.5, elapsed=3.0, last_line="a")
+    assert told.same_word(Progress("training", wall=1.5, elapsed=4.0, last_line="b"))
+    assert not told.same_word(Progress("training", wall=2.0, elapsed=3.0, last_line="a"))
+
+
+def test_fields_of_a_wrong_type_are_not_known() -> None:
+    progress = Progress.from_mapping(
+        {"phase": None, "loss": "x", "contributions": "12", "missing": 3, "restarts": {"worker0": 1}}
+    )
+    assert (progress.loss, progress.contributions, progress.missing) == (None, (), ())
+    assert progress.restarts == ()
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), 10**400])
+def test_what_only_damage_explains_is_no_number(value: object) -> None:
+    fields = dict.fromkeys(("wall", "global_step", "last_step", "loss"), value)
+    progress = Progress.from_mapping({**fields, "contributions": [value], "restarts": [value]})
+    assert (progress.wall, progress.global_step, progress.last_step, progress.loss) == (0.0, 0, 0, None)
+    assert (progress.contributions, progress.restarts) == ((0,), (0,))
+
+
+def test_a_missing_task_is_named_with_its_address_and_reason() -> None:
+    missing = [{"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}]
+    assert Progress.from_mapping({"missing": missing}).missing == (
+        "worker1 at 10.0.0.2:2222 (connection refused)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("printed", "line"),
+    [
+        ("one\ntwo\n\n", "two"),
+        ("1/9 [=>..]\r5/9 [==>.]\r9/9 [====]", "9/9 [====]"),
+        ("1/9\r9/9\r", "9/9"),
+        ("\x1b[1m9/9\x1b[0m \x1b[32m----\x1b[0m\x1b]0;title\x07 loss:\t1\n", "9/9 ---- loss: 1"),
+        ("bell\x07 \x9b2J\u202egnp\n", "bell 2J gnp"),
+        ("\x1b[2J\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_last_line_of_a_program_does_not_steer_the_terminal(printed: str, line: str) -> None:
+    assert last_line_of(printed) == line

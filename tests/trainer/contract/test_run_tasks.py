@@ -1,0 +1,75 @@
+"""Which tasks a run has, what they are to each other, and where they listen: a table, a task each word."""
+
+import pytest
+
+from trainer.contract.plan import ClusterPlan, Job, PlannedTask
+from trainer.contract.run_tasks import run_tasks
+from trainer.contract.settings import TrainingSettings
+
+
+def task(job: Job, index: int, host: str, port: int) -> PlannedTask:
+    return PlannedTask(job, index, host, host, port)
+
+
+PLAN = ClusterPlan(
+    "psfleet",
+    (
+        task("ps", 0, "a", 2222),
+        task("ps", 1, "b", 2222),
+        task("worker", 0, "b", 2223),
+        task("worker", 1, "c", 2222),
+        task("worker", 2, "c", 2223),
+    ),
+)
+CHIEF = task("chief", 0, "a", 2223)
+WITH_CHIEF = ClusterPlan("psfleet", (*PLAN.tasks, CHIEF))
+WITHOUT_PS = ClusterPlan("psfleet", (PLAN.tasks[2], CHIEF))
+PS = "ps0=ps@a:2222 ps1=ps@b:2222"
+# Workers that build a graph each are clients, and listen themselves.
+CLIENTS = f"{PS} worker0=client@b:2223 worker1=client@c:2222 worker2=client@c:2223"
+# A server of its own listens in place of its client.
+SERVED = (
+    f"{PS} worker0=client@ worker1=client@ worker2=client@ server0=server@b:2223 server1=server@c:2222 "
+    "server2=server@c:2223"
+)
+# The workers of one graph serve its client, worker 0.
+ONE_GRAPH = f"{PS} worker0=client@b:2223 worker1=server@c:2222 worker2=server@c:2223"
+ONE_GRAPH_SERVED = f"{ONE_GRAPH.replace('=client@b:2223', '=client@')} server0=server@b:2223"
+# The workers of a program's coordinator serve it.
+COORDINATED = f"{ONE_GRAPH.replace('client', 'server')} chief0=client@a:2223"
+
+
+@pytest.mark.parametrize(
+    ("replication", "existing_servers", "tasks"),
+    [
+        ("async", False, CLIENTS),
+        ("sync", False, CLIENTS),
+        ("in_graph", False, ONE_GRAPH),
+        ("async", True, SERVED),
+        ("sync", True, SERVED),
+        ("in_graph", True, ONE_GRAPH_SERVED),
+        ("local", False, "worker0=client@"),
+    ],
+)
+def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, tasks: str) -> None:
+    kept = {"replication": replication, "existing_servers": existing_servers}
+    settings = TrainingSettings.from_mapping(kept)
+    for training in (settings, kept):
+        found = run_tasks(PLAN, training, False)
+        assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
+        assert {task.host for task in found if task.name in {"worker0", "server0"}} == {"b"}
+    assert run_tasks(WITH_CHIEF, settings, False) == run_tasks(PLAN, settings, False)
+
+
+@pytest.mark.parametrize(
+    ("plan", "tasks"),
+    [
+        (PLAN, CLIENTS),
+        (WITH_CHIEF, COORDINATED),
+        (WITHOUT_PS, "worker0=server@b:2223 chief0=client@a:2223"),
+    ],
+)
+@pytest.mark.parametrize("replication", ["async", "in_graph", "local"])
+def test_a_program_has_every_task_of_the_plan(plan: ClusterPlan, replication: str, tasks: str) -> None:
+    found = run_tasks(plan, TrainingSettings.from_mapping({"replication": replication}), True)
+    assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks

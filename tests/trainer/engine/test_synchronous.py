@@ -1,0 +1,209 @@
+"""Synchronous training: a step is of so many gradients, backups are not waited for, nobody trains alone."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repository import ROOT
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import PEERS_MISSING, STOPPED
+from trainer.contract.records import Record
+
+ENDLESS = "--steps=1000000"
+
+
+def _sync(replicas: int, *flags: str) -> list[str]:
+    return ["--replication=sync", f"--replicas_to_aggregate={replicas}", *flags]
+
+
+def _assert_exact(finished: Record, replicas: int) -> None:
+    contributions = finished.integers("contributions")
+    steps = finished.integer("global_step")
+    assert sum(contributions.values()) == steps * replicas, (contributions, steps)
+    assert max(contributions.values()) <= steps
+
+
+@pytest.fixture(scope="module")
+def every_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One ps and two workers, both in every step; it has ended."""
+    flags = ["--replication=sync", "--model=linear", "--steps=300"]
+    with Cluster(tmp_path_factory.mktemp("every"), flags=flags) as cluster:
+        cluster.start()
+        cluster.codes = cluster.wait()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def one_backup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two ps and three workers, two in each step; it has ended."""
+    with Cluster(
+        tmp_path_factory.mktemp("backup"), ps=2, workers=3, flags=_sync(2, "--steps=400")
+    ) as cluster:
+        cluster.start()
+        cluster.codes = cluster.wait()
+        yield cluster
+
+
+def test_each_step_is_of_as_many_gradients_as_asked_for(every_worker: Cluster, one_backup: Cluster) -> None:
+    for cluster, steps in ((every_worker, 300), (one_backup, 400)):
+        assert cluster.codes == dict.fromkeys(cluster.tasks, 0)
+        finished = cluster.only("worker0", "finished")
+        assert finished.text("reason") == "last step"
+        assert finished.integer("global_step") == steps
+        _assert_exact(finished, replicas=2)
+    # Without a number given, all workers are in every step.
+    assert every_worker.only("worker0", "finished").integers("contributions") == {
+        "worker0": 300,
+        "worker1": 300,
+    }
+
+
+def test_a_worker_offers_at_most_one_gradient_a_step(every_worker: Cluster, one_backup: Cluster) -> None:
+    for cluster in (every_worker, one_backup):
+        contributions = cluster.only("worker0", "finished").integers("contributions")
+        for worker, count in contributions.items():
+            offered = cluster.only(worker, "finished").integer("local_step")
+            assert 0 < count <= offered <= cluster.only("worker0", "finished").integer("global_step")
+            windows = cluster.records(worker, "step")
+            assert sum(window.integer("steps") for window in windows) == offered
+            assert max(window.integer("staleness_max") for window in windows) <= len(contributions)
+
+
+def test_the_model_learns(every_worker: Cluster, one_backup: Cluster) -> None:
+    line = every_worker.metrics()
+    assert [line["weight"], line["bias"]] == pytest.approx([2, 10], abs=0.1)
+    assert one_backup.metrics()["accuracy"] > 0.9
+
+
+def test_all_leave_after_the_last_step(every_worker: Cluster, one_backup: Cluster) -> None:
+    for cluster in (every_worker, one_backup):
+        last_step = max(cluster.records(task, "step")[-1].monotonic for task in cluster.tasks if "w" in task)
+        # TensorFlow's own way keeps the chief for 120 s.
+        assert max(cluster.ended.values()) - last_step < 60
+
+
+def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(
+    every_worker: Cluster, one_backup: Cluster
+) -> None:
+    every_worker.assert_one_fingerprint("worker0", "worker1")
+    one_backup.assert_one_fingerprint("worker0", "worker1", "worker2")
+
+
+def test_a_slow_worker_is_not_waited_for_where_there_is_a_backup(tmp_path: Path) -> None:
+    with Cluster(tmp_path, ps=2, workers=3, flags=_sync(2, "--model=linear", ENDLESS)) as cluster:
+        cluster.start()
+        cluster.until_steps(30)
+        cluster.signal("worker2", signal.SIGSTOP)
+        # Where it was stopped amid its gradients, one step is taken again, after 3 s.
+        cluster.until_steps(60)
+        cluster.until(lambda: cluster.progress()["missing"] == [], "the chief to miss nobody")
+        counted = cluster.progress()["contributions"]
+        assert isinstance(counted, list)
+        cluster.signal("worker2", signal.SIGCONT)
+        cluster.until(lambda: cluster.progress()["contributions"][2] > counted[2], "worker 2 to take part")  # type: ignore[index]
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+        _assert_exact(cluster.only("worker0", "finished"), replicas=2)
+
+
+def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=_sync(2, "--model=linear")) as cluster:
+        cluster.start(flags=[ENDLESS])
+        cluster.until_steps(30)
+        cluster.signal("worker1", signal.SIGSTOP)
+        cluster.until(lambda: cluster.progress()["phase"] == "waiting", "the chief to wait for a gradient")
+        stood = cluster.global_step()
+        missing = cluster.progress()["missing"]
+        assert isinstance(missing, list)
+        assert [entry["task"] for entry in missing] == ["worker1"]
+        assert f"The step waits for worker1 at {cluster.hosts['worker'][1]} (" in cluster.output("worker0")
+        time.sleep(2)
+        assert cluster.global_step() == stood
+        cluster.signal("worker1", signal.SIGCONT)
+        cluster.until_steps(50)
+        assert (cluster.progress()["phase"], cluster.progress()["missing"]) == ("training", [])
+
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {"ps0": 0, "worker0": STOPPED, "worker1": 0}
+        finished = cluster.only("worker0", "finished")
+        saved = cluster.records("worker0", "checkpointed")[-1].integer("global_step")
+        assert finished.integer("global_step") == saved
+        _assert_exact(finished, replicas=2)
+        windows = cluster.records("worker0", "step")
+        assert sum(window.number("waiting_seconds") for window in windows) > 3
+        assert all(window.number("waiting_seconds") <= window.number("seconds") for window in windows)
+
+        cluster.start(flags=[f"--steps={saved + 100}"])
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+        assert cluster.only("worker0", "restored").integer("global_step") == saved
+        finished = cluster.records("worker0", "finished")[-1]
+        assert finished.integer("global_step") == saved + 100
+        assert cluster.records("worker1", "finished")[-1].integer("local_step") == 100
+        _assert_exact(finished, replicas=2)
+
+
+def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
+    """No backup here: a step is made once all take part again."""
+    flags = _sync(3, "--model=linear", "--checkpoint_interval_seconds=0.5", ENDLESS)
+    with Cluster(tmp_path, ps=2, workers=3, flags=flags, watchdog=True) as cluster:
+        cluster.start()
+        for task in ("worker1", "worker0", "ps1", "ps0"):
+            cluster.until_steps(60)
+            lives = len(cluster.records(task, "started"))
+            cluster.signal(task, signal.SIGKILL)
+            cluster.start(task)
+            cluster.until(lambda of=task, before=lives: len(cluster.records(of, "started")) > before, task)  # type: ignore[misc]
+        cluster.until_steps(60)
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+        finished = cluster.records("worker0", "finished")[-1]
+        steps = finished.integer("global_step")
+        assert finished.integers("contributions") == dict.fromkeys(("worker0", "worker1", "worker2"), steps)
+        assert len(cluster.records("worker0", "restored")) >= 2
+
+
+def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=_sync(2, "--model=linear", "--steps=100")) as cluster:
+        cluster.start("ps0", "worker0")
+        cluster.start("worker1", program=[str(ROOT / "tests" / "trainer" / "dying_program.py")])
+        cluster.until(lambda: cluster.global_step() == 19, "the step before the death of worker1")
+        again = "worker1 stopped amid its gradients: the step is taken again without them."
+        cluster.until(lambda: again in cluster.output("worker0"), "the round to be opened anew")
+        cluster.start("worker1")
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+        assert cluster.output("worker0").count(again) == 1
+        assert cluster.progress()["restarts"] == [0, 1]
+        finished = cluster.only("worker0", "finished")
+        assert finished.integer("global_step") == 100
+        assert finished.integers("contributions") == {"worker0": 100, "worker1": 100}
+        assert cluster.only("worker1", "finished").integer("local_step") == 81
+
+
+def test_a_run_whose_worker_never_comes_back_ends_and_names_it(tmp_path: Path) -> None:
+    flags = _sync(2, "--model=linear", ENDLESS, "--barrier_deadline_seconds=8")
+    with Cluster(tmp_path, flags=flags) as cluster:
+        cluster.serve("ps0")
+        cluster.start("worker0", "worker1")
+        cluster.until_steps(30)
+        cluster.signal("worker1", signal.SIGKILL)
+        step = cluster.records("worker0", "step")
+        codes = cluster.wait()
+        assert codes["ps0"] == codes["worker0"] == PEERS_MISSING
+        failed = cluster.only("worker0", "failed")
+        assert failed.text("class") == "peers_missing"
+        address = cluster.hosts["worker"][1]
+        assert re.fullmatch(
+            rf"no step within \d+ s: waited for worker1 at {address} \(connection refused\)",
+            failed.text("reason"),
+        )
+        # Nobody has trained alone: after the other was gone, at most the step that it had offered to came.
+        last = cluster.records("worker0", "step")[-1].integer("global_step_after")
+        contributions = cluster.progress()["contributions"]
+        assert contributions == [last, last]
+        assert len(cluster.records("worker0", "step")) <= len(step) + 1

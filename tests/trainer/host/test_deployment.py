@@ -1,0 +1,103 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainer.host.deployment import (
+    Deployment,
+    Today,
+    deployment_check,
+    is_installed,
+    lacks_cuda,
+    read_deployment,
+)
+from trainer.host.environment import TENSORFLOW_VERSION
+
+WHOLE = Deployment("aaaaaaaaaaaa", "bbbbbbbbbbbb", TENSORFLOW_VERSION, "cccccccccccc")
+
+
+TODAY = Today(WHOLE.plan, WHOLE.release, WHOLE.environment)
+
+
+def deploy(folder: Path) -> tuple[Path, Path]:
+    """Leave what deploy.yml leaves, and return the directories of installation and configuration."""
+    environment = folder / "opt" / "environments" / WHOLE.environment
+    release = folder / "opt" / "releases" / WHOLE.release
+    etc = folder / "etc"
+    for directory in (environment, release, etc):
+        directory.mkdir(parents=True)
+    (environment / ".complete").write_text(f"tensorflow {TENSORFLOW_VERSION}\n")
+    (folder / "opt" / "environment").symlink_to(f"environments/{WHOLE.environment}")
+    (folder / "opt" / "current").symlink_to(f"releases/{WHOLE.release}")
+    (etc / "plan.json").write_text(json.dumps({"hash": WHOLE.plan}))
+    return folder / "opt", etc
+
+
+def test_what_a_deployment_left_is_read(tmp_path: Path) -> None:
+    assert read_deployment(*deploy(tmp_path)) == WHOLE
+
+
+def test_a_bare_host_is_not_deployed(tmp_path: Path) -> None:
+    found = read_deployment(tmp_path / "opt", tmp_path / "etc")
+    assert found == Deployment()
+    assert deployment_check(found, TODAY, installed=False).state == "skipped"
+
+
+MARKER = f"opt/environments/{WHOLE.environment}/.complete"
+
+
+@pytest.mark.parametrize(
+    ("lost", "other"),
+    [("opt/environment", ""), (MARKER, ""), (MARKER, "tensorboard 2.20.0\n"), ("opt/current", "")],
+)
+def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: str) -> None:
+    directories = deploy(tmp_path)
+    (tmp_path / lost).unlink()
+    if other:
+        (tmp_path / lost).write_text(other)
+    check = deployment_check(read_deployment(*directories), TODAY, installed=True)
+    assert check.state == "failed"
+    assert "was interrupted" in check.found
+    assert "deploy.yml" in check.remedy
+
+
+@pytest.mark.parametrize(
+    ("found", "today", "installed", "other"),
+    [
+        ({}, {}, True, ""),
+        ({"plan": "x"}, {}, True, "; the inventory has another plan today"),
+        ({"release": "x"}, {}, True, "; the trainer's release is cccccccccccc today"),
+        ({"tensorflow": "2.20.0"}, {}, False, f"; psfleet deploys TensorFlow {TENSORFLOW_VERSION} today"),
+        ({}, {}, False, "; the lock is bbbbbbbbbbbb today"),
+        # A program's own environment has another hash, and is made from that of the lock.
+        ({"environment": "eeeeeeeeeeee"}, {}, True, ""),
+        ({}, {"lock": ""}, False, ""),  # not supported: another check says so
+    ],
+)
+def test_what_is_not_todays_deserves_a_warning(
+    found: dict[str, str], today: dict[str, str], installed: bool, other: str
+) -> None:
+    there = replace(WHOLE, **found)
+    check = deployment_check(there, replace(TODAY, **today), installed=installed)
+    told = f"TensorFlow {there.tensorflow}, lock {there.environment}, release {there.release}"
+    assert (check.state, check.found) == ("warning" if other else "ok", f"{told}{other}")
+    assert ("deploy.yml" in check.remedy) == bool(other)
+
+
+def test_an_environment_that_is_half_installed_is_none(tmp_path: Path) -> None:
+    install, _ = deploy(tmp_path)
+    assert is_installed(install, WHOLE.environment)
+    (install / "environments" / "eeeeeeeeeeee").mkdir()
+    assert not is_installed(install, "eeeeeeeeeeee")
+    assert not is_installed(install, "")
+
+
+def test_a_tensorflow_without_cuda_says_so_by_its_name(tmp_path: Path) -> None:
+    install, _ = deploy(tmp_path)
+    packages = install / "environment" / "lib" / "python3.13" / "site-packages"
+    (packages / "tensorflow-2.21.0.dist-info").mkdir(parents=True)
+    assert not lacks_cuda(install)
+    (packages / "tensorflow_cpu-2.21.0.dist-info").mkdir()
+    assert lacks_cuda(install)
+    assert not lacks_cuda(tmp_path)

@@ -1,0 +1,62 @@
+import re
+
+import pytest
+
+from trainer.host.environment import HostEnvironment, problems
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu-python3.10-aarch64", "gpu-python3.11-x86_64", "gpu-system-python3.13-x86_64"]
+)
+def test_a_name_is_read_as_it_was_written(name: str) -> None:
+    assert HostEnvironment.parse(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "python3.11", "cpu-python3.11", "cpu-python-x86_64", "CPU-python3.11-x86_64"]
+)
+def test_a_name_that_is_none_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is no environment; expected one such as cpu-python3\.11-x86_64"):
+        HostEnvironment.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        (("cpu", "3.14", "x86_64"), "TensorFlow 2.21.0 has no wheel for Python 3.14, only for 3.10 to 3.13"),
+        (("cpu", "3.9", "aarch64"), "TensorFlow 2.21.0 has no wheel for Python 3.9, only for 3.10 to 3.13"),
+        (
+            ("cpu", "3.11", "riscv64"),
+            "TensorFlow 2.21.0 has no wheel for riscv64, only for x86_64 and aarch64",
+        ),
+        (("gpu", "3.11", "aarch64"), "TensorFlow 2.21.0 has no GPU wheel for aarch64, only for x86_64"),
+        (
+            ("gpu-system", "3.11", "aarch64"),
+            "TensorFlow 2.21.0 has no GPU wheel for aarch64, only for x86_64",
+        ),
+        (("tpu", "3.11", "x86_64"), "'tpu' is no device of an environment; expected cpu, gpu, gpu-system"),
+    ],
+)
+def test_an_environment_without_a_wheel_of_tensorflow_is_refused(
+    environment: tuple[str, str, str], problem: str
+) -> None:
+    assert problems(*environment) == [problem]
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
+        HostEnvironment(*environment)
+
+
+def test_all_that_keeps_tensorflow_from_a_host_is_said_at_once() -> None:
+    assert len(problems("gpu", "3.14", "aarch64")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "locks"),
+    [
+        ("cpu-python3.11-x86_64", ("python3.11.txt", "tensorflow-cpu.txt")),
+        ("cpu-python3.12-aarch64", ("python3.12.txt", "tensorflow.txt")),
+        ("gpu-python3.13-x86_64", ("python3.13.txt", "tensorflow.txt", "cuda.txt")),
+        ("gpu-system-python3.10-x86_64", ("python3.10.txt", "tensorflow.txt")),
+    ],
+)
+def test_only_an_environment_with_its_own_cuda_pays_for_it(name: str, locks: tuple[str, ...]) -> None:
+    assert HostEnvironment.parse(name).locks == locks

@@ -1,0 +1,135 @@
+"""What is read of a host, from the files and programs of several systems and of this one."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.host.recorded_hosts import ALPINE, DEBIAN_12, ROCKY_9, UBUNTU_2404, RecordedHost
+from trainer.host.host_facts import (
+    parse_avx,
+    parse_libc,
+    parse_os_release,
+    parse_systemd,
+    read_host_facts,
+    read_memory_limit,
+)
+
+
+def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
+    facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
+    assert facts.distribution.identity == "debian"
+    assert facts.distribution.version == "12"
+    assert facts.distribution.name == "Debian GNU/Linux 12 (bookworm)"
+    assert facts.processor == "AMD EPYC"
+    assert facts.avx is True
+    assert (facts.libc, facts.libc_version) == ("glibc", (2, 36))
+    assert [(python.version, python.path) for python in facts.pythons] == [
+        ("3.11", f"{tmp_path}/usr/bin/python3.11")
+    ]
+    assert facts.default_python == "3.11"
+    assert (facts.systemd, facts.booted) == (252, True)
+    assert facts.missing_programs == ()
+    assert facts.memory_bytes == 16 * 2**30
+    assert facts.memory_limit_bytes is None
+
+
+def test_what_a_distribution_is_made_from_is_read(tmp_path: Path) -> None:
+    facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
+    assert facts.distribution.identity == "rocky"
+    assert facts.distribution.like == ("rhel", "centos", "fedora")
+
+
+def test_a_host_without_glibc_and_systemd_is_read(tmp_path: Path) -> None:
+    facts = read_host_facts(ALPINE.lay_out(tmp_path), "x86_64")
+    assert (facts.libc, facts.libc_version) == ("musl", ())
+    assert (facts.systemd, facts.booted) == (None, False)
+    assert facts.missing_programs == ("systemctl",)
+
+
+def test_several_pythons_are_told_by_what_they_say_of_themselves(tmp_path: Path) -> None:
+    root = replace(UBUNTU_2404, pythons=["3.12", "3.9", "3.10"]).lay_out(tmp_path)
+    other = root / "usr/local/bin/python3.13"
+    other.parent.mkdir(parents=True)
+    other.write_text("#!/bin/sh\necho 3.8\n")
+    other.chmod(0o755)
+    (root / "usr/bin/python3.12-config").write_text("#!/bin/sh\necho 3.12\n")
+    facts = read_host_facts(root, "x86_64")
+    assert [python.version for python in facts.pythons] == ["3.9", "3.10", "3.12"]
+    assert facts.default_python == "3.12"
+
+
+def test_an_empty_system_is_read_without_an_error(tmp_path: Path) -> None:
+    facts = read_host_facts(tmp_path, "riscv64")
+    assert facts.distribution.name == "linux"
+    assert facts.avx is None
+    assert (facts.libc, facts.pythons, facts.default_python) == ("", (), "")
+    assert (facts.memory_bytes, facts.memory_limit_bytes) == (None, None)
+
+
+def test_this_machine_is_read() -> None:
+    facts = read_host_facts()
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert facts.machine == os.uname().machine
+    assert facts.memory_bytes == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert version in [python.version for python in facts.pythons]
+    assert f"glibc {'.'.join(map(str, facts.libc_version))}" == os.confstr("CS_GNU_LIBC_VERSION")
+    assert read_host_facts(programs=["sh", "no-such-program"]).missing_programs == ("no-such-program",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("", "linux"),
+        ("ID=arch\n", "arch"),
+        ('# a comment\nID=arch\nPRETTY_NAME="Arch \\"Linux\\""\n', 'Arch "Linux"'),
+        ("ID=odd\nPRETTY_NAME='not closed\n", "'not closed"),
+        ("no line of the kind", "linux"),
+    ],
+)
+def test_the_name_of_a_distribution_is_read_as_a_shell_would(text: str, name: str) -> None:
+    assert parse_os_release(text).name == name
+
+
+def test_avx_is_a_flag_of_its_own_and_avx2_is_not_it() -> None:
+    assert parse_avx("flags\t\t: fpu avx sse\n") is True
+    assert parse_avx("flags\t\t: fpu avx2 sse\n") is False
+    assert parse_avx("Features\t: fp asimd\n") is None
+
+
+def test_versions_that_are_none_are_not_guessed() -> None:
+    assert parse_libc("undefined") == ("", ())
+    assert parse_libc("glibc 2.9") == ("glibc", (2, 9))
+    assert parse_systemd("systemd 257 (257.9-1~deb13u1)\n+PAM") == 257
+    assert parse_systemd("runit") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "limit"),
+    [
+        ("memory.max", "1073741824\n", 2**30),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "536870912\n", 2**29),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+    ],
+)
+def test_the_limit_of_a_control_group_is_read(
+    tmp_path: Path, name: str, text: str, limit: int | None
+) -> None:
+    assert read_memory_limit(tmp_path) is None
+    file = tmp_path / "sys/fs/cgroup" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert read_memory_limit(tmp_path) == limit
+
+
+def test_a_program_that_hangs_or_fails_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.host.host_facts.SECONDS_TO_ANSWER", 0.3)
+    root = RecordedHost("debian-12", ["3.11"], "2.36", "252").lay_out(tmp_path)
+    (root / "usr/bin/python3.11").write_text("#!/bin/sh\nsleep 1.5\necho 3.11\n")
+    (root / "usr/bin/getconf").write_text("#!/bin/sh\necho glibc 2.36\nexit 1\n")
+    facts = read_host_facts(root, "x86_64")
+    assert (facts.pythons, facts.default_python) == ((), "")
+    assert facts.libc == ""

@@ -1,0 +1,105 @@
+"""Checkpoints that do not read whole are passed over, only the newest are kept: on TensorFlow's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from trainer.coordination.ledger_parts import COUNTERS
+from trainer.model.checkpoints import CheckpointFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CheckpointFolder:
+    folder = CheckpointFolder(tmp_path / "checkpoints", keep=2)
+    for step in (100, 200, 300):
+        _save(folder, step)
+    return folder
+
+
+def _save(folder: CheckpointFolder, step: int) -> None:
+    tf.raw_ops.SaveV2(
+        prefix=str(folder.directory / f"model.ckpt-{step}"),
+        tensor_names=[COUNTERS, "weights"],
+        shape_and_slices=["", ""],
+        tensors=[tf.constant([step, 0, step], tf.int64), tf.fill([1000], float(step))],
+    )
+    folder.saved()
+
+
+def _names(folder: CheckpointFolder) -> list[str]:
+    return sorted(path.name for path in folder.directory.iterdir())
+
+
+def test_the_newest_is_read_and_the_oldest_is_gone(folder: CheckpointFolder) -> None:
+    newest = folder.newest_good(pytest.fail)
+    assert newest is not None
+    assert newest.global_step == 300
+    assert newest.values["weights"][999] == 300
+    assert not [name for name in _names(folder) if "-100" in name]
+    state = tf.train.get_checkpoint_state(str(folder.directory))
+    assert state.model_checkpoint_path.endswith("model.ckpt-300")
+    assert len(state.all_model_checkpoint_paths) == 2
+
+
+def _cut_data(directory: Path) -> None:
+    file = directory / "model.ckpt-300.data-00000-of-00001"
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+def _flip_a_bit(directory: Path) -> None:
+    file = directory / "model.ckpt-300.data-00000-of-00001"
+    content = bytearray(file.read_bytes())
+    content[500] ^= 1
+    file.write_bytes(content)
+
+
+def _remove_data(directory: Path) -> None:
+    (directory / "model.ckpt-300.data-00000-of-00001").unlink()
+
+
+def _cut_index(directory: Path) -> None:
+    file = directory / "model.ckpt-300.index"
+    file.write_bytes(file.read_bytes()[:20])
+
+
+def _empty_index(directory: Path) -> None:
+    (directory / "model.ckpt-300.index").write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [_cut_data, _flip_a_bit, _remove_data, _cut_index, _empty_index])
+def test_a_damaged_newest_is_passed_over_and_said(
+    folder: CheckpointFolder, damage: Callable[[Path], None]
+) -> None:
+    damage(folder.directory)
+    complaints: list[str] = []
+
+    found = folder.newest_good(complaints.append)
+
+    assert found is not None
+    assert found.global_step == 200
+    assert len(complaints) == 1
+    assert "model.ckpt-300 does not read whole and is passed over" in complaints[0]
+    # A later save with a lower step is the newest now, and is not removed in favour of the damaged one.
+    _save(folder, 250)
+    again = folder.newest_good(pytest.fail)
+    assert again is not None
+    assert again.global_step == 250
+
+
+def test_without_any_good_checkpoint_there_is_none(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, keep=1)
+    assert folder.newest_good(pytest.fail) is None
+
+
+def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> None:
+    leftover = folder.directory / "model.ckpt-400.data-00000-of-00001.tempstate123"
+    leftover.write_bytes(b"half")
+    again = CheckpointFolder(folder.directory, keep=2)
+    assert not leftover.exists()
+    newest = again.newest_good(pytest.fail)
+    assert newest is not None
+    assert newest.global_step == 300

@@ -1,0 +1,153 @@
+"""What the models reach, on whatever tasks there are, and the model that docs/models.md shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tests.repository import ROOT
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import INPUT
+from trainer.contract.settings import MODELS, TrainingSettings
+from trainer.model.data import digits
+from trainer.model.models import REGISTRY, cnn
+from trainer.model.models.model import Devices, ModelContext
+from trainer.process.failure import TaskFailure
+
+PAGE = ROOT / "docs/models.md"
+
+
+def _local(folder: Path, *flags: str) -> str:
+    """What the trainer prints as a cluster of one process; it must end well."""
+    with Cluster(folder, ps=0, workers=1, flags=["--replication=local", *flags]) as cluster:
+        cluster.start()
+        assert cluster.wait() == {"worker0": 0}, cluster.outputs()
+        return cluster.output("worker0")
+
+
+def test_every_model_that_can_be_asked_for_is_there() -> None:
+    assert set(REGISTRY) == set(MODELS)
+    for model in REGISTRY.values():
+        assert set(model.learning_rates) == {"sgd", "adam"}
+
+
+def test_a_ps_is_counted_round_and_without_any_it_is_the_worker() -> None:
+    two = Devices(("/job:ps/task:0", "/job:ps/task:1"), "/job:worker/task:3")
+    assert [two.ps_device(index) for index in range(3)] == [*two.ps, two.ps[0]]
+    assert Devices((), "/job:worker/task:0").ps_device(1) == "/job:worker/task:0"
+
+
+def test_placement_demo_learns_its_matrix_in_one_process(tmp_path: Path) -> None:
+    printed = _local(tmp_path, "--model=placement_demo", "--steps=200")
+    found = re.search(r"a known 3 x 4 matrix and its offset, found them .* of ([0-9.]+)", printed)
+    assert found is not None, printed
+    assert float(found[1]) < 0.01
+
+
+def test_placement_demo_learns_its_matrix_with_two_workers(tmp_path: Path) -> None:
+    flags = ["--model=placement_demo", "--steps=200", "--replication=in_graph", "--steps_to_validate=50"]
+    with Cluster(tmp_path, ps=2, flags=flags) as cluster:
+        cluster.start()
+        assert set(cluster.wait().values()) == {0}, cluster.outputs()
+        metrics = cluster.metrics()
+        assert metrics["largest_error"] < 0.01
+        assert metrics["loss"] < 0.001
+        matrix, offset = (rf"/job:ps/task:{index}/device:CPU:0: [0-9.]+" for index in (0, 1))
+        places = f"matrix on {matrix}, offset on {offset}, loss: [0-9.]+"
+        assert re.search(rf"Step: 50, global step: \d+, largest error of the {places}", cluster.outputs())
+
+
+def test_cnn_reads_the_bundled_digits_with_two_workers(tmp_path: Path) -> None:
+    """In step: what asynchronous workers reach in so few steps depends on who came first."""
+    flags = ["--model=cnn", "--replication=sync", "--steps=150", "--shard_data=true"]
+    with Cluster(tmp_path, flags=flags) as cluster:
+        cluster.start()
+        assert set(cluster.wait().values()) == {0}, cluster.outputs()
+        assert cluster.metrics()["accuracy"] >= 0.95
+        # 1,437 images by two workers, in batches of 100.
+        assert re.search(r"Step: 100, global step: \d+, Epoch: 14, Batch: 6 of 8,", cluster.outputs())
+
+
+@pytest.mark.parametrize(
+    ("flags", "accuracy"),
+    [
+        (["--activation=sigmoid", "--optimizer=sgd"], 0.93),
+        (["--activation=relu", "--optimizer=adam", "--hidden_units=64"], 0.95),
+    ],
+)
+def test_the_variants_of_the_tutorials_print_what_these_do(
+    tmp_path: Path, flags: list[str], accuracy: float
+) -> None:
+    printed = _local(tmp_path, "--model=mnist_mlp", "--epochs=20", "--batch_size=100", *flags)
+    number = r"[0-9]+\.[0-9]+"
+    assert re.search(
+        rf"Step: 200, global step: 200, Epoch: 14, Batch: 13 of 15, Cost: {number}, AvgTime: {number}ms",
+        printed,
+    )
+    reached = re.search(rf"Test-Accuracy: ({number})\n", printed)
+    assert reached is not None
+    assert float(reached[1]) >= accuracy
+    for line in ("Validation cross entropy: N\n", "Total Time: Ns\n", "Final Cost: N\n"):
+        assert re.search(line.replace("N", number), printed), line
+    assert "Steps of this worker: 288, global step: 288" in printed, "20 epochs of 1,437 images by 100"
+
+
+def _images(folder: Path, rows: int, columns: int) -> ModelContext:
+    for part in ("train", "t10k"):
+        header = struct.pack(">IIII", 0x803, 5, rows, columns)
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(header + bytes(5 * rows * columns))
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 5) + bytes(range(5)))
+    settings = TrainingSettings(model="cnn", data_dir=str(folder), hidden_units=7)
+    return ModelContext(settings, digits(str(folder)), Devices((), "/job:localhost"))
+
+
+@pytest.mark.parametrize(("side", "flat"), [(28, 7 * 7 * 64), (9, 3 * 3 * 64), (1, 64)])
+def test_cnn_takes_square_images_of_any_size(tmp_path: Path, side: int, flat: int) -> None:
+    context = _images(tmp_path, side, side)
+    with tf.Graph().as_default():
+        variables = cnn.create_variables(context)
+        assert variables[4].shape == (flat, 7)
+        scores = cnn.logits(context, variables, tf.zeros([3, side * side]))
+        assert scores.shape == (3, 10)
+
+
+def test_cnn_refuses_images_that_are_not_square(tmp_path: Path) -> None:
+    context = _images(tmp_path, 2, 9)
+    with tf.Graph().as_default(), pytest.raises(TaskFailure) as failure:
+        cnn.create_variables(context)
+    assert failure.value.code == INPUT
+    assert failure.value.reason == (f"{tmp_path}: images have 18 pixels, expected square ones for model cnn")
+
+
+def test_the_model_of_the_page_learns(tmp_path: Path) -> None:
+    """The page's block, saved and named twice as the page says, beside a copy of the trainer."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 1
+    shutil.copytree(ROOT / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "trainer/model/models/parabola.py").write_text(blocks[0])
+    _insert(tmp_path / "trainer/model/models/__init__.py", "import cnn, ", "parabola, ")
+    _insert(tmp_path / "trainer/model/models/__init__.py", "_MODELS = (", "parabola.MODEL, ")
+    _insert(tmp_path / "trainer/contract/settings.py", "MODELS = (", '"parabola", ')
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "trainer", "--job_name=local", "--model=parabola", "--steps=400"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = done.stdout
+    assert re.search(r"Step: 400, global step: 400, x\^2: (2\.9|3\.0)", printed)
+    error = re.search(r"Largest error of a coefficient: ([0-9.]+)", printed)
+    assert error is not None
+    assert float(error[1]) < 0.05
+
+
+def _insert(path: Path, before: str, text: str) -> None:
+    content = path.read_text()
+    assert before in content
+    path.write_text(content.replace(before, before + text, 1))

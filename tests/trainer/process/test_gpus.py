@@ -1,0 +1,123 @@
+"""Tasks that were given GPUs, on a machine whose TensorFlow has no CUDA; and where everything is placed."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.records import RecordWriter
+from trainer.coordination.bounded_calls import runtime_config
+from trainer.coordination.running_task import RunningTask
+from trainer.engine.replication import build_graph
+from trainer.model.checkpoints import SaveOperation
+from trainer.model.models import REGISTRY
+from trainer.process import gpus
+from trainer.process.flags import parse
+
+PS_0, PS_1 = "/job:ps/task:0/device:CPU:0", "/job:ps/task:1/device:CPU:0"
+HOSTS = ["--ps_hosts=a:1,b:2", "--worker_hosts=c:1,d:2"]
+HELD = {"VarHandleOp", "ResourceConditionalAccumulator", "ConditionalAccumulator", "MutexV2"}
+READ = {"IteratorV2", "IteratorGetNext", "MakeIterator"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ()),
+        ("", ()),
+        ("-1", ()),
+        ("0", ("0",)),
+        ("2,0", ("2", "0")),
+        ("1,-1,0", ("1",)),
+        (" 3 ,", ("3",)),
+    ],
+)
+def test_the_gpus_that_cuda_would_read(value: str | None, expected: tuple[str, ...]) -> None:
+    environment = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    assert gpus.given(environment) == expected
+
+
+def test_cuda_counts_gpus_as_the_inventory_does_unless_it_was_told_otherwise() -> None:
+    environment: dict[str, str] = {}
+    gpus.prepare(environment)
+    assert environment == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    gpus.prepare(told := {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
+    assert told == {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+
+
+@pytest.mark.parametrize("task", ["ps0", "worker0"])
+def test_a_task_without_the_gpus_that_it_was_given_does_not_join(tmp_path: Path, task: str) -> None:
+    with Cluster(tmp_path, ps=1, workers=1) as cluster:
+        cluster.environment = {"CUDA_VISIBLE_DEVICES": "0,1"}
+        cluster.start(task)
+        assert cluster.wait() == {task: CONFIGURATION}
+        (failed,) = cluster.records(task)
+        assert (failed.event, failed.text("class")) == ("failed", "configuration")
+        reason = failed.text("reason")
+        found = "was given GPUs 0, 1 (CUDA_VISIBLE_DEVICES), and TensorFlow sees none"
+        assert reason.startswith(f"{task} {found}: this TensorFlow is built without CUDA; run deploy.yml")
+        assert "`ansible-playbook doctor.yml`" in reason
+        assert reason in cluster.output(task)
+
+
+def test_memory_of_gpus_grows_unless_a_fraction_is_asked_for() -> None:
+    assert runtime_config().gpu_options.allow_growth is True
+    taken = runtime_config(threads=3, gpu_memory_fraction=0.25, filters=["/job:ps"])
+    assert (taken.gpu_options.allow_growth, taken.gpu_options.per_process_gpu_memory_fraction) == (
+        False,
+        0.25,
+    )
+    assert (taken.intra_op_parallelism_threads, taken.inter_op_parallelism_threads) == (3, 3)
+    assert list(taken.device_filters) == ["/job:ps"]
+
+
+def test_a_task_asks_for_the_memory_that_it_is_told() -> None:
+    options = parse(["--job_name=local", "--gpu_memory_fraction=0.5"])
+    task = RunningTask(options, RecordWriter(None, options.identity))
+    task.join_cluster()
+    assert task.server is not None
+    given = task.server.server_def.default_session_config
+    assert given.gpu_options.per_process_gpu_memory_fraction == 0.5
+
+
+@pytest.mark.parametrize("replication", ["async", "sync", "in_graph"])
+@pytest.mark.parametrize("model", ["mnist_mlp", "placement_demo"])
+def test_where_the_graph_of_a_cluster_puts_things_does_not_hang_on_what_a_task_sees(
+    replication: str, model: str
+) -> None:
+    """Without a device type TensorFlow would choose a GPU where a task has one."""
+    flags = [*HOSTS, f"--replication={replication}", f"--model={model}", "--optimizer=adam"]
+    options = parse(["--job_name=worker", "--task_index=0", *flags])
+    task = RunningTask(options, RecordWriter(None, options.identity))
+    data = REGISTRY[model].load(options.settings, 2)
+    operations = build_graph(task, REGISTRY[model], data).graph.get_operations()
+    held = {operation.device for operation in operations if operation.type in HELD}
+    workers = {f"/job:worker/task:{worker}/device:CPU:0" for worker in (0, 1)}
+    assert {PS_0, PS_1} <= held <= {PS_0, PS_1} | workers  # towers are counted on their worker
+    read = {operation.device for operation in operations if operation.type in READ}
+    assert read == (workers if replication == "in_graph" else {"/job:worker/task:0/device:CPU:0"})
+    # What a step computes is free to go to a worker's GPU.
+    products = {operation.device for operation in operations if operation.type == "MatMul"}
+    assert not any("CPU" in device for device in products), products
+
+
+def test_a_local_run_is_free_to_have_its_variables_on_a_gpu(tmp_path: Path) -> None:
+    """What names the CPU where it uses a variable would take the variable there."""
+    options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam"])
+    task = RunningTask(options, RecordWriter(None, options.identity))
+    model = REGISTRY["mnist_mlp"]
+    training = build_graph(task, model, model.load(options.settings, 1))
+    with training.graph.as_default():
+        SaveOperation(tmp_path, training.variables, training.counters, "/job:worker/task:0/device:CPU:0")
+    handles = {variable.handle.ref() for variable in training.saved_parameters}
+    users = [
+        operation
+        for operation in training.graph.get_operations()
+        if any(tensor.ref() in handles for tensor in operation.inputs)
+    ]
+    assert len(users) > 3 * len(handles)
+    on_a_cpu = [user.name for user in users if "CPU" in user.device]
+    assert on_a_cpu == []
+    computed = {fetch.device for fetch in training.fingerprint.fetches}
+    assert all(device.endswith("CPU:0") for device in computed), computed

@@ -1,0 +1,100 @@
+"""Tasks of a program of one's own, launched as by systemd, on loopback; a folder each, as on hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.repository import ROOT
+from tests.trainer.ports import free_ports
+from tests.trainer.processes import Processes
+from trainer.contract.task_names import split_name
+
+RUN_ID = "20260101-test"
+PLAN_HASH = "0a1b2c3d4e5f"
+
+
+class Tasks(Processes[subprocess.Popen[bytes]]):
+    """The tasks of a run of one program. Leaving its context kills those that are left."""
+
+    def __init__(self, folder: Path, program: Path, **jobs: int) -> None:
+        """Choose free ports for so many tasks of each job; nothing is started yet."""
+        super().__init__(folder)
+        self.program = program
+        ports = iter(free_ports(sum(jobs.values())))
+        self.cluster = {
+            job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items() if count
+        }
+        self.arguments: Sequence[str] = ()
+        self.flags = True
+
+    def __enter__(self) -> Tasks:
+        """Return the tasks."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what is left; the launcher ends its program."""
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(30)  # the launcher kills a program that stays longer than 20 s
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each task."""
+        return [f"{job}{index}" for job, hosts in self.cluster.items() for index in range(len(hosts))]
+
+    def start(self, *names: str, options: Sequence[str] = ()) -> None:
+        """Launch tasks, all where none is named, each in a folder of its own."""
+        content = {
+            "release": "c0ffee",
+            "file": str(self.program),
+            "arguments": list(self.arguments),
+            "flags": self.flags,
+        }
+        description = self.folder / "program.json"
+        description.write_text(json.dumps(content))
+        for name in names or self.names:
+            job, index = split_name(name)
+            directory = self.directory(name)
+            directory.mkdir(parents=True, exist_ok=True)
+            tf_config = {"cluster": self.cluster, "task": {"type": job, "index": index}}
+            environment = {
+                **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                "TF_CONFIG": json.dumps(tf_config),
+                "PSFLEET_PLAN_HASH": PLAN_HASH,
+                "PSFLEET_RELEASE": "beef",
+                "CUDA_VISIBLE_DEVICES": "",
+                **self.environment,
+            }
+            command = [sys.executable, "-m", "trainer", f"--job_name={job}", f"--task_index={index}"]
+            command += [
+                f"--{hosts}_hosts={','.join(self.cluster.get(hosts, []))}" for hosts in ("ps", "worker")
+            ]
+            command += [f"--run_id={RUN_ID}", f"--run_directory={directory}", f"--program={description}"]
+            with self.output_file(name).open("ab") as output:
+                self.processes[name] = subprocess.Popen(
+                    [*command, *options], cwd=ROOT, env=environment, stdout=output, stderr=output
+                )
+
+    def stop(self, *names: str) -> dict[str, int]:
+        """Task -> exit code, of those ended by SIGTERM, as train.yml ends what still serves."""
+        for name in names:
+            self.processes[name].send_signal(signal.SIGTERM)
+        return self.wait(*names)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,57 @@
+"""The exception in what a program printed."""
+
+from __future__ import annotations
+
+from trainer.process.lost_connection import is_lost_connection
+from trainer.program.child_process import exception_in
+
+TENSORFLOW = """\
+step 10
+Traceback (most recent call last):
+  File "main.py", line 3, in <module>
+    train()
+tensorflow.python.framework.errors_impl.InternalError: Graph execution error:
+
+Detected at node 'x' defined at (most recent call last):
+  File "main.py", line 3, in <module>
+
+failed to connect to all addresses
+"""
+
+
+def test_the_last_traceback_counts_and_not_those_that_python_ignored() -> None:
+    chained = 'Traceback (most recent call last):\n  File "a"\nKeyError: 1\n\nDuring handling ...\n\n'
+    last = (
+        'Traceback (most recent call last):\n  File "b", line 1\n    raise X\n    ^^^\nX: because\nof this\n'
+    )
+    ignored = 'Exception ignored in: <function f>\nTraceback (most recent call last):\n  File "c"\nY: no\n'
+    assert exception_in(chained + last) == "X: because\nof this"
+    log = "W0000 00:00:1795262048.465540   27082 port.cc:153] tearing down\n"
+    assert exception_in(last + ignored) == exception_in(last + log) == "X: because\nof this"
+    assert exception_in("all is well\n") == ""
+    assert exception_in("Traceback (most recent call last):\n  File cut off") == ""
+
+
+def test_a_lost_task_is_known_by_tensorflows_names_and_phrases() -> None:
+    prefix = "tensorflow.python.framework.errors_impl."
+    assert is_lost_connection(f"{prefix}UnavailableError: x")
+    assert is_lost_connection(f"{prefix}AbortedError: x")
+    assert exception_in(TENSORFLOW) == (
+        f"{prefix}InternalError: Graph execution error:\nfailed to connect to all addresses"
+    )
+    assert is_lost_connection(exception_in(TENSORFLOW))
+    assert is_lost_connection(
+        "tensorflow.python.distribute.coordinator.cluster_coordinator.PSUnavailableError: ps 0"
+    )
+    assert not is_lost_connection(f"{prefix}InvalidArgumentError: shapes")
+    assert not is_lost_connection("concurrent.futures._base.CancelledError")
+    assert not is_lost_connection("ValueError: tensorflow failed to connect")
+
+
+def test_a_forgotten_initializer_or_a_missing_file_is_a_bug_and_no_lost_task() -> None:
+    prefix = "tensorflow.python.framework.errors_impl."
+    forgotten = (
+        "Could not find variable w. This could mean that the variable is uninitialized or does not exist"
+    )
+    assert not is_lost_connection(f"{prefix}FailedPreconditionError: {forgotten}")
+    assert not is_lost_connection(f"{prefix}NotFoundError: data.csv; No such file; it does not exist")

@@ -1,0 +1,342 @@
+"""What the launcher gives to a program, and what it makes of the program's end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.ports import free_ports
+from tests.trainer.processes import until
+from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive
+from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
+from trainer.contract.settings import TrainingSettings
+from trainer.process.flags import parse
+from trainer.program import child_process, launcher
+from trainer.program.child_process import ProgramProcess
+
+TELL = """
+    import json, os, sys
+    told = {"arguments": sys.argv[1:], "path": sys.path[:1], "cwd": os.getcwd()}
+    told["environment"] = dict(os.environ)
+    told["group"] = os.getpgid(0) == os.getpid()
+    told["launcher"] = open(f"/proc/{os.getppid()}/maps").read()
+    json.dump(told, open("told.json", "w"))
+"""
+
+
+def program(folder: Path, text: str, name: str = "main.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def told(tasks: Tasks, name: str) -> dict[str, object]:
+    content: dict[str, object] = json.loads((tasks.directory(name) / "told.json").read_text())
+    return content
+
+
+def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path / "code", TELL), ps=1, worker=2) as tasks:
+        tasks.arguments = ["--epochs=3", "two words"]
+        tasks.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
+        tasks.start("worker1", options=["--batch_size=7", "--threads=2", "--data_dir=/data", "--seed=5"])
+        assert tasks.wait() == {"worker1": FINISHED}
+        ps, workers = tasks.cluster["ps"], tasks.cluster["worker"]
+        found = told(tasks, "worker1")
+        assert found["arguments"] == [
+            "--job_name=worker",
+            "--task_index=1",
+            f"--ps_hosts={ps[0]}",
+            f"--worker_hosts={workers[0]},{workers[1]}",
+            "--epochs=3",
+            "two words",
+        ]
+        assert found["cwd"] == str(tasks.directory("worker1"))
+        assert found["path"] == [str(tmp_path / "code")]
+        assert found["group"] is True
+        assert "tensorflow" not in str(found["launcher"])
+        environment = found["environment"]
+        assert isinstance(environment, dict)
+        expected = {
+            "TF_CONFIG": json.dumps({"cluster": tasks.cluster, "task": {"type": "worker", "index": 1}}),
+            "PSFLEET_RUN_ID": RUN_ID,
+            "PSFLEET_RUN_DIRECTORY": str(tasks.directory("worker1")),
+            "PSFLEET_JOB": "worker",
+            "PSFLEET_TASK_INDEX": "1",
+            "PSFLEET_PLAN_HASH": PLAN_HASH,
+            "PSFLEET_PROGRAM_RELEASE": "c0ffee",
+            "PSFLEET_BATCH_SIZE": "7",
+            "PSFLEET_THREADS": "2",
+            "PSFLEET_DATA_DIR": "/data",
+            "PSFLEET_SEED": "5",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            "PSFLEET_GPU_MEMORY_FRACTION": "",
+            "PYTHONPATH": str(launcher.LIBRARY),
+            "PYTHONUNBUFFERED": "1",
+        }
+        assert {name: environment.get(name) for name in expected} == expected
+
+
+def test_a_program_without_flags_gets_its_arguments_alone(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
+        tasks.flags, tasks.arguments = False, ["--x"]
+        tasks.start("chief0", options=["--gpu_memory_fraction=0.5"])
+        assert tasks.wait() == {"chief0": FINISHED}
+        assert told(tasks, "chief0")["arguments"] == ["--x"]
+        environment = told(tasks, "chief0")["environment"]
+        assert isinstance(environment, dict)
+        settings = TrainingSettings()
+        assert environment["PSFLEET_BATCH_SIZE"] == str(settings.batch_size)
+        assert (environment["PSFLEET_THREADS"], environment["PSFLEET_DATA_DIR"]) == ("", "")
+        assert environment["PSFLEET_GPU_MEMORY_FRACTION"] == "0.5"
+        assert "TF_FORCE_GPU_ALLOW_GROWTH" not in environment
+
+
+def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
+        tasks.start("chief0", options=["--program="])
+        assert tasks.wait() == {"chief0": USAGE}
+        assert "--job_name is 'chief'" in tasks.output("chief0")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "phase", "reason"),
+    [
+        ("pass", FINISHED, "finished", ""),
+        ("raise SystemExit(66)", 66, "failed", "the program ended with exit code 66"),
+        ("raise SystemExit(1)", 1, "failed", "the program ended with exit code 1"),
+        (
+            "try:\n    {}['a']\nexcept KeyError as e:\n    raise ValueError('first\\nsecond') from e",
+            PROGRAM,
+            "failed",
+            "ValueError: first\nsecond",
+        ),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            139,
+            "failed",
+            "the program was killed by SIGSEGV",
+        ),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),
+    ],
+)
+def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phase: str, reason: str) -> None:
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": code}
+        progress = tasks.progress("worker0")
+        assert (progress["phase"], progress["reason"], progress["run_id"]) == (phase, reason, RUN_ID)
+        assert progress["global_step"] == progress["last_step"] == 0
+        assert reason in tasks.output("worker0")
+
+
+def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:
+    lost = """
+        import tensorflow as tf
+        raise tf.errors.UnavailableError(None, None, "Socket closed")
+    """
+    with Tasks(tmp_path, program(tmp_path, lost), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": CLUSTER_BROKE}
+        assert "UnavailableError: Socket closed" in str(tasks.progress("worker0")["reason"])
+
+
+def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with Tasks(tmp_path, tmp_path / "gone.py", worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": CONFIGURATION}
+        reason = str(tasks.progress("worker0")["reason"])
+        assert f"{tmp_path / 'gone.py'} is not on this host" in reason
+        assert "c0ffee" in reason
+        assert "run deploy.yml" in reason
+        assert tasks.progress("worker0")["phase"] == "failed"
+
+
+def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path / "code", TELL), worker=1) as tasks:
+        tasks.environment = {"CUDA_VISIBLE_DEVICES": "1,3"}
+        tasks.start()
+        assert tasks.wait() == {"worker0": CONFIGURATION}
+        reason = str(tasks.progress("worker0")["reason"])
+        assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
+        assert "libcuda.so.1" in reason
+        assert not (tasks.directory("worker0") / "told.json").exists()
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, "pass"), worker=1) as tasks:
+        damaged = tmp_path / "damaged.json"
+        damaged.write_text('{"release": "c0ffee"}')
+        tasks.start(options=[f"--program={damaged}"])
+        assert tasks.wait() == {"worker0": CONFIGURATION}
+        assert f"{damaged} cannot be read (KeyError: 'file')" in tasks.output("worker0")
+
+
+def test_sigterm_reaches_the_program_which_may_save_first(tmp_path: Path) -> None:
+    text = """
+        import pathlib, signal, sys, time
+        def save(number, frame):
+            pathlib.Path("saved").touch()
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, save)
+        pathlib.Path("here").touch()
+        time.sleep(100)
+    """
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        tasks.until((tasks.directory("worker0") / "here").exists, "the program")
+        assert tasks.progress("worker0")["phase"] == "training"
+        assert tasks.stop("worker0") == {"worker0": FINISHED}
+        assert (tasks.directory("worker0") / "saved").exists()
+        assert tasks.progress("worker0")["phase"] == "stopped"
+
+
+def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+        import pathlib, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        pathlib.Path("child").write_text(str(child.pid))
+        pathlib.Path("here").touch()
+        time.sleep(300)
+    """
+    monkeypatch.setattr(child_process, "_SECONDS_TO_STOP", 0.5)
+    process = ProgramProcess([sys.executable, str(program(tmp_path, text))], os.environ, tmp_path)
+    stop = threading.Event()
+    ending = process.wait(stop, lambda: stop.set() if (tmp_path / "here").exists() else None)
+    assert (ending.code, ending.phase) == (STOPPED, "stopped")
+    child = int((tmp_path / "child").read_text())
+    until(lambda: not alive(child), "the end of the grandchild")
+
+
+def test_a_process_that_the_program_leaves_is_ended_with_it(tmp_path: Path) -> None:
+    text = """
+        import pathlib, subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        pathlib.Path("child").write_text(str(child.pid))
+    """
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}
+        child = int((tasks.directory("worker0") / "child").read_text())
+        tasks.until(lambda: not alive(child), "the end of the grandchild")
+
+
+def test_systemd_hears_of_the_launcher_and_not_of_the_program(tmp_path: Path) -> None:
+    text = """
+        import os, pathlib, time
+        while not pathlib.Path("heard").exists():
+            time.sleep(0.1)
+        print("socket:", os.environ.get("NOTIFY_SOCKET"))
+    """
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks,
+    ):
+        manager.bind(str(tmp_path / "notify"))
+        tasks.environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
+        tasks.start()
+        manager.settimeout(60)
+        assert manager.recv(1000).decode() == "READY=1\nSTATUS=running main.py"
+        assert [manager.recv(1000), manager.recv(1000)] == [b"WATCHDOG=1", b"WATCHDOG=1"]
+        (tasks.directory("worker0") / "heard").touch()
+        assert tasks.wait() == {"worker0": FINISHED}
+        assert "socket: None" in tasks.output("worker0")
+
+
+LISTEN = """
+    import json, os, pathlib, signal, socket, time
+    task = json.loads(os.environ["TF_CONFIG"])
+    lead = {"type": "chief" if "chief" in task["cluster"] else "worker", "index": 0}
+    if task["task"] != lead:
+        host, port = task["cluster"]["worker"][task["task"]["index"]].split(":")
+        server = socket.create_server((host, int(port)))
+        pathlib.Path("here").touch()
+        time.sleep(300)
+"""
+
+
+def test_the_lead_outlasts_the_other_workers(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
+        tasks.start("worker1")
+        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
+        tasks.start("worker0")
+        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
+        time.sleep(1)
+        assert tasks.processes["worker0"].poll() is None
+        assert tasks.progress("worker0")["missing"] == [
+            {
+                "task": "worker1",
+                "address": tasks.cluster["worker"][1],
+                "reason": "its port still answers",
+            }
+        ]
+        assert tasks.stop("worker1") == {"worker1": STOPPED}
+        assert tasks.wait("worker0") == {"worker0": FINISHED}
+        assert (tasks.progress("worker0")["phase"], tasks.progress("worker0")["missing"]) == ("finished", [])
+        assert tasks.progress("worker1") == {}
+
+
+def test_the_lead_does_not_wait_for_a_host_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = [f"127.0.0.1:{free_ports(1)[0]}"]
+        # Who knocks at a port whose queue is full hears nothing, as from a host that is off.
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(2):
+            knock = stack.enter_context(socket.socket())
+            knock.setblocking(False)
+            knock.connect_ex(silent.getsockname())
+        hosts.append(f"127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr(launcher, "_FIRST_WAIT_SECONDS", 0.1)
+        monkeypatch.setattr(launcher, "_LONGEST_WAIT_SECONDS", 0.1)
+        task = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+        told: list[object] = []
+        monkeypatch.setattr(launcher, "update_progress", lambda _directory, changes: told.append(changes))
+        file = program(tmp_path, LISTEN)
+        content = {"release": "c0ffee", "file": str(file), "arguments": [], "flags": False}
+        (tmp_path / "program.json").write_text(json.dumps(content))
+        given = [f"--program={tmp_path / 'program.json'}", f"--run_directory={tmp_path}"]
+        options = parse(["--job_name=worker", "--task_index=0", f"--worker_hosts={','.join(hosts)}", *given])
+        assert launcher._Launcher(options, threading.Event()).run() == FINISHED
+        gone = {"task": "worker1", "address": hosts[1], "reason": "no answer within 1 s"}
+        assert told.count({"run_id": "", "phase": "ending", "missing": [gone]}) == 4
+        assert told[-1] == {"run_id": "", "phase": "finished", "reason": "", "missing": []}
+
+
+def test_a_chief_does_not_wait_for_workers_that_serve(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, LISTEN), chief=1, worker=2) as tasks:
+        tasks.start("worker0", "worker1")
+        for name in ("worker0", "worker1"):
+            tasks.until((tasks.directory(name) / "here").exists, name)
+        tasks.start("chief0")
+        assert tasks.wait("chief0") == {"chief0": FINISHED}
+        assert tasks.progress("chief0")["phase"] == "finished"
+        assert tasks.progress("worker0") == {}
+        assert tasks.stop("worker0", "worker1") == {"worker0": STOPPED, "worker1": STOPPED}
+
+
+def test_a_lead_that_waits_can_be_stopped(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
+        tasks.start("worker1")
+        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
+        tasks.start("worker0")
+        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
+        assert tasks.stop("worker0") == {"worker0": STOPPED}
+        assert tasks.progress("worker0")["phase"] == "stopped"

@@ -1,0 +1,189 @@
+"""The records that a program writes of itself: with psfleet, by hand, and beside modules of any name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks
+from tests.trainer.program.test_launcher import program
+from trainer.contract.exit_codes import FINISHED, PROGRAM
+from trainer.contract.records import schema_problems
+from trainer.program.launcher import LIBRARY
+
+STEPS = 5000
+
+TRAIN = f"""
+    import sys, time
+    import psfleet_records
+    assert "tensorflow" not in sys.modules
+    psfleet_records.started(last_step={STEPS}, learning_rate=0.5, layers=(3, 4))
+    for step in range(1, {STEPS} + 1):
+        psfleet_records.step(2 * step, 1 / step, examples=10)
+    psfleet_records.evaluated(2 * step, accuracy=0.75)
+    psfleet_records.checkpointed(2 * step, "checkpoints/model", seconds=0.5)
+    psfleet_records.finished()
+    print("written")
+"""
+
+
+def test_a_program_writes_records_and_progress(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, TRAIN), ps=1, worker=2) as tasks:
+        tasks.start("worker0", "worker1")
+        assert tasks.wait() == {"worker0": FINISHED, "worker1": FINISHED}
+        for worker in ("worker0", "worker1"):
+            started, finished = tasks.records(worker, "started")[0], tasks.records(worker, "finished")[0]
+            assert (started.run_id, started.plan_hash, started.release) == (RUN_ID, PLAN_HASH, "beef")
+            assert started.text("address") == tasks.cluster["worker"][int(worker[-1])]
+            assert started.fields["settings"] == {"learning_rate": 0.5, "layers": [3, 4]}
+            assert started.text("program") == "c0ffee"
+            windows = tasks.records(worker, "step")
+            assert 190 <= len(windows) <= 201
+            assert sum(window.integer("steps") for window in windows) == STEPS
+            assert sum(window.integer("examples") for window in windows) == 10 * STEPS
+            # The task saw the global step rise by two with each of its own: every other step was another's.
+            assert windows[1].integer("global_step_before") == windows[0].integer("global_step_after")
+            assert windows[-1].integer("global_step_after") == finished.integer("global_step") == 2 * STEPS
+            assert "staleness_mean" not in windows[0].fields
+            assert finished.integer("local_step") == STEPS
+        nonces = {tasks.records(name, "started")[0].integer("nonce") for name in ("worker0", "worker1")}
+        assert len(nonces) == 2
+        progress = tasks.progress("worker0")
+        assert (progress["phase"], progress["global_step"], progress["last_step"]) == (
+            "finished",
+            2 * STEPS,
+            STEPS,
+        )
+        assert progress["loss"] == 1 / STEPS
+        assert tasks.progress("worker1") == {}
+        assert not (tasks.directory("worker1") / "progress.json").exists()
+
+
+def test_progress_moves_while_the_program_trains(tmp_path: Path) -> None:
+    text = """
+        import time, psfleet_records
+        psfleet_records.started(last_step=1000)
+        for step in range(1, 31):
+            psfleet_records.step(step, 0.5, examples=1)
+            time.sleep(0.1)
+        raise ValueError("not the last step")
+    """
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        seen: list[tuple[object, object]] = []
+        while tasks.processes["worker0"].poll() is None:
+            progress = tasks.progress("worker0")
+            if progress and (not seen or progress["global_step"] != seen[-1][1]):
+                seen.append((progress["phase"], progress["global_step"]))
+        assert tasks.wait() == {"worker0": PROGRAM}
+        steps = [step for phase, step in seen if phase == "training"]
+        assert 4 <= len(steps) <= 9  # at most twice a second, of three seconds
+        assert [int(str(step)) for step in steps] == sorted(int(str(step)) for step in steps)
+        # The end of the process writes what was counted, though the program did not say that it has finished.
+        assert tasks.progress("worker0")["global_step"] == 30
+        assert tasks.progress("worker0")["phase"] == "failed"
+        assert sum(window.integer("steps") for window in tasks.records("worker0", "step")) == 30
+        assert tasks.records("worker0", "finished") == []
+
+
+def test_by_hand_nothing_is_written_and_nothing_is_said(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, program(tmp_path, TRAIN)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(LIBRARY), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "written\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
+
+
+def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    for name in (
+        "trainer/__init__.py",
+        "trainer/records.py",
+        "records.py",
+        "systemd.py",
+        "keras_layers.py",
+    ):
+        program(code, f"WHO = 'mine: {name}'", name)
+    text = """
+        import psfleet_records
+        import keras_layers, records, systemd, trainer, trainer.records
+        assert records.WHO == "mine: records.py"
+        assert trainer.WHO == "mine: trainer/__init__.py"
+        assert trainer.records.WHO == "mine: trainer/records.py"
+        psfleet_records.started()
+        psfleet_records.step(1)
+        psfleet_records.finished("run over")
+    """
+    with Tasks(tmp_path, program(code, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+        step = tasks.records("worker0", "step")[0]
+        assert step.integer("examples") == 0
+        assert "loss" not in step.fields  # not told: null is a loss that was no finite number
+        assert tasks.records("worker0", "finished")[0].text("reason") == "run over"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("step(-1)", "global_step is -1, expected an integer >= 0"),
+        ("step(1.5)", "global_step is 1.5, expected an integer >= 0"),
+        ("started(last_step=None)", "last_step is None, expected an integer >= 0"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, call: str, said: str) -> None:
+    text = f"import psfleet_records; psfleet_records.{call}"
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": PROGRAM}
+        assert tasks.progress("worker0")["reason"] == f"ValueError: {said}"
+
+
+def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
+    finished = {
+        "v": 1,
+        "event": "finished",
+        "run_id": "r",
+        "job": "worker",
+        "index": 0,
+        "host": "h",
+        "pid": 1,
+        "plan_hash": "",
+        "release": "",
+        "wall": 1.0,
+        "monotonic": 1.0,
+        "reason": "last step",
+    }
+    assert schema_problems({**finished, "program": "c0ffee"}) == []
+    assert "finished: contributions is missing" in schema_problems(finished)
+
+
+def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> None:
+    after = """
+        import os, psfleet_records
+        del os.environ["TF_CONFIG"]
+        psfleet_records.started()
+    """
+    before = """
+        import os
+        del os.environ["TF_CONFIG"]
+        import psfleet_records
+        psfleet_records.started()
+    """
+    for name, text in {"after": after, "before": before}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        with Tasks(folder, program(folder, text), worker=1) as tasks:
+            tasks.start()
+            assert tasks.wait() == {"worker0": FINISHED}
+            address = tasks.cluster["worker"][0] if name == "after" else ""
+            assert tasks.records("worker0", "started")[0].text("address") == address

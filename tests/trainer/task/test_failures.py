@@ -1,0 +1,77 @@
+"""A run that cannot go on ends everywhere, with the class, the reason and the task that has it."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from tests.repository import ROOT
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import CONFIGURATION, DIVERGED, INPUT, PROGRAM
+
+LINEAR = ["--model=linear", "--steps=400"]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
+    with Cluster(tmp_path, flags=[*LINEAR, "--learning_rate=1e30"]) as cluster:
+        cluster.start()
+        assert cluster.wait() == {"ps0": DIVERGED, "worker0": DIVERGED, "worker1": DIVERGED}
+        for task in cluster.tasks:
+            failed = cluster.only(task, "failed")
+            assert failed.text("class") == "diverged"
+            assert re.search(
+                r"loss is (nan|inf) at local step \d+, global step \d+; the learning rate is 1e\+30",
+                failed.text("reason"),
+            )
+        assert re.match(r"worker[01]: loss is", cluster.only("ps0", "failed").text("reason"))
+        assert cluster.progress()["phase"] == "failed"
+        assert not list(cluster.directory("worker0").glob("checkpoints/model.ckpt-*"))
+
+
+def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) -> None:
+    program = [str(ROOT / "tests" / "trainer" / "broken_program.py")]
+    with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
+        cluster.start("ps0")
+        cluster.start("worker0", program=program)
+        assert cluster.wait() == {"ps0": PROGRAM, "worker0": PROGRAM}
+        for task in cluster.tasks:
+            failed = cluster.only(task, "failed")
+            assert failed.text("class") == "program"
+            assert "ValueError: the tenth step has a bug" in failed.text("reason")
+        assert cluster.records("worker0", "step")[-1].integer("local_step") == 9
+
+
+def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
+    mnist, differ = tmp_path / "mnist", tmp_path / "differ"
+    mnist.mkdir()
+    differ.mkdir()
+    with Cluster(mnist, workers=1) as cluster, Cluster(differ, flags=["--model=linear"]) as other:
+        cluster.start("ps0")
+        cluster.start("worker0", flags=[f"--data_dir={mnist}"])
+        other.start("ps0")
+        other.start("worker0", flags=["--steps=400"])
+        other.start("worker1", flags=["--steps=500"])
+        assert cluster.wait() == {"ps0": INPUT, "worker0": INPUT}
+        assert other.wait() == {"ps0": CONFIGURATION, "worker0": CONFIGURATION, "worker1": CONFIGURATION}
+        reason = cluster.only("worker0", "failed").text("reason")
+        assert f"{mnist} has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz" in reason
+        assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
+        for task in other.tasks:
+            failed = other.only(task, "failed")
+            assert failed.text("class") == "configuration"
+            assert re.search(r"worker[01] and worker[01] differ in steps", failed.text("reason"))
+
+
+def test_a_worker_that_fails_after_another_has_ended_the_run_ends_with_its_own_reason(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=3, flags=[f"--data_dir={tmp_path}"]) as cluster:
+        cluster.start("ps0", "worker1")
+        # The ps holds the stop code of worker 1 for some seconds: without the chief nobody ends it.
+        time.sleep(1.5)
+        cluster.start("worker2")
+        assert cluster.wait() == {"ps0": INPUT, "worker1": INPUT, "worker2": INPUT}
+        for worker in ("worker1", "worker2"):
+            failed = cluster.only(worker, "failed")
+            assert failed.text("class") == "input"
+            assert f"{tmp_path} has none of" in failed.text("reason")
+            assert "Traceback" not in cluster.output(worker)

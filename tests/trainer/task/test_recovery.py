@@ -1,0 +1,58 @@
+"""A lost ps costs at most what was not saved; stopping saves the very step, and resuming goes on there."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import STOPPED
+
+
+def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_very_step(
+    tmp_path: Path,
+) -> None:
+    flags = ["--checkpoint_interval_seconds=0.3"]
+    with Cluster(tmp_path, ps=2, flags=flags, watchdog=True) as cluster:
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) >= 2, "two checkpoints")
+        cluster.signal("ps1", signal.SIGKILL)
+        cluster.start("ps1")
+        for worker in ("worker0", "worker1"):
+            cluster.until(lambda of=worker: len(cluster.records(of, "peers_ready")) > 1, worker)  # type: ignore[misc]
+        events = cluster.records("worker0")
+        restored = cluster.only("worker0", "restored")
+        before = events[: events.index(restored)]
+        saved = [record.integer("global_step") for record in before if record.event == "checkpointed"]
+        assert restored.integer("global_step") == saved[-1] > 0
+        for worker in ("worker0", "worker1"):
+            assert cluster.records(worker, "peers_ready")[-1].integer("global_step") >= saved[-1]
+        nonces = [cluster.records("worker1", "peers_ready")[n].integers("ps_nonces") for n in (0, -1)]
+        assert nonces[0]["ps0"] == nonces[1]["ps0"]
+        assert nonces[0]["ps1"] != nonces[1]["ps1"]
+
+        cluster.until(lambda: cluster.global_step() > 2000, "2000 global steps")
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+        stopped = cluster.only("worker0", "finished")
+        step = stopped.integer("global_step")
+        assert cluster.records("worker0", "checkpointed")[-1].integer("global_step") == step
+        assert sum(stopped.integers("contributions").values()) == step
+        for task in cluster.tasks:
+            assert cluster.only(task, "finished").text("reason") == "stopped"
+        assert cluster.progress()["phase"] == "stopped"
+
+        cluster.start(flags=[f"--steps={step + 200}"])
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
+        again = cluster.records("worker0", "restored")[-1]
+        assert again.integer("global_step") == step
+        assert again.text("checkpoint").endswith(f"model.ckpt-{step}")
+        last = cluster.records("worker0", "finished")[-1]
+        assert sum(last.integers("contributions").values()) == last.integer("global_step") >= step + 200
+        taken = [
+            cluster.records(worker, "finished")[-1].integer("local_step") for worker in cluster.tasks[2:]
+        ]
+        assert sum(taken) == last.integer("global_step") - step
+        assert cluster.metrics()["accuracy"] > 0.93
+        assert len(list(cluster.directory("worker0").glob("checkpoints/model.ckpt-*.index"))) == 3
+        assert "Epoch: " in cluster.output("worker1")

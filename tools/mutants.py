@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Break functions in many small ways, one at a time, and count how many of these mutants the tests notice.
+
+usage: tools/mutants.py [ROOM | FILE]...        such as psfleet/carry or psfleet/evidence/sharing.py
+
+A room's mutants are asked of its own tests, but for those that start Ansible (marked `slow`). They stay in
+`.state/mutants/` while no file changes, so that a run that was ended goes on there, and
+`mutmut show MUTANT`, typed in its folder there, says what a mutant is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("psfleet/evidence", "psfleet/inventory", "psfleet/carry", "trainer/host", "trainer/contract")
+# Starts forty runs of TensorFlow.
+LEFT_OUT = "tests/psfleet/evidence/adversaries"
+NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests", "suspicious"}
+
+
+def main(asked: list[str]) -> int:
+    """Try the mutants of rooms or files, all rooms where none is named; say the rate of each."""
+    for name in asked or ROOMS:
+        room = next((room for room in ROOMS if Path(name).is_relative_to(room)), None)
+        if room is None or not (ROOT / name).exists():
+            sys.stderr.write(f"{name} is none of {', '.join(ROOMS)}, nor a file of them\n")
+            return 2
+        copy = copy_for(name, room)
+        done = mutmut(copy, "run", "--max-children", str(os.cpu_count()))
+        if done.returncode:
+            return done.returncode
+        results = mutmut(copy, "results", "--all", "true", quiet=True).stdout.split("\n")
+        counts = Counter(line.rpartition(": ")[2] for line in results if ": " in line)
+        noticed, tried = (sum(counts[status] for status in kinds) for kinds in (NOTICED, NOTICED | UNNOTICED))
+        told = ", ".join(f"{status} {count:,}" for status, count in sorted(counts.items()))
+        sys.stdout.write(f"{name}: {noticed / max(tried, 1):.1%} of {tried:,} mutants noticed ({told})\n")
+    return 0
+
+
+def copy_for(name: str, room: str) -> Path:
+    """The copy of git's files in which a room or a file is broken: that of an earlier run, if alike."""
+    listed = subprocess.run(
+        ["/usr/bin/env", "git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    files = [file for file in listed.stdout.splitlines() if (ROOT / file).exists()]
+    digest = hashlib.sha256("".join(files).encode())
+    for file in files:
+        digest.update((ROOT / file).read_bytes() if (ROOT / file).is_file() else b"")
+    copy = ROOT / ".state" / "mutants" / name.removesuffix(".py").replace("/", ".")
+    mark = copy / "digest"
+    if mark.exists() and mark.read_text() == digest.hexdigest():
+        return copy
+    shutil.rmtree(copy, ignore_errors=True)
+    packages = ["psfleet", "trainer"]
+    for file in files:
+        # mutmut copies these itself into the folder where it breaks them and tests them.
+        broken = file.split("/")[0] in {*packages, "tests", "pyproject.toml"}
+        place = copy / file if broken else copy / "mutants" / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, place, follow_symlinks=False)
+    settings = {
+        "source_paths": packages,
+        "only_mutate": [name if name.endswith(".py") else f"{name}/*"],
+        "pytest_add_cli_args": ["-m", "not slow", f"--ignore={LEFT_OUT}"],
+        "pytest_add_cli_args_test_selection": [f"tests/{room}"],
+        "use_git_change_detection": False,
+    }
+    told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    with (copy / "pyproject.toml").open("a") as project:
+        project.write(f"\n[tool.mutmut]\n{told}")
+    (copy / "runs").mkdir()
+    mark.write_text(digest.hexdigest())
+    return copy
+
+
+def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run mutmut in a copy. Runs of TensorFlow are trained once there, not anew for every mutant."""
+    environment = os.environ | {"PSFLEET_REAL_RUNS": str(copy / "runs")}
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    return subprocess.run(command, cwd=copy, env=environment, check=False, text=True, capture_output=quiet)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""JSON files that others read while they are written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, content: object, indent: int | None = None) -> None:
+    """Write or replace a file in one piece: who reads it finds it whole, or as it was. Raises OSError.
+
+    Numbers that are not finite are `null`.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps(finite(content), indent=indent, allow_nan=False) + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def finite(value: object) -> object:
+    """Return the same value with None in place of each number that JSON cannot say."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty where there is none, or not a whole one."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}

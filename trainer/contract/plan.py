@@ -1,0 +1,108 @@
+"""The cluster plan: which task runs on which host, at which address and port, with which GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+VERSION = 1
+# In this order a host's tasks take their ports. A chief is the coordinator of a program of one's own.
+Job = Literal["ps", "worker", "chief"]
+JOBS: tuple[Job, ...] = get_args(Job)
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """One process of the cluster; `index` counts from 0 in its job, `gpus` are numbered as by nvidia-smi."""
+
+    job: Job
+    index: int
+    host: str
+    address: str
+    port: int
+    gpus: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The task's name, such as "worker0"."""
+        return f"{self.job}{self.index}"
+
+    @property
+    def target(self) -> str:
+        """Where the task listens, such as "10.89.0.11:2222"."""
+        return f"{self.address}:{self.port}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the task as the plan's JSON holds it."""
+        return {**asdict(self), "gpus": list(self.gpus)}
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The tasks of a cluster, ps before workers before chief, each job in the order of its indices."""
+
+    cluster_name: str
+    tasks: tuple[PlannedTask, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """The first 12 hex digits of the SHA-256 of the canonical JSON of the cluster's name and tasks."""
+        content = {"cluster_name": self.cluster_name, "tasks": [task.to_json() for task in self.tasks]}
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def ps_hosts(self) -> str:
+        """The trainer's flag `--ps_hosts`."""
+        return ",".join(task.target for task in self.tasks_of("ps"))
+
+    @property
+    def worker_hosts(self) -> str:
+        """The trainer's flag `--worker_hosts`."""
+        return ",".join(task.target for task in self.tasks_of("worker"))
+
+    @property
+    def chief(self) -> PlannedTask:
+        """Task 0 of the workers, which initialises, saves and evaluates the trainer's own models."""
+        return self.tasks_of("worker")[0]
+
+    def tasks_of(self, job: Job) -> tuple[PlannedTask, ...]:
+        """Return the tasks of a job, by index."""
+        return tuple(task for task in self.tasks if task.job == job)
+
+    def tf_config(self, task: PlannedTask) -> str:
+        """Return the environment variable TF_CONFIG of one task; it names no job without tasks."""
+        cluster = {
+            job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
+        }
+        return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `plan.json` holds."""
+        return {
+            "version": VERSION,
+            "cluster_name": self.cluster_name,
+            "hash": self.hash,
+            "tasks": [task.to_json() for task in self.tasks],
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ClusterPlan:
+        """Return the plan that `to_json` described.
+
+        Raises ValueError where the content is of another version, lacks a field, or does not match its hash.
+        """
+        if content.get("version") != VERSION:
+            raise ValueError(f"the plan has version {content.get('version')!r}; expected {VERSION}")
+        try:
+            tasks = tuple(PlannedTask(**{**task, "gpus": tuple(task["gpus"])}) for task in content["tasks"])
+            plan = cls(content["cluster_name"], tasks)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the plan is not complete: {error}") from error
+        if plan.hash != content.get("hash"):
+            raise ValueError(f"the plan's hash is {content.get('hash')!r}, its content's is {plan.hash!r}")
+        return plan

@@ -1,0 +1,75 @@
+"""What the launcher of a program and `psfleet_records` in it share: the lead, and `progress.json`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .json_files import read_object, write_json
+from .task_names import lead_of
+
+PROGRESS_FILE = "progress.json"
+SECONDS_BETWEEN_REPORTS = 0.5
+
+_LOCK_FILE = ".progress.lock"
+# A program that hangs while it holds the lock must not take the launcher with it.
+_SECONDS_TO_LOCK = 1.0
+_LOCK_POLL_SECONDS = 0.01
+
+
+def cluster_of(tf_config: str) -> dict[str, list[str]]:
+    """Job -> addresses, of the value of TF_CONFIG. Raises ValueError where it holds no cluster."""
+    try:
+        cluster = json.loads(tf_config)["cluster"]
+        return {str(job): [str(address) for address in addresses] for job, addresses in cluster.items()}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        expected = '{"cluster": {..}, "task": {..}}'
+        raise ValueError(f"TF_CONFIG is {tf_config!r}, expected {expected}") from error
+
+
+def lead_task(cluster: Mapping[str, object]) -> str:
+    """The task whose end is the run's."""
+    return lead_of({f"{job}0" for job, addresses in cluster.items() if addresses})
+
+
+def update_progress(run_directory: Path, changes: Mapping[str, object]) -> None:
+    """Change fields of `progress.json`, and its `wall`, and leave the others as they are. Raises OSError.
+
+    The launcher and the program in it both do so: a lock keeps them from undoing each other's changes.
+    """
+    path = run_directory / PROGRESS_FILE
+    with _locked(run_directory / _LOCK_FILE):
+        write_json(path, {**_EMPTY, **read_object(path), **changes, "wall": round(time.time(), 3)})
+
+
+_EMPTY: Mapping[str, object] = {
+    "run_id": "",
+    "phase": "waiting",
+    "global_step": 0,
+    "last_step": 0,
+    "loss": None,
+    "contributions": [],
+    "missing": [],
+    "reason": "",
+}
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline = time.monotonic() + _SECONDS_TO_LOCK
+    try:
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,82 @@
+"""A reading of the lead's `progress.json`, whose fields are in docs/contracts.md, made safe to show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trainer.host.task_traces import number
+
+# Colours and cursor movements: what is left of them without the escape character would be noise.
+_CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A reading of `progress.json`. `wall` is in Unix seconds of the lead's clock.
+
+    `contributions` and `restarts` are counts of each worker. `elapsed`, the seconds since the lead's process
+    began, and `last_line`, of the lead's output, are known beside it where they are asked for.
+    """
+
+    phase: str
+    wall: float = 0.0
+    global_step: int = 0
+    last_step: int = 0
+    loss: float | None = None
+    contributions: tuple[int, ...] = ()
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+    restarts: tuple[int, ...] = ()
+    elapsed: float | None = None
+    last_line: str = ""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object]) -> Progress:
+        """Read the object; a field that is absent or of another type counts as not known."""
+        missing = values.get("missing")
+        return cls(
+            phase=str(values.get("phase", "starting")),
+            wall=number(values.get("wall")) or 0.0,
+            global_step=int(number(values.get("global_step")) or 0),
+            last_step=int(number(values.get("last_step")) or 0),
+            loss=number(values.get("loss")),
+            contributions=_counts(values.get("contributions")),
+            missing=tuple(_missing_task(entry) for entry in missing) if isinstance(missing, list) else (),
+            reason=str(values.get("reason") or ""),
+            restarts=_counts(values.get("restarts")),
+        )
+
+    def same_word(self, other: Progress) -> bool:
+        """Whether the lead has written nothing between the two."""
+        return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
+
+    @property
+    def over(self) -> bool:
+        """Whether the lead has said that the run is over."""
+        return self.phase in {"finished", "stopped", "failed"}
+
+
+def last_line_of(text: str) -> str:
+    """Return the last line with words at the end of a task's output, as a terminal would leave it."""
+    # A bar that redraws itself begins each drawing with a carriage return, or ends it with one.
+    drawn = (line.rstrip("\r").rpartition("\r")[2] for line in reversed(text.split("\n")))
+    lines = (" ".join(printable(_CONTROL_SEQUENCE.sub("", line)).split()) for line in drawn)
+    return next((line for line in lines if line), "")
+
+
+def printable(text: str) -> str:
+    """A host's words must not steer the terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _counts(value: object) -> tuple[int, ...]:
+    return tuple(int(number(count) or 0) for count in value) if isinstance(value, list) else ()
+
+
+def _missing_task(entry: object) -> str:
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    where = f" at {entry['address']}" if entry.get("address") else ""
+    return f"{entry.get('task')}{where} ({entry.get('reason')})"

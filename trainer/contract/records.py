@@ -1,0 +1,332 @@
+"""The event records of a task: writing them, reading them back, and their schema (docs/contracts.md).
+
+A record is one JSON object a line. A line goes out in a single `write` to a file opened for appending, so
+that a task that is killed leaves whole lines and at most a cut one. Numbers that are not finite are `null`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .json_files import finite
+
+VERSION = 1
+
+# No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
+# takes part in nothing, and leaves records as the tasks do.
+EVALUATOR = "evaluator"
+EVALUATOR_NAME = f"{EVALUATOR}0"
+
+# What a field may hold: `int`, `number` (None where it was not finite), `seconds` (always a number), `str`,
+# `object`, `ints` and `numbers` (an object with such values), `counts` (a list of integers).
+_COMMON = {
+    "event": "str",
+    "run_id": "str",
+    "job": "str",
+    "index": "int",
+    "host": "str",
+    "pid": "int",
+    "plan_hash": "str",
+    "release": "str",
+    "wall": "seconds",
+    "monotonic": "seconds",
+}
+_EVENTS: dict[str, dict[str, str]] = {
+    "started": {"nonce": "int", "settings": "object", "tensorflow": "str", "python": "str", "address": "str"},
+    "peers_ready": {
+        "ps_nonces": "ints",
+        "worker_nonces": "ints",
+        "waited_seconds": "number",
+        "global_step": "int",
+    },
+    "initialised": {"global_step": "int"},
+    "restored": {"global_step": "int", "checkpoint": "str"},
+    "step": {
+        "local_step": "int",
+        "steps": "int",
+        "global_step_before": "int",
+        "global_step_after": "int",
+        "loss": "number",
+        "loss_mean": "number",
+        "examples": "int",
+        "seconds": "number",
+        "staleness_mean": "number",
+        "staleness_max": "int",
+    },
+    "checkpointed": {"global_step": "int", "path": "str", "seconds": "number"},
+    "checkpoint_failed": {"global_step": "int", "reason": "str"},
+    "evaluated": {"global_step": "int", "metrics": "numbers"},
+    "recovering": {"reason": "str"},
+    "finished": {"reason": "str"},
+    "failed": {"class": "str", "reason": "str"},
+}
+_FINISHED_WORKER = {
+    "local_step": "int",
+    "global_step": "int",
+    "seconds": "number",
+    "examples": "int",
+    "loss": "number",
+}
+_FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
+_EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
+# Fields that an event may have, and their kinds.
+_OPTIONAL = {
+    "peers_ready": {"server_nonce": "int"},
+    "finished": {"fingerprint": "str", "fingerprint_step": "int"},
+    "initialised": {"ps_parameters": "object"},
+    "restored": {"ps_parameters": "object"},
+    "step": {
+        "staleness_histogram": "counts",
+        "waiting_seconds": "seconds",
+        "loss": "number",
+        "loss_mean": "number",
+    },
+}
+# What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the
+# hash of its code.
+_NOT_OF_PROGRAMS = {
+    "step": {"staleness_mean", "staleness_max", "loss", "loss_mean"},
+    "finished": {*_FINISHED_WORKER, *_FINISHED_CHIEF},
+}
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """Whose records these are. `plan_hash` and `release` are empty where a task was started by hand.
+
+    `program` is the hash of the program of one's own that the task runs; empty for the trainer's models.
+    """
+
+    run_id: str
+    job: str
+    index: int
+    plan_hash: str = ""
+    release: str = ""
+    program: str = ""
+
+    @property
+    def task(self) -> str:
+        """The task's name as in `worker0`."""
+        return f"{self.job}{self.index}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One event of one task. `wall` is in Unix seconds, `monotonic` in seconds of that host's own clock."""
+
+    event: str
+    run_id: str
+    job: str
+    index: int
+    host: str
+    pid: int
+    plan_hash: str
+    release: str
+    wall: float
+    monotonic: float
+    fields: Mapping[str, object]
+
+    @property
+    def task(self) -> str:
+        """The task's name as in `worker0`."""
+        return f"{self.job}{self.index}"
+
+    def number(self, name: str) -> float:
+        """A numeric field; not a number (`nan`) where it is absent or was not finite."""
+        value = self.fields.get(name)
+        return float(value) if isinstance(value, int | float) else math.nan
+
+    def integer(self, name: str) -> int:
+        """An integer field. Raises KeyError where this event has no such integer."""
+        value = self.fields[name]
+        if not _is_integer(value):
+            raise KeyError(name)
+        return int(str(value))
+
+    def text(self, name: str) -> str:
+        """A text field; empty where it is absent."""
+        return str(self.fields.get(name, ""))
+
+    def integers(self, name: str) -> dict[str, int]:
+        """A field that maps names to integers; empty where it is absent."""
+        value = self.fields.get(name)
+        return dict(value) if isinstance(value, Mapping) else {}
+
+
+def events_file(run_directory: Path, job: str, index: int) -> Path:
+    """Where a task of a run keeps its records."""
+    return run_directory / "events" / f"{job}{index}.jsonl"
+
+
+def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
+    """The fields that this event must have beside the common ones, and their kinds; none where unknown.
+
+    `program`: for a record of a program of one's own, which cannot know them all.
+    """
+    fields = dict(_EVENTS.get(event, {}))
+    if event == "finished" and job == "worker":
+        fields |= _FINISHED_WORKER
+        if index == 0:
+            fields |= _FINISHED_CHIEF
+    if event == "evaluated" and job == EVALUATOR:
+        fields |= _EVALUATED_APART
+    unknown = _NOT_OF_PROGRAMS.get(event, set()) if program else set()
+    return {name: kind for name, kind in fields.items() if name not in unknown}
+
+
+def schema_problems(values: Mapping[str, object]) -> list[str]:
+    """What keeps this object from being a record of this version, in words."""
+    if values.get("v") != VERSION:
+        return [f"v is {values.get('v')!r}, expected {VERSION}"]
+    problems = _kind_problems(values, _COMMON)
+    if problems:
+        return problems
+    event, job, index = str(values["event"]), str(values["job"]), int(str(values["index"]))
+    if event not in _EVENTS:
+        return [f"event {event!r} is not one of {', '.join(_EVENTS)}"]
+    expected = required_fields(event, job, index, program="program" in values)
+    expected |= {name: kind for name, kind in _OPTIONAL.get(event, {}).items() if name in values}
+    return [f"{event}: {problem}" for problem in _kind_problems(values, expected)]
+
+
+def read_records(path: Path) -> tuple[list[Record], list[str]]:
+    """Read a file of records: those that are whole, and a complaint for each line that is not.
+
+    Never raises for what the file holds; a file that cannot be opened is a complaint too.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        return [], [f"{path}: {error.strerror}"]
+    records, complaints = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        values, problem = _parse(line)
+        if problem is None:
+            records.append(_record(values))
+        else:
+            cut = ", and the line does not end: cut short" if number == len(lines) else ""
+            complaints.append(f"{path}, line {number}: {problem}{cut}")
+    return records, complaints
+
+
+class RecordWriter:
+    """Appends the records of one task. A disk that refuses them does not stop training; it is said once."""
+
+    def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
+        """Open `path` for appending, and its folders; None writes nothing. Raises OSError."""
+        self._identity = {**asdict(identity), "host": platform.node(), "pid": os.getpid()}
+        if not identity.program:
+            del self._identity["program"]
+        self._path = path
+        self._descriptor: int | None = None
+        self._inside_line = False
+        self._complained = False
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(self._descriptor).st_size
+        self._inside_line = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def write(self, event: str, fields: Mapping[str, object] | None = None) -> None:
+        """Append one record. Raises ValueError where the fields are not what the schema asks for."""
+        values: dict[str, object] = {
+            "v": VERSION,
+            "event": event,
+            **self._identity,
+            "wall": round(time.time(), 6),
+            "monotonic": round(time.monotonic(), 6),
+        }
+        values |= {name: finite(value) for name, value in (fields or {}).items()}
+        problems = schema_problems(values)
+        if problems:
+            raise ValueError(f"record {event!r}: {'; '.join(problems)}")
+        if self._descriptor is None:
+            return
+        line = json.dumps(values, separators=(",", ":"), allow_nan=False) + "\n"
+        whole = (("\n" if self._inside_line else "") + line).encode()
+        try:
+            written = os.write(self._descriptor, whole)
+        except OSError as error:
+            self._complain(str(error.strerror))
+            return
+        self._inside_line = written < len(whole)
+        if self._inside_line:
+            self._complain("a line was cut, the disk is full")
+
+    def close(self) -> None:
+        """Close the file; nothing is written after this."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _complain(self, reason: str) -> None:
+        if not self._complained:
+            self._complained = True
+            sys.stderr.write(f"records are being lost: {self._path}: {reason}\n")
+
+
+def _parse(line: bytes) -> tuple[dict[str, object], str | None]:
+    try:
+        values = json.loads(line.decode("utf-8"), parse_int=_int64)
+    except (ValueError, RecursionError) as error:
+        return {}, f"not JSON ({error})"
+    if not isinstance(values, dict):
+        return {}, "not a JSON object"
+    problems = schema_problems(values)
+    return values, "; ".join(problems) or None
+
+
+def _int64(digits: str) -> int:
+    """An integer that every figure made of it can be computed with: none is larger than a float can be."""
+    number = int(digits)
+    if number.bit_length() > 63:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return number
+
+
+def _record(values: Mapping[str, object]) -> Record:
+    common = {name: values[name] for name in _COMMON if name not in {"wall", "monotonic"}}
+    fields = {name: value for name, value in values.items() if name not in _COMMON and name != "v"}
+    wall, monotonic = float(str(values["wall"])), float(str(values["monotonic"]))
+    return Record(**common, wall=wall, monotonic=monotonic, fields=fields)  # type: ignore[arg-type]
+
+
+def _kind_problems(values: Mapping[str, object], kinds: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name, kind in kinds.items():
+        if name not in values:
+            problems.append(f"{name} is missing")
+        elif not _is_kind(values[name], kind):
+            problems.append(f"{name} is {str(values[name])[:40]!r}, expected {kind}")
+    return problems
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    if kind == "str":
+        return isinstance(value, str)
+    if kind == "int":
+        return _is_integer(value)
+    if kind in {"number", "seconds"}:
+        finite = isinstance(value, int | float) and not isinstance(value, bool)
+        return finite or (value is None and kind == "number")
+    if kind == "counts":
+        return isinstance(value, list) and all(_is_integer(item) for item in value)
+    if not isinstance(value, dict):
+        return False
+    inner = {"ints": "int", "numbers": "number"}.get(kind)
+    return inner is None or all(_is_kind(item, inner) for item in value.values())
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

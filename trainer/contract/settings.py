@@ -1,0 +1,272 @@
+"""The training settings: names, types, ranges and defaults, in one place for the trainer and the inventory.
+
+Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
+REPLICATIONS = ("async", "sync", "in_graph", "local")
+OPTIMIZERS = ("sgd", "adam")
+ACTIVATIONS = ("sigmoid", "relu")
+
+# A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
+PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"})
+
+# Flags are split at blanks by systemd, which also expands $ and quotes.
+_PLAIN_ABSOLUTE_PATH = re.compile(r"/[^\s\"'\\$`]*")
+_NULLS = ("", "null", "none", "~")
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+
+
+@dataclass(frozen=True)
+class SettingProblem:
+    """One value that cannot be used: the setting's name, the value given, and what is expected instead."""
+
+    name: str
+    value: object
+    expected: str
+
+    def __str__(self) -> str:
+        """Return the problem in one line."""
+        return f"{self.name} is {self.value!r}; expected {self.expected}"
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; `problems` holds every one of them."""
+
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+        """Keep the problems, and say them all in the message."""
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected."""
+
+    expected: str
+    convert: Callable[[object], object]
+
+
+def convert_all(
+    values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
+) -> tuple[dict[str, Any], list[SettingProblem]]:
+    """Return the values that their rules take, converted, and a problem for each of the others.
+
+    `unknown` says what is expected in place of a name that has no rule; `prefix` stands before each name.
+    """
+    converted: dict[str, Any] = {}
+    problems: list[SettingProblem] = []
+    for name, value in values.items():
+        rule = rules.get(name) or Rule(unknown(name), _refuse)
+        try:
+            converted[name] = rule.convert(value)
+        except SettingsError as error:  # a part of the value is wrong
+            problems += error.problems
+        except ValueError:
+            problems.append(SettingProblem(prefix + name, value, rule.expected))
+    return converted, problems
+
+
+def _refuse(value: object) -> object:
+    raise ValueError(value)
+
+
+def to_integer(value: object) -> int:
+    """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError(value)
+
+
+def _to_number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def to_boolean(value: object) -> bool:
+    """Return True for true and for "yes", as Ansible reads them; raises ValueError for what is neither."""
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(value)
+    return word in _TRUE
+
+
+def integer(minimum: int, maximum: int | None = None) -> Rule:
+    """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
+
+    def convert(value: object) -> int:
+        number = to_integer(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            raise ValueError(value)
+        return number
+
+    return Rule(f"an integer {f'from {minimum} to {maximum}' if maximum else f'>= {minimum}'}", convert)
+
+
+def _number(minimum: float, maximum: float = math.inf, *, exclusive: bool) -> Rule:
+    def convert(value: object) -> float:
+        number = _to_number(value)
+        if not minimum <= number <= maximum or (exclusive and number == minimum):
+            raise ValueError(value)
+        return number
+
+    most = f" and <= {maximum:g}" if maximum < math.inf else ""
+    return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}{most}", convert)
+
+
+BOOLEAN = Rule("true or false", to_boolean)
+
+
+def _choice(names: tuple[str, ...]) -> Rule:
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or value.strip() not in names:
+            raise ValueError(value)
+        return value.strip()
+
+    return Rule(f"one of {', '.join(names)}", convert)
+
+
+def _path_or_empty(value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not _PLAIN_ABSOLUTE_PATH.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
+    """Return the rule that also takes null, which stands for `meaning`."""
+
+    def convert(value: object) -> object:
+        absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
+        return None if absent else rule.convert(value)
+
+    return Rule(f"{rule.expected}, or null for {meaning}", convert)
+
+
+def _setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything a run can be told about training; docs/contracts.md says what each setting means.
+
+    Build it by `from_mapping` where the values come from people: the constructor checks nothing.
+    """
+
+    model: str = _setting("mnist_mlp", _choice(MODELS))
+    replication: str = _setting("async", _choice(REPLICATIONS))
+    replicas_to_aggregate: int | None = _setting(None, or_null(integer(1), "as many as there are workers"))
+    existing_servers: bool = _setting(False, BOOLEAN)
+    steps: int = _setting(2000, integer(1))
+    epochs: int = _setting(0, integer(0))
+    batch_size: int = _setting(100, integer(1))
+    learning_rate: float | None = _setting(None, or_null(_number(0, exclusive=True)))
+    optimizer: str | None = _setting(None, or_null(_choice(OPTIMIZERS)))
+    hidden_units: int = _setting(100, integer(1))
+    activation: str = _setting("sigmoid", _choice(ACTIVATIONS))
+    steps_to_validate: int = _setting(100, integer(1))
+    checkpoint_interval_seconds: float = _setting(60.0, _number(0, exclusive=True))
+    checkpoint_interval_steps: int = _setting(0, integer(0))
+    checkpoints_to_keep: int = _setting(3, integer(1))
+    summary_steps: int = _setting(100, integer(0))
+    data_dir: str = _setting(
+        "",
+        Rule(
+            "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
+            _path_or_empty,
+        ),
+    )
+    shard_data: bool = _setting(False, BOOLEAN)
+    threads: int | None = _setting(None, or_null(integer(1), "as many as TensorFlow takes"))
+    gpu_memory_fraction: float | None = _setting(
+        None, or_null(_number(0, 1, exclusive=True), "memory taken as it is needed")
+    )
+    seed: int = _setting(1, integer(0))
+    barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object]) -> TrainingSettings:
+        """Return the settings that `values` give, defaults for the others.
+
+        Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
+        SettingsError with every name that does not exist and every value that its rule refuses.
+        """
+        converted, problems = convert_all(values, RULES, _close_names)
+        if problems:
+            raise SettingsError(problems)
+        return cls(**converted)
+
+    def gradients_in_a_step(self, workers: int) -> int:
+        """Return how many gradients a global step applies the mean of, where so many workers learn."""
+        if self.replication == "sync":
+            return self.replicas_to_aggregate or workers
+        return workers if self.replication == "in_graph" else 1
+
+    def as_dict(self) -> dict[str, str | int | float | None]:
+        """Return name -> value of every setting."""
+        return asdict(self)
+
+
+def flags_of(values: Mapping[str, object]) -> list[str]:
+    """Return the trainer's flags of settings, such as "--model=linear"; what is None or empty is left out."""
+    return [f"--{name}={_flag_text(value)}" for name, value in values.items() if value not in (None, "")]
+
+
+RULES: Mapping[str, Rule] = {setting.name: setting.metadata["rule"] for setting in fields(TrainingSettings)}
+
+
+def replication_problems(
+    settings: Mapping[str, Any], workers: int | None, prefix: str = ""
+) -> dict[str, str]:
+    """Return setting -> what it cannot say beside the others, and with so many workers (None: not known).
+
+    `settings` may lack some; `prefix` is what people write before the name of a setting.
+    """
+    replication, replicas = settings.get("replication"), settings.get("replicas_to_aggregate")
+    problems = {}
+    if replicas and replication in set(REPLICATIONS) - {"sync"}:
+        problems["replicas_to_aggregate"] = (
+            f"{prefix}replicas_to_aggregate is {replicas} with {prefix}replication {replication!r}; "
+            f"expected null, or {prefix}replication sync"
+        )
+    elif replicas and workers and replicas > workers:
+        problems["replicas_to_aggregate"] = (
+            f"{prefix}replicas_to_aggregate is {replicas}; expected at most {workers}, the number of workers"
+        )
+    if settings.get("existing_servers") and replication == "local":
+        problems["existing_servers"] = (
+            f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
+            "expected false, or another replication"
+        )
+    return problems
+
+
+def _close_names(name: str) -> str:
+    close = get_close_matches(name, RULES, n=1)
+    if close:
+        return f"a setting that exists (did you mean {close[0]}?)"
+    return f"a setting that exists: {', '.join(RULES)}"
+
+
+def _flag_text(value: object) -> str:
+    """Return 60 rather than 60.0, and true rather than True: people compare it with what they wrote."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

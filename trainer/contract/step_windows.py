@@ -1,0 +1,101 @@
+"""Steps gathered into `step` records: few of them, however long the run is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from .records import RecordWriter
+
+_RECORDS_A_RUN = 200
+# Where nobody knows how long the run is, a window grows with what was done: some 300 in a million steps.
+_SHARE_OF_THE_PAST = 25
+_WINDOW_SECONDS = 30.0
+
+
+class StepWindows:
+    """Gathers steps into `step` records: about 200 in a run from each worker, and one every 30 s."""
+
+    def __init__(self, records: RecordWriter, last_step: int, batch_size: int = 0) -> None:
+        """Take where to write, how long the run is (0: not known), and how many examples a step has."""
+        self._records = records
+        self._last_step = last_step
+        self._batch_size = batch_size
+        self._losses: list[float] = []
+        self._staleness: list[int] = []
+        self._waiting_seconds: float | None = None
+        self._steps = self._examples = 0
+        self._first_before = self._last_after = self._local_step = 0
+        self._opened = time.monotonic()
+
+    def add(
+        self, local_step: int, loss: float, before: int, after: int, waiting_seconds: float | None = None
+    ) -> None:
+        """Count a step that went from global step `before` to `after`, and what it waited where known."""
+        # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
+        self._staleness.append(max(after - before - 1, 0))
+        self._local_step = local_step - 1
+        if waiting_seconds is not None:
+            self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
+        self.add_unread(loss, before, after, self._batch_size)
+
+    def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
+        """Count steps whose staleness is not known: `before` is what the task had last seen before them.
+
+        A loss of None was not told. A window in which none was told has none.
+        """
+        if not self._steps:
+            self._first_before = before
+        if loss is not None:
+            self._losses.append(loss)
+        self._local_step += steps
+        self._steps += steps
+        self._examples += examples
+        self._last_after = after
+        full = self._steps >= self._steps_a_window()
+        if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
+            self.flush()
+
+    def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
+        """Count steps in which all workers took part, hence none is stale; `loss` is the last one's."""
+        self._staleness += [0] * steps
+        self._local_step = local_step - steps
+        self.add_unread(loss, before, after, steps * self._batch_size, steps)
+
+    def flush(self) -> None:
+        """Write the steps counted so far, if any."""
+        now = time.monotonic()
+        if self._steps:
+            fields: dict[str, object] = {
+                "local_step": self._local_step,
+                "steps": self._steps,
+                "global_step_before": self._first_before,
+                "global_step_after": self._last_after,
+                "examples": self._examples,
+                "seconds": round(now - self._opened, 6),
+            }
+            if self._losses:
+                fields["loss"] = self._losses[-1]
+                fields["loss_mean"] = sum(self._losses) / len(self._losses)
+            if self._staleness:
+                fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
+                fields["staleness_max"] = max(self._staleness)
+                fields["staleness_histogram"] = _histogram(self._staleness)
+            if self._waiting_seconds is not None:
+                fields["waiting_seconds"] = round(self._waiting_seconds, 6)
+            self._records.write("step", fields)
+        self._losses, self._staleness, self._waiting_seconds = [], [], None
+        self._steps = self._examples = 0
+        self._opened = now
+
+    def _steps_a_window(self) -> int:
+        if self._last_step:
+            return max(1, math.ceil(self._last_step / _RECORDS_A_RUN))
+        return max(1, self._local_step // _SHARE_OF_THE_PAST)
+
+
+def _histogram(staleness: Sequence[int]) -> list[int]:
+    """How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on."""
+    buckets = [step.bit_length() for step in staleness]
+    return [buckets.count(bucket) for bucket in range(max(buckets) + 1)]

@@ -1,0 +1,74 @@
+"""A worker that waits for others in the midst of training: it says for whom, and not for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from trainer.contract.exit_codes import PEERS_MISSING
+from trainer.coordination.running_task import RunningTask
+from trainer.coordination.start_barrier import DEADLINE_WITHOUT_BARRIER
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure
+from trainer.process.port_probes import Missing, listed, probe_all
+
+_SECONDS_UNTIL_TOLD = 2.0
+_SECONDS_BETWEEN_PROBES = 5.0
+# The chief knows best that the run ends; the others do so where the chief itself is gone.
+_GRACE_SECONDS = 30.0
+# Whoever computes as slowly as this task is not gone.
+_SLOW_STEPS = 10
+_SILENT = "its port answers but its part of the step has not come"
+
+
+class AwaitedWorkers:
+    """What to do while a step waits for other workers: `wait` now and then, and `over` after the step."""
+
+    def __init__(self, task: RunningTask) -> None:
+        """Take who waits."""
+        self._task = task
+        self._since: float | None = None
+        self._stepped = time.monotonic()
+        self._probed = 0.0
+        self._missing: list[Missing] = []
+
+    def wait(self, awaited: Sequence[int]) -> None:
+        """Keep the watchdog quiet, and tell of the workers that are awaited once this has taken a while.
+
+        Raises StopRequested, and TaskFailure (`peers_missing`) after `barrier_deadline_seconds` of waiting.
+        """
+        self._task.raise_if_stopping()
+        now = time.monotonic()
+        self._since = self._since or now
+        self._task.progress.tell_in_time()
+        waited = now - self._since
+        if waited < _SECONDS_UNTIL_TOLD or not awaited:
+            return
+        if now >= self._probed + _SECONDS_BETWEEN_PROBES or len(self._missing) != len(awaited):
+            self._missing = self._find(awaited)
+            self._task.progress.wait_for(self._missing, "The step waits for")
+        if waited > self._deadline():
+            names = listed(self._missing)
+            raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
+
+    def over(self) -> None:
+        """Note that there was a step."""
+        self._stepped = time.monotonic()
+        if self._missing and self._since is not None:
+            say(f"Going on after {self._stepped - self._since:.1f} s.")
+            self._missing = []
+            self._task.progress.train()
+        self._since = None
+
+    def _deadline(self) -> float:
+        setting = self._task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
+        computing = (self._since or self._stepped) - self._stepped
+        grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
+        return max(setting, _SLOW_STEPS * computing) + grace
+
+    def _find(self, awaited: Sequence[int]) -> list[Missing]:
+        workers = self._task.cluster.worker_hosts
+        addresses = {f"worker{worker}": workers[worker] for worker in awaited}
+        reasons = probe_all(addresses)
+        self._probed = time.monotonic()
+        return [Missing(task, address, reasons.get(task, _SILENT)) for task, address in addresses.items()]

@@ -1,0 +1,117 @@
+"""Calls into TensorFlow that may never return, and how to leave them behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import TypeVar
+
+import tensorflow as tf
+
+from trainer.process import lost_connection
+
+v1 = tf.compat.v1
+
+Result = TypeVar("Result")
+
+_SECONDS_BETWEEN_SIGNS = 0.5
+
+# Every session that is not closed. TensorFlow closes one that nobody refers to any more, in whatever thread
+# that happens, and asks its server for ever where that has gone.
+_OPEN: set[tf.compat.v1.Session] = set()
+
+
+# What a ps that came back empty answers. Only the trainer's own tasks know that all was set before: in
+# another program the same words are those of a forgotten initializer, or of a missing file.
+_EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")
+
+
+class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
+    """TensorFlow did not answer in time."""
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Whether this is what a task that went away, or came back empty, looks like."""
+    if not isinstance(error, tf.errors.OpError):
+        return isinstance(error, CallTookTooLong)
+    text = str(error)
+    if any(phrase in text for phrase in _EMPTY_TASK_PHRASES):
+        return True
+    return lost_connection.is_lost_connection(f"{type(error).__module__}.{type(error).__name__}: {text}")
+
+
+def call_within(
+    seconds: float, function: Callable[[], Result], meanwhile: Callable[[], None] | None = None
+) -> Result:
+    """Call a function that TensorFlow may hold for ever, as when a ps is stopped but its port answers.
+
+    `meanwhile` is called now and then until it returns, as for the watchdog.
+    Raises CallTookTooLong after `seconds`, the call stays behind in its thread. Raises what it raises.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < deadline:
+        if meanwhile is not None:
+            meanwhile()
+        thread.join(min(_SECONDS_BETWEEN_SIGNS, max(deadline - time.monotonic(), 0)))
+    if errors:
+        raise errors[0]
+    if not results:
+        raise CallTookTooLong(f"no answer within {seconds:g} s")
+    return results[0]
+
+
+def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
+    """A session that lasts until `close_in_background` or the end of the process.
+
+    `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these for ever.
+    """
+    session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
+    _OPEN.add(session)
+    return session
+
+
+def runtime_config(
+    threads: int | None = None, gpu_memory_fraction: float | None = None, filters: Sequence[str] = ()
+) -> tf.compat.v1.ConfigProto:
+    """The configuration of every server and session of ours.
+
+    `threads`: None for as many as TensorFlow takes. `gpu_memory_fraction`: what part of the memory of each
+    GPU is taken at once; None: memory is taken as it is needed, and kept. `filters`: as for `open_session`.
+    What a session says of threads and memory counts only where it has no server: a server's devices are made
+    when it starts.
+    """
+    count = threads or 0  # TensorFlow's word for that
+    config = v1.ConfigProto(
+        intra_op_parallelism_threads=count, inter_op_parallelism_threads=count, device_filters=filters
+    )
+    if gpu_memory_fraction is None:
+        config.gpu_options.allow_growth = True
+    else:
+        config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction
+    return config
+
+
+def close_in_background(session: tf.compat.v1.Session) -> None:
+    """Let a session go without waiting for a task that may be gone."""
+    Thread(target=_close_quietly, args=(session,), daemon=True).start()
+
+
+def _close_quietly(session: tf.compat.v1.Session) -> None:
+    try:
+        session.close()
+    except tf.errors.OpError:
+        return
+    finally:
+        _OPEN.discard(session)

@@ -1,0 +1,99 @@
+"""The end barrier: who has taken the last step waits for the others, then all read one model at rest.
+
+Every wait has an end: a worker that was lost does not sign off any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from trainer.coordination.bounded_calls import CallTookTooLong
+from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, Marks
+from trainer.coordination.running_task import RunningTask
+from trainer.process.console import say
+from trainer.process.failure import RunEnding
+
+_SIGN_OFF_SECONDS = 5.0
+# Who has not read the model by then gives it up.
+SECONDS_TO_READ = 60.0
+# A worker that is slower than this one may be in the middle of a step, or have more to do to read the model.
+_SLOWER = 10
+_POLL_SECONDS = 0.1
+# By all clients together: ps 0 has to answer them.
+_POLLS_A_SECOND = 300
+
+
+class EndBarrier:
+    """A client's way out, through the marks on ps 0.
+
+    The first two waits may raise tf.errors.OpError and CallTookTooLong.
+    """
+
+    def __init__(self, task: RunningTask, ledger: Ledger) -> None:
+        """Take who ends, and the marks of all."""
+        self._task, self._ledger = task, ledger
+        self._poll_seconds = max(_POLL_SECONDS, len(task.cluster.clients) / _POLLS_A_SECOND)
+
+    def wait_for_last_steps(self, seconds_per_step: float) -> bool:
+        """Sign off, and wait until all who were there have: at most 5 s, or a few steps of this task's pace.
+
+        False where the ps were told to end meanwhile: they wait for no reader.
+        Raises RunEnding where the run was stopped or has failed, and StopRequested.
+        """
+        self._ledger.mark(SIGNED_OFF)
+        seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
+        return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, self._is_told_to_end)
+
+    def need_the_ps_no_more(self) -> None:
+        """Say that this client has read all it wants, as far as the ps are still there."""
+        quietly(lambda: self._ledger.mark(LEAVING))
+
+    def wait_for_sign_offs(self) -> None:
+        """Wait until all who were there have signed off from a run that was stopped or has failed."""
+        self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS, lambda: False)
+
+    def wait_for_readers(self, seconds_to_read: float) -> None:
+        """Wait until the others that have signed off need the ps no more; at most 5 s, or a few readings.
+
+        Not longer than a reading may take: who was lost in the midst of one does not leave any more.
+        """
+        seconds = max(_SIGN_OFF_SECONDS, min(_SLOWER * seconds_to_read, SECONDS_TO_READ))
+        # The model is saved: a ps that is lost now costs nothing.
+        quietly(lambda: self._wait(lambda marks: marks.at(SIGNED_OFF), seconds, lambda: False))
+
+    def _wait(
+        self, awaited: Callable[[Marks], list[int]], seconds: float, is_told_to_end: Callable[[], bool]
+    ) -> bool:
+        deadline = time.monotonic() + seconds
+        while True:
+            others = set(awaited(self._ledger.marks())) - {self._task.cluster.index}
+            # Asked after the marks: who has failed has said so before it signed off.
+            if is_told_to_end():
+                return False
+            if not others:
+                return True
+            if time.monotonic() >= deadline:
+                names = ", ".join(f"worker{worker}" for worker in sorted(others))
+                say(f"Ending without waiting longer for {names}.")
+                return True
+            self._task.progress.tell_in_time()
+            time.sleep(self._poll_seconds)
+
+    def _is_told_to_end(self) -> bool:
+        self._task.raise_if_stopping()
+        status = self._ledger.status(0)
+        code = status.stop or status.end
+        if code not in {0, RUN_OVER}:
+            raise RunEnding(code, status.stop_reason)
+        return code == RUN_OVER
+
+
+def quietly(function: Callable[[], object]) -> None:
+    """Do it as far as the ps are still there: a task that leaves waits for nobody."""
+    try:
+        function()
+    except (tf.errors.OpError, CallTookTooLong) as error:
+        say(f"While leaving: {type(error).__name__}")

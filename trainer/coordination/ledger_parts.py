@@ -1,0 +1,147 @@
+"""The variables of the ledger, by the task that holds them, and what can be done with them in a graph.
+
+Every process builds these variables with the same names on the same devices: so they are one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+
+from trainer.process.cluster import Cluster
+
+v1 = tf.compat.v1
+
+COUNTERS = "psfleet/counters"
+GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
+
+# Of a task's status, in the order of the fields of PartStatus.
+READY, STOP, END, NONCE, LAST_STEP = range(5)
+# What a worker that computes towers of another's graph counts, on its own device.
+TOWERS, TOWER_GLOBAL_STEP = range(2)
+
+Note = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """What a task that serves holds about itself; nothing, where it has not told.
+
+    Whether a run has begun, stop and end codes, the nonce that the chief drew for a ps, the run's last step
+    (told to those that compute towers), why the run ends, and the task's own note.
+    """
+
+    ready: bool = False
+    stop: int = 0
+    end: int = 0
+    nonce: int = 0
+    last_step: int = 0
+    stop_reason: str = ""
+    note: Note = field(default_factory=dict)
+
+
+class TaskPart:
+    """The variables that each task which serves holds about itself."""
+
+    def __init__(self, task: str, device: str) -> None:
+        """Add them to the default graph, for a task such as "ps0" on a device such as "/job:ps/task:0"."""
+        status = _variable(f"status_{task}", device, [5], tf.int64)
+        reason = _variable(f"stop_reason_{task}", device, [], tf.string)
+        note = _variable(f"note_{task}", device, [], tf.string)
+        self.initializers = [status.initializer, reason.initializer, note.initializer]
+        self.text = v1.placeholder(tf.string, [])
+        self._places = v1.placeholder(tf.int64, [None])
+        self._values = v1.placeholder(tf.int64, [None])
+        with tf.device(status.device):
+            code = status.read_value()
+            # The reason is written before the code and read after it: whoever sees the code sees the reason.
+            with tf.control_dependencies([code]):
+                self.read = [code, reason.read_value(), note.read_value()]
+            self.leave_note = note.assign(self.text).op
+            self.set_status = v1.scatter_update(status, self._places, self._values).op
+            with tf.control_dependencies([reason.assign(self.text).op]):
+                self.set_status_with_reason = v1.scatter_update(status, self._places, self._values).op
+
+    def status_feeds(self, status: Mapping[int, int]) -> dict[tf.Tensor, object]:
+        """What `set_status` is fed to set these places of the status."""
+        return {self._places: list(status), self._values: list(status.values())}
+
+
+class AttendancePart:
+    """The variables that only ps 0 holds, or the one process of a local run: notes, marks, counters."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Add them to the default graph."""
+        workers, device = cluster.workers, cluster.ledger_devices[0]
+        notes = [_variable(f"attendance_worker{worker}", device, [], tf.string) for worker in range(workers)]
+        marks = _variable("marks", device, [workers], tf.int64)
+        counters = create_counters(cluster)
+        self.initializers = [variable.initializer for variable in (*notes, marks, counters)]
+        self.text = v1.placeholder(tf.string, [])
+        self.worker = v1.placeholder(tf.int64, [])
+        self.value = v1.placeholder(tf.int64, [])
+        with tf.device(counters.device):
+            self.notes = [note.read_value() for note in notes]
+            self.marks = marks.read_value()
+            self.counters = counters.read_value()
+            self.leave_notes = [note.assign(self.text).op for note in notes]
+            self.set_mark = v1.scatter_update(marks, self.worker, self.value).op
+            self.set_stop_code = v1.scatter_update(counters, STOP_CODE, self.value).op
+
+
+class TowerPart:
+    """What a worker holds that computes towers of another's graph: [towers, global step], the last loss."""
+
+    def __init__(self, task: str, device: str) -> None:
+        """Add them to the default graph; checkpoints leave them out."""
+        self.counts = _variable(f"towers_{task}", device, [2], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
+        self.loss = _variable(f"tower_loss_{task}", device, [], tf.float32, v1.GraphKeys.LOCAL_VARIABLES)
+        self.initializers = [self.counts.initializer, self.loss.initializer]
+        with tf.device(self.counts.device):
+            self.read = [self.counts.read_value(), self.loss.read_value()]
+
+
+def create_counters(cluster: Cluster) -> tf.Variable:
+    """The counters on ps 0, in the default graph: [global step, stop code, steps of worker 0, 1, ...]."""
+    name, device = COUNTERS.rpartition("/")[2], cluster.ledger_devices[0]
+    return _variable(name, device, [FIRST_WORKER + cluster.workers], tf.int64)
+
+
+def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
+    """What `TaskPart.read` has returned."""
+    status, reason, note = values
+    ready, stop, end, nonce, last_step = (int(number) for number in status)
+    reason_in_words = reason.decode(errors="replace")
+    return PartStatus(bool(ready), stop, end, nonce, last_step, reason_in_words, read_note(note))
+
+
+def read_note(text: bytes) -> Note:
+    """A note as its task left it; empty where it has left none."""
+    try:
+        note = json.loads(text)
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _variable(
+    name: str,
+    device: str,
+    shape: list[int],
+    dtype: tf.DType,
+    collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
+) -> tf.Variable:
+    """A resource variable; its name and device are what other processes find it by."""
+    with tf.device(f"{device}/device:CPU:0"):
+        return v1.get_variable(
+            f"psfleet/{name}",
+            shape=shape,
+            dtype=dtype,
+            initializer=v1.zeros_initializer(),
+            trainable=False,
+            use_resource=True,
+            collections=[collection],
+        )

@@ -1,0 +1,122 @@
+"""What every part of a task needs to know about it, and how it joins the cluster."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import time
+from dataclasses import dataclass, field
+from threading import Event
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import CLUSTER_BROKE
+from trainer.contract.records import RecordWriter
+from trainer.contract.settings import TrainingSettings
+from trainer.coordination.bounded_calls import runtime_config
+from trainer.process import gpus
+from trainer.process.cluster import Cluster
+from trainer.process.failure import StopRequested, TaskFailure
+from trainer.process.flags import Options
+from trainer.process.progress_writer import ProgressWriter
+from trainer.process.systemd import notify
+
+v1 = tf.compat.v1
+# Deprecation warnings speak to who writes this program, not to who runs it.
+tf.get_logger().setLevel("ERROR")
+
+_NONCE_BITS = 48  # exact in JSON readers that know only doubles
+
+
+def draw_nonce() -> int:
+    """A number that nobody else has drawn, never 0."""
+    return secrets.randbits(_NONCE_BITS) | 1
+
+
+@dataclass
+class RunningTask:
+    """What every part of a task knows of it.
+
+    `progress` is where it tells how far it is, `target` where its sessions go once it has joined the cluster.
+    `stop` is set by SIGTERM; `started` is in seconds of the monotonic clock.
+    """
+
+    options: Options
+    records: RecordWriter
+    stop: Event = field(default_factory=Event)
+    nonce: int = field(default_factory=draw_nonce)
+    started: float = field(default_factory=time.monotonic)
+    progress: ProgressWriter = field(init=False)
+    target: str = ""
+    # Held for as long as the task lives: without a reference it would go away.
+    server: tf.compat.v1.train.Server | None = None
+
+    def __post_init__(self) -> None:
+        """The chief alone writes down where the run stands."""
+        directory = self.options.run_directory if self.cluster.is_chief else None
+        path = directory / "progress.json" if directory else None
+        self.progress = ProgressWriter(self.options.run_id, self.cluster.workers, path)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster and this task's place in it."""
+        return self.options.cluster
+
+    @property
+    def settings(self) -> TrainingSettings:
+        """What the run trains."""
+        return self.options.settings
+
+    def raise_if_stopping(self) -> None:
+        """Raise StopRequested once the task has been told to stop."""
+        if self.stop.is_set():
+            raise StopRequested(f"{self.cluster.task} was told to stop")
+
+    def join_cluster(self) -> None:
+        """Listen on this task's port, or take the server that runs there; write `started`.
+
+        READY is for the caller to say. Raises TaskFailure of class `cluster_broke` where the port is taken:
+        its holder may be on its way out; and of class `configuration` where TensorFlow does not see the GPUs
+        that this task was given.
+        """
+        cluster = self.cluster
+        gpus.require_given(cluster.task, os.environ)
+        config = runtime_config(self.settings.threads, self.settings.gpu_memory_fraction)
+        if cluster.is_local:
+            self.server = v1.train.Server.create_local_server(config=config)
+        elif cluster.serves or not cluster.existing_servers:
+            self.server = self._listen(config)
+        self.target = self.server.target if self.server else f"grpc://{cluster.address}"
+        self.records.write(
+            "started",
+            {
+                "nonce": self.nonce,
+                "settings": self.settings.as_dict(),
+                "tensorflow": tf.__version__,
+                "python": platform.python_version(),
+                "address": self.target.removeprefix("grpc://") if cluster.is_local else cluster.address,
+            },
+        )
+
+    def _listen(self, config: tf.compat.v1.ConfigProto) -> tf.compat.v1.train.Server:
+        cluster = self.cluster
+        try:
+            return v1.train.Server(
+                tf.train.ClusterSpec(cluster.jobs),
+                job_name="ps" if cluster.job == "ps" else "worker",
+                task_index=cluster.index,
+                config=config,
+            )
+        except tf.errors.OpError as error:
+            port = cluster.address.rpartition(":")[2]
+            raise TaskFailure(
+                CLUSTER_BROKE,
+                f"{cluster.task} cannot listen on port {port} ({error.message.splitlines()[0]}): something"
+                f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
+            ) from error
+
+
+def ready(status: str) -> None:
+    """Tell systemd that the task's server listens."""
+    notify("READY=1", f"STATUS={status}")

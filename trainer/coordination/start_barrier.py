@@ -1,0 +1,254 @@
+"""The start barrier: no worker trains before every task is there, and whoever is missing is named."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import CLUSTER_BROKE, PEERS_MISSING
+from trainer.contract.task_names import CHIEF
+from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.ledger import AT_START, Ledger, ServedPart
+from trainer.coordination.ledger_parts import Note, PartStatus
+from trainer.coordination.running_task import RunningTask
+from trainer.coordination.task_notes import compare, integer_in
+from trainer.process.console import say
+from trainer.process.failure import RunEnding, TaskFailure
+from trainer.process.port_probes import Missing, listed, probe_all
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_LINE_UP = 3.0
+_LINE_UP_POLL_SECONDS = 0.02
+# A ps that came back forgets who was there. The others report again within this time unless they are gone.
+_SECONDS_TO_REPORT_AGAIN = 10.0
+# How long to wait for the ps where the setting says not to wait for workers.
+DEADLINE_WITHOUT_BARRIER = 120.0
+
+_NOT_REPORTED = "its port answers but it has not reported"
+
+Statuses = Mapping[str, PartStatus]
+Prepare = Callable[[Ledger, Statuses, Statuses], None]
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Everyone is there: the nonces of each, and the last step of the run as the chief has set it.
+
+    `served` has the note of each task beside the ps that serves this client.
+    """
+
+    ledger: Ledger
+    ps_nonces: Mapping[str, int]
+    worker_nonces: Mapping[str, int]
+    served: Mapping[str, Note]
+    last_step: int
+
+
+class _NotThere(Exception):  # noqa: N818 - not an error
+    def __init__(self, missing: Iterable[Missing]) -> None:
+        super().__init__()
+        self.missing = list(missing)
+
+
+class Barrier:
+    """A worker's way to the others, at its start and again after a ps was lost.
+
+    `ledger` is there as far as the ps have been reached.
+    """
+
+    def __init__(self, task: RunningTask) -> None:
+        """Take the task, which has joined the cluster; nobody is reached yet."""
+        self._task, self._cluster = task, task.cluster
+        self._own_server = f"server{self._cluster.index}"
+        self._served: dict[str, ServedPart] = {}
+        self.ledger: Ledger | None = None
+
+    def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
+        """Leave `note` on ps 0 and return when everyone is there and the variables are set.
+
+        `prepare` is the chief's: it sets the variables and makes the ps ready. It is told what the ps and
+        the other tasks that serve this client hold about themselves.
+        After a loss (`recovering`) other workers need not be there: the run goes on with those who are.
+        Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested.
+        """
+        since = time.monotonic()
+        setting = self._task.settings.barrier_deadline_seconds
+        deadline = since + (setting or DEADLINE_WITHOUT_BARRIER)
+        seconds_for_workers = math.inf if setting else 0.0
+        while True:
+            self._task.raise_if_stopping()
+            try:
+                patience = _SECONDS_TO_REPORT_AGAIN if recovering else seconds_for_workers
+                return self._gather(note, prepare, since + patience)
+            except _NotThere as absent:
+                missing = absent.missing
+            except (tf.errors.OpError, CallTookTooLong) as error:
+                if not is_lost_connection(error):
+                    raise
+                self.drop_ledger()
+                missing = [self._missing("ps0")]
+            self._task.progress.wait_for(missing, "Waiting for")
+            if time.monotonic() >= deadline:
+                code = CLUSTER_BROKE if recovering else PEERS_MISSING
+                waited = f"waited {time.monotonic() - since:.0f} s for {listed(missing)}"
+                raise TaskFailure(code, waited)
+            self._task.stop.wait(_POLL_SECONDS)
+
+    def line_up(self, ledger: Ledger) -> None:
+        """Wait a moment, with the session open, for those who are still opening theirs; all start at once."""
+        ledger.mark(AT_START)
+        deadline = time.monotonic() + _SECONDS_TO_LINE_UP
+        while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
+            self._task.raise_if_stopping()
+            time.sleep(_LINE_UP_POLL_SECONDS)
+
+    def reach_ledger(self, seconds: float) -> Ledger | None:
+        """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() <= deadline:
+            with suppress(_NotThere):
+                ledger = self._reached()
+                # Whoever fails tells so, also where another has ended the run already.
+                self._require_notes(self._read_statuses(ledger))
+                return ledger
+            time.sleep(_POLL_SECONDS)
+        return None
+
+    def drop_ledger(self) -> None:
+        """Forget sessions to tasks that may be gone."""
+        for session in (self.ledger, *self._served.values()):
+            if session is not None:
+                session.close()
+        self.ledger, self._served = None, {}
+
+    def end_served(self, code: int, reason: str) -> None:
+        """Tell the tasks beside the ps that serve this client to end, as far as they can be reached."""
+        unreachable = self._unreachable_of_served()
+        if self._own_server in unreachable:  # every session goes through it
+            return
+        for task in self._cluster.served:
+            if task in unreachable:
+                continue
+            try:
+                self._served_part(task).end(code, reason)
+            except (tf.errors.OpError, CallTookTooLong) as error:
+                say(f"{task} was not told to end: {type(error).__name__}")
+
+    def _gather(self, note: Note, prepare: Prepare | None, waits_until: float) -> Gathering:
+        ledger = self._reached()
+        statuses = self._statuses(ledger)
+        notes = ledger.notes()
+        if notes.get(self._cluster.index) != note:
+            ledger.report(note)
+            notes = ledger.notes()
+        served, silent = self._served_statuses()
+        others = {f"worker{worker}": of for worker, of in notes.items()}
+        others |= {task: status.note for task, status in {**statuses, **served}.items()}
+        compare(self._cluster.task, note, others)
+        if silent:
+            raise _NotThere(silent)
+        if not all(status.ready for status in statuses.values()):
+            absent = [worker for worker in self._cluster.clients if worker not in notes]
+            if absent and (prepare is None or time.monotonic() < waits_until):
+                raise _NotThere(self._with_reasons(absent))
+            if prepare is None:
+                raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
+            prepare(ledger, statuses, served)
+            # Someone may have given up meanwhile: then the run ends before it begins.
+            statuses, notes = self._statuses(ledger), ledger.notes()
+        last_step = integer_in(notes.get(0, note), "last_step")
+        for task in served:
+            self._served_part(task).set_ready(last_step)
+        of_workers = {f"worker{worker}": of for worker, of in notes.items()}
+        of_workers |= {task: status.note for task, status in served.items() if task.startswith("worker")}
+        return Gathering(
+            ledger=ledger,
+            ps_nonces={} if self._cluster.is_local else {ps: of.nonce for ps, of in statuses.items()},
+            worker_nonces={worker: integer_in(of, "nonce") for worker, of in of_workers.items()},
+            served={task: status.note for task, status in served.items()},
+            last_step=last_step,
+        )
+
+    def _reached(self) -> Ledger:
+        """The ledger, once all listen that its session goes to. Raises _NotThere."""
+        if self.ledger is None:
+            unreachable = self._unreachable(self._cluster.listeners)
+            if any(task.startswith("ps") or task == self._own_server for task in unreachable):
+                raise _NotThere(unreachable.values())
+            self.ledger = Ledger(self._task.target, self._cluster)
+        return self.ledger
+
+    def _served_part(self, task: str) -> ServedPart:
+        if task not in self._served:
+            self._served[task] = ServedPart(self._task.target, self._cluster, task)
+        return self._served[task]
+
+    def _statuses(self, ledger: Ledger) -> Statuses:
+        """What each ps holds. Raises RunEnding where one says so, and _NotThere."""
+        statuses = self._read_statuses(ledger)
+        for status in statuses.values():
+            if status.end or status.stop:
+                raise RunEnding(status.stop or status.end, status.stop_reason)
+        self._require_notes(statuses)
+        return statuses
+
+    def _read_statuses(self, ledger: Ledger) -> Statuses:
+        """What each ps holds, also where the run ends; nothing of one that does not answer."""
+        tasks = range(len(self._cluster.ledger_devices))
+        return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in tasks}
+
+    def _require_notes(self, statuses: Statuses) -> None:
+        """Raise _NotThere where a ps has left none; all sessions are forgotten then: theirs may be dead."""
+        silent = [self._missing(task) for task, status in statuses.items() if not status.note]
+        if silent:
+            self.drop_ledger()
+            raise _NotThere(silent)
+
+    def _served_statuses(self) -> tuple[Statuses, list[Missing]]:
+        """What each task beside the ps holds that serves this client, and those that are not there."""
+        unreachable = self._unreachable_of_served()
+        statuses: dict[str, PartStatus] = {}
+        silent = []
+        for task in self._cluster.served:
+            status = PartStatus()
+            if task not in unreachable:
+                status = _status_or_nothing(self._served_part(task).status)
+            if status.note and not status.end:
+                statuses[task] = status
+                continue
+            silent.append(unreachable.get(task) or self._missing(task))
+            if task in self._served:
+                self._served.pop(task).close()
+        return statuses, silent
+
+    def _with_reasons(self, workers: Iterable[int]) -> list[Missing]:
+        """Why these clients are not there: nothing listens for them, or they have not reported."""
+        listeners = {worker: self._cluster.listener_of(worker) for worker in workers}
+        unreachable = self._unreachable({task: self._cluster.address_of(task) for task in listeners.values()})
+        return [
+            unreachable.get(listener) or self._missing(f"worker{worker}")
+            for worker, listener in listeners.items()
+        ]
+
+    def _unreachable_of_served(self) -> dict[str, Missing]:
+        return self._unreachable({task: self._cluster.address_of(task) for task in self._cluster.served})
+
+    def _unreachable(self, addresses: Mapping[str, str]) -> dict[str, Missing]:
+        others = {task: address for task, address in addresses.items() if task != self._cluster.task}
+        return {task: Missing(task, others[task], reason) for task, reason in probe_all(others).items()}
+
+    def _missing(self, task: str, reason: str = _NOT_REPORTED) -> Missing:
+        return Missing(task, self._cluster.address_of(task), reason)
+
+
+def _status_or_nothing(read: Callable[[], PartStatus]) -> PartStatus:
+    try:
+        return read()
+    except (tf.errors.OpError, CallTookTooLong):
+        return PartStatus()

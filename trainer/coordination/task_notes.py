@@ -1,0 +1,52 @@
+"""What a task leaves for the others to read: who it is, and what a run's tasks must have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.settings import PER_HOST
+from trainer.coordination.ledger_parts import Note
+from trainer.coordination.running_task import RunningTask
+from trainer.process.failure import TaskFailure
+
+
+def worker_note(task: RunningTask, last_step: int) -> dict[str, object]:
+    """What a client leaves on ps 0: who it is, and what it must have in common with the others."""
+    return {**serving_note(task), "settings": _shared_settings(task), "last_step": last_step}
+
+
+def serving_note(task: RunningTask) -> dict[str, object]:
+    """What a task that serves leaves in its own part of the ledger."""
+    note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
+    if task.cluster.job == "worker":
+        note |= {"settings": _shared_settings(task), "batch_size": task.settings.batch_size}
+    return note
+
+
+def _shared_settings(task: RunningTask) -> dict[str, object]:
+    shared = {name: value for name, value in task.settings.as_dict().items() if name not in PER_HOST}
+    return {**shared, "run_id": task.options.run_id}
+
+
+def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
+    """Raise TaskFailure where another task was started for another cluster or with other settings."""
+    for other, theirs in others.items():
+        for part in ("cluster", "settings"):
+            own, its = note[part], theirs.get(part)
+            if not isinstance(own, Mapping) or not isinstance(its, Mapping):
+                continue
+            different = [name for name in own if its.get(name) != own[name]]
+            if different:
+                name = different[0]
+                raise TaskFailure(
+                    CONFIGURATION,
+                    f"{task} and {other} differ in {name}: {task} has {own[name]!r}, {other} has"
+                    f" {its.get(name)!r}; start every task of a run with the same",
+                )
+
+
+def integer_in(note: Note, name: str) -> int:
+    """An integer of a note; 0 where it holds none."""
+    value = note.get(name)
+    return value if isinstance(value, int) else 0

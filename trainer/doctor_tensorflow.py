@@ -1,0 +1,145 @@
+"""What TensorFlow can do in a task's environment, a line of JSON for each check: for trainer/doctor.py alone.
+
+`--import` looks at TensorFlow itself and no further.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from trainer.doctor import NO_GPU
+from trainer.host.check import Check
+from trainer.host.gpu_checks import JIT_DRIVER
+from trainer.process import gpus
+
+# Whole numbers up to 8: their products and sums are exact in float32 and in the TF32 of GPUs, so that the
+# result is NumPy's to the last bit, and no tolerance hides a wrong one.
+SIZE, LARGEST = 512, 8
+_FOUND_LENGTH = 300
+# The first that applies: the message about a compiler that lacks also speaks of PTX.
+_REMEDIES = (
+    (
+        ("ptxas", "libdevice", "cuda_data_dir"),
+        "run deploy.yml, which tells XLA where its compiler lies (XLA_FLAGS in the task's environment file)",
+    ),
+    (
+        ("UNSUPPORTED_PTX_VERSION", "unsupported toolchain"),
+        f"the driver is too old to compile this: install {JIT_DRIVER} or newer (roles/nvidia_cuda/README.md)",
+    ),
+    (
+        ("PTX", "no kernel image", "sm_", "compute capability"),
+        "this TensorFlow has code for compute capability 6.0 to 9.x alone: give the task another GPU",
+    ),
+    (
+        ("out of memory", "OUT_OF_MEMORY", "ResourceExhausted"),
+        "another process holds the GPU's memory: `nvidia-smi` on the host names it",
+    ),
+)
+_OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host say what the driver makes of it"
+
+
+def tensorflow_check(given: Sequence[str]) -> Check:
+    """Import TensorFlow; with GPUs given it has to be the one with CUDA."""
+    try:
+        import tensorflow as tf
+    except Exception as error:  # whatever a damaged installation raises
+        found = f"it cannot be imported: {in_short(error)}"
+        return Check("tensorflow", "failed", found, "run deploy.yml, which installs it")
+    built = tf.sysconfig.get_build_info()
+    cuda = built.get("cuda_version") if tf.test.is_built_with_cuda() else None
+    kind = f"built with CUDA {cuda} and cuDNN {built.get('cudnn_version')}" if cuda else "built without CUDA"
+    found = f"TensorFlow {tf.__version__}, {kind}, Python {platform.python_version()}"
+    if given and not cuda:
+        return Check("tensorflow", "failed", found, "run deploy.yml, which installs the one with CUDA")
+    return Check("tensorflow", "ok", found)
+
+
+def devices_check(given: Sequence[str]) -> Check:
+    """See whether TensorFlow sees as many GPUs as were given."""
+    if not given:
+        return Check("devices", "skipped", NO_GPU)
+    seen = gpus.seen_by_tensorflow()
+    if len(seen) == len(given):
+        return Check("devices", "ok", ", ".join(seen))
+    remedy = (
+        "`nvidia-smi -L` on the host lists its GPUs; what the inventory gives (trainer_worker_gpus, "
+        "trainer_ps_gpus) are to be numbers of that list"
+    )
+    return Check("devices", "failed", gpus.shortfall(given, seen), remedy)
+
+
+def product_check(given: Sequence[str]) -> Check:
+    """Multiply on each GPU given, in turn; on the CPU where there is none."""
+    devices = [f"GPU:{place}" for place in range(len(given))] or ["CPU:0"]
+    began = time.monotonic()
+    for device in devices:
+        try:
+            problem = product_problem(device)
+        except Exception as error:  # whatever TensorFlow, XLA and CUDA raise
+            problem = in_short(error)
+        if problem:
+            return Check("product", "failed", f"on {device}: {problem}", remedy_of(problem))
+    found = f"{SIZE} x {SIZE} on {', '.join(devices)} as NumPy has it, {time.monotonic() - began:.1f} s"
+    return Check("product", "ok", found)
+
+
+def product_problem(device: str) -> str:
+    """What is wrong with a product that XLA compiles for a device, "" for nothing.
+
+    Raises whatever TensorFlow, XLA and CUDA raise. XLA, because that is where a GPU which is too new shows:
+    TensorFlow lists it among its devices. Two times the product and one: the product alone would be a call
+    into cuBLAS, for which nothing is compiled.
+    """
+    import tensorflow as tf
+
+    numbers = np.random.default_rng(1).integers(-LARGEST, LARGEST + 1, (2, SIZE, SIZE))
+    left, right = numbers.astype(np.float32)
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
+    def compiled(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        return 2.0 * tf.matmul(left, right) + 1.0
+
+    with tf.device(f"/device:{device}"):
+        result = compiled(tf.constant(left), tf.constant(right))
+    if not result.device.endswith(device):
+        return f"the result is on {result.device or 'no device'}"
+    wrong = int(np.sum(result.numpy() != 2 * (numbers[0] @ numbers[1]) + 1))
+    return f"{wrong} of {SIZE * SIZE} numbers are not NumPy's" if wrong else ""
+
+
+def remedy_of(problem: str) -> str:
+    """What to do about an error of TensorFlow, XLA or CUDA."""
+    return next((remedy for words, remedy in _REMEDIES if any(word in problem for word in words)), _OTHERWISE)
+
+
+def in_short(error: Exception) -> str:
+    """An error in one line that is not too long."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_FOUND_LENGTH]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Tell each check as soon as it is known, up to the first that failed; returns 0."""
+    steps: list[Callable[[Sequence[str]], Check]] = [tensorflow_check]
+    if list(arguments) != ["--import"]:
+        steps += [devices_check, product_check]
+    given = gpus.given(os.environ)
+    for step in steps:
+        check = step(given)
+        sys.stdout.write(json.dumps(check.to_json()) + "\n")
+        sys.stdout.flush()
+        if check.state == "failed":
+            break
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)  # what CUDA does at the end of a process is not what was asked

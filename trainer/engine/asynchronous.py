@@ -1,0 +1,23 @@
+"""Asynchronous training: each worker applies its gradients to the ps without waiting for anyone.
+
+In one process (`local`) it is the same, for nobody else is there.
+"""
+
+from __future__ import annotations
+
+from trainer.engine.training import SingleCallSession, TrainingGraph
+
+
+class AsynchronousGraph(TrainingGraph):
+    """A step applies this worker's gradients and adds one to the global step and to this worker's count."""
+
+    def build_step(self) -> None:
+        """Add the step."""
+        features, labels = self.next_batch(self.cluster.index, self.settings.batch_size)
+        loss = self.model.loss(self.context, self.model_variables, features, labels)
+        applied = self.optimizer.apply_gradients(self.gradients_of(loss))
+        self.step = [loss, *self.count_step(applied, [self.cluster.index])]
+
+    def session(self, target: str) -> SingleCallSession:
+        """A session to the ps and this worker. A step of it waits for nobody."""
+        return SingleCallSession(self, target, self.step, waiting_seconds=0.0)

@@ -1,0 +1,119 @@
+"""Where the variables and operations of a run really were: the report of one task.
+
+TensorFlow's own `log_device_placement` prints a line for each operation as it was asked for. This is taken
+from the partitions that TensorFlow executed, after it had merged and split operations, and counts these by
+what they are for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainer.contract.json_files import write_json
+from trainer.contract.operation_groups import (
+    AGGREGATION,
+    GRADIENTS,
+    INPUT,
+    LEDGER,
+    OPTIMIZER,
+    READS,
+    REWRITTEN,
+    TRANSFERS,
+)
+from trainer.process.console import say
+
+Report = dict[str, Any]
+
+_SCOPES = {
+    "gradients": GRADIENTS,
+    "aggregation": AGGREGATION,
+    "GradientDescent": OPTIMIZER,
+    "Adam": OPTIMIZER,
+    "psfleet": LEDGER,
+}
+_LEDGER_VARIABLES = "psfleet/"
+# They compute nothing.
+_UNCOUNTED = {"Const", "NoOp", "VarHandleOp", "Placeholder"}
+_TRANSFERS = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
+_TRANSFER_NAME = re.compile(r"_S\d+$")
+_REWRITERS = re.compile(r"ConstantFolding|\w+Optimizer")
+_NUMBER = re.compile(r"_\d+$")
+
+
+def report(task: str, partition_graphs: Iterable[Any]) -> Report:
+    """What `devices/<task>.json` holds, from the GraphDefs of RunMetadata.partition_graphs.
+
+    They are there after a run with RunOptions(output_partition_graphs=True); of several runs, operations that
+    are in more than one count once. Constants are not counted.
+    """
+    nodes = {(node.device, node.name): node for graph in partition_graphs for node in graph.node}
+    variables = {_variable_name(node): device for (device, _), node in nodes.items() if _is_variable(node)}
+    operations: dict[str, Counter[str]] = defaultdict(Counter)
+    for device, group in _grouped(nodes):
+        operations[device][group] += 1
+    return {
+        "task": task,
+        "variables": dict(sorted(variables.items())),
+        "operations": {device: dict(sorted(operations[device].items())) for device in sorted(operations)},
+    }
+
+
+def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
+    """What an operation is for: one of the groups above, or its own name up to the first slash.
+
+    Names of optimizers and of gradients count wherever they stand in the name, as in "tower_1/gradients/..".
+    """
+    parts = [_NUMBER.sub("", part) for part in name.split("/")]
+    if parts[0] == "tower" and len(parts) > 1:
+        parts = parts[1:]
+    scopes = [_SCOPES[part] for part in parts if part in _SCOPES]
+    rules = (
+        (operation in _TRANSFERS or _TRANSFER_NAME.search(name), TRANSFERS),
+        (any(source.startswith(_LEDGER_VARIABLES) for source in inputs), LEDGER),
+        (operation.startswith("Iterator"), INPUT),
+        ("Accumulator" in operation or "Mutex" in operation, AGGREGATION),
+        (_REWRITERS.fullmatch(parts[0]), REWRITTEN),
+        (scopes, scopes[0] if scopes else ""),
+        (operation == "ReadVariableOp", READS),
+    )
+    return next((group for applies, group in rules if applies), parts[0])
+
+
+def _grouped(nodes: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, str]]:
+    """Device and group of each operation that counts."""
+    groups = {
+        key: group_of(node.name, node.op, list(node.input))
+        for key, node in nodes.items()
+        if node.op not in _UNCOUNTED
+    }
+    while more := [key for key in groups if groups[key] != LEDGER and _only_from_ledger(nodes[key], groups)]:
+        groups.update(dict.fromkeys(more, LEDGER))
+    return ((device, group) for (device, _), group in groups.items())
+
+
+def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401
+    """Whether it computes with nothing but values of the ledger, such as the global step."""
+    sources = [(node.device, source.partition(":")[0]) for source in node.input if not source.startswith("^")]
+    found = {groups[source] for source in sources if source in groups}
+    return found == {LEDGER} and node.op not in _TRANSFERS
+
+
+def write(path: Path, content: Report) -> None:
+    """Write a task's report as JSON; a disk that refuses is said, and does not stop training."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content, indent=1)
+    except OSError as error:
+        say(f"The device report cannot be written: {path}: {error.strerror}")
+
+
+def _is_variable(node: Any) -> bool:  # noqa: ANN401 - a NodeDef, without importing TensorFlow
+    return bool(node.op == "VarHandleOp")
+
+
+def _variable_name(node: Any) -> str:  # noqa: ANN401
+    return node.attr["shared_name"].s.decode() or str(node.name)

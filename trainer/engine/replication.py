@@ -1,0 +1,31 @@
+"""The replication engines by the name that `--replication` gives them."""
+
+from __future__ import annotations
+
+from trainer.coordination.running_task import RunningTask
+from trainer.engine import device_report
+from trainer.engine.asynchronous import AsynchronousGraph
+from trainer.engine.in_graph import InGraphGraph
+from trainer.engine.synchronous import SynchronousGraph
+from trainer.engine.training import TrainingGraph
+from trainer.model.data import Data
+from trainer.model.models.model import Model
+
+_ENGINES: dict[str, type[TrainingGraph]] = {
+    "async": AsynchronousGraph,
+    "in_graph": InGraphGraph,
+    "local": AsynchronousGraph,
+    "sync": SynchronousGraph,
+}
+
+
+def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
+    """The graph of this worker for the run's replication; its first step writes the device report."""
+    graph = _ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
+    directory, name = task.options.run_directory, task.cluster.task
+    if directory is not None:
+        path = directory / "devices" / f"{name}.json"
+        graph.tell_partitions = lambda partitions: device_report.write(
+            path, device_report.report(name, partitions)
+        )
+    return graph

@@ -1,0 +1,138 @@
+"""Synchronous training: a global step applies the mean of `replicas_to_aggregate` workers' gradients.
+
+Each worker offers one gradient, a mean over its batch, and waits until the chief's aggregator has made a step
+of those that came first. Workers beyond `replicas_to_aggregate` are backups: what comes too late is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import tensorflow as tf
+
+from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
+from trainer.engine.aggregator import Aggregator, Pace
+from trainer.engine.synchronous_rounds import CLOSED, Gradients, RoundOperations, Standing
+from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
+from trainer.process.failure import RunEnding, StopRequested
+
+_LONGEST_WAIT = 0.25
+
+
+class SynchronousGraph(TrainingGraph):
+    """A step offers this worker's gradients; the chief's graph also has what makes a global step of them."""
+
+    def build_step(self) -> None:
+        """Add the offer, and the chief's operations."""
+        workers = self.cluster.workers
+        replicas = self.settings.replicas_to_aggregate or workers
+        self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
+        features, labels = self.next_batch(self.cluster.index, self.settings.batch_size)
+
+        def compute() -> tuple[tf.Tensor, Gradients]:
+            loss = self.model.loss(self.context, self.model_variables, features, labels)
+            return loss, self.gradients_of(loss)
+
+        self.rounds.build(compute, self.optimizer)
+
+    def session(self, target: str) -> SynchronousSession:
+        """A session to the ps and this worker."""
+        return SynchronousSession(self, target)
+
+
+class SynchronousSession(TrainingSession):
+    """Offers gradients, one a round, and waits in between; the chief's session also runs the aggregator."""
+
+    def __init__(self, graph: SynchronousGraph, target: str) -> None:
+        """Connect, and start this worker's batches."""
+        super().__init__(graph, target)
+        self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
+        self._offer = self.callable_for(graph.rounds.offer)
+        self._read = self.session.make_callable(graph.rounds.standing)
+        self._aggregator: Aggregator | None = None
+        self._pace = Pace()
+        self._offered = CLOSED
+        self._standing: Standing | None = None
+
+    def initialise(self) -> None:
+        """Give every variable its first value; no round is open until the aggregator begins."""
+        self.session.run(self._rounds.initializer)
+        super().initialise()
+
+    def begin(self) -> None:
+        """Start the aggregator, where this is the chief."""
+        if self._is_chief:
+            self._aggregator = Aggregator(self.session, self._rounds, self.last_step)
+            self._aggregator.start()
+
+    def end(self) -> None:
+        """Stop the aggregator at a step's boundary."""
+        if self._aggregator is not None:
+            self._aggregator.stop()
+        self._aggregator = None
+
+    @contextmanager
+    def held_still(self) -> Iterator[None]:
+        """Let the aggregator begin no step meanwhile."""
+        if self._aggregator is None:
+            yield
+        else:
+            with self._aggregator.held_still():
+                yield
+
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
+        """Offer one batch's gradients and wait for the end of the round.
+
+        Raises RunEnding, and what `raise_if_stopping` raises, only before the offer: one that was made counts
+        as a step of this worker, whatever becomes of it.
+        """
+        began = time.monotonic()
+        standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
+        if standing.counters[STOP_CODE]:
+            raise RunEnding(standing.counters[STOP_CODE], "")
+        offered = time.monotonic()
+        loss, own_round, before, *values = self._offer()
+        seconds_of_offer = time.monotonic() - offered
+        self._offered = int(own_round)
+        standing = Standing.from_values(*values)
+        if math.isfinite(loss):
+            # Who was told to stop hears of it again before the next step.
+            with suppress(StopRequested):
+                standing = self._wait_beyond(self._offered, standing, raise_if_stopping)
+        self._standing = standing
+        waited = time.monotonic() - began - seconds_of_offer
+        return StepResult(float(loss), int(before), standing.counters, waited)
+
+    def _wait_beyond(
+        self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
+    ) -> Standing:
+        """Wait until another round is open than this one; the run's end and its last step end this too."""
+        self._pace.begin()
+        while True:
+            if standing is not None:
+                self.awaited = self._awaited(standing)
+                if standing.round > round_:
+                    self._pace.end()
+                    return standing
+                if standing.counters[STOP_CODE] or standing.counters[GLOBAL_STEP] >= self.last_step:
+                    return standing
+            # Where TensorFlow holds the aggregator, this thread must look held too: to the watchdog.
+            if self._aggregator is None or not self._aggregator.hangs:
+                raise_if_stopping()
+            standing = self._look(round_)
+
+    def _awaited(self, standing: Standing) -> tuple[int, ...]:
+        """Whose gradients lack in the open round; the chief where enough are there and it makes no step."""
+        if len(standing.contributors) >= self._rounds.replicas:
+            return (0,)
+        return tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
+
+    def _look(self, round_: int) -> Standing | None:
+        """Sleep a little and look at ps 0; the chief is told by its aggregator."""
+        if self._aggregator is not None:
+            return self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
+        time.sleep(self._pace.nap())
+        return Standing.from_values(*self._read())

@@ -1,0 +1,201 @@
+"""The graph of synchronous steps: gradients gathered on the ps in rounds, and their mean applied once.
+
+The algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981), on TensorFlow's
+conditional accumulators, one for each variable on that variable's ps. A *round* is an attempt at a global
+step. Gradients computed in a round that has passed are dropped, by the accumulators themselves. Within a
+round the first `replicas` workers whose gradients lie on every ps are admitted, each once: so every mean is
+over the same workers, and the counters on ps 0 get exactly these.
+
+A variable on ps 0 says where that stands: [the open round, the round each worker was last admitted to, the
+last round for which all gradients of each worker have been added].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP
+
+v1 = tf.compat.v1
+
+# No round is open: the variables are being set, or the chief's aggregator has not begun.
+CLOSED = 0
+# Accumulators drop what has this step, whatever theirs is.
+_REFUSED = -1
+
+Gradients = Sequence[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The rounds as ps 0 holds them, and the counters of the ledger, not older than these."""
+
+    round: int
+    admitted: tuple[int, ...]
+    delivered: tuple[int, ...]
+    counters: tuple[int, ...]
+
+    @classmethod
+    def from_values(cls, rounds: npt.NDArray[np.int64], counters: npt.NDArray[np.int64]) -> Standing:
+        """Read the values of both variables."""
+        numbers, counts = [int(value) for value in rounds], tuple(int(count) for count in counters)
+        workers = len(numbers) // 2
+        return cls(numbers[0], tuple(numbers[1 : 1 + workers]), tuple(numbers[1 + workers :]), counts)
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """The workers whose gradients are in every accumulator of the open round."""
+        return tuple(worker for worker, last in enumerate(self.delivered) if last == self.round)
+
+    @property
+    def awaited(self) -> tuple[int, ...]:
+        """The workers whose gradients are not."""
+        return tuple(worker for worker, last in enumerate(self.delivered) if last != self.round)
+
+    @property
+    def half_delivered(self) -> tuple[int, ...]:
+        """The workers that were admitted to the open round, with gradients still to be added."""
+        return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
+
+
+@dataclass
+class RoundOperations:
+    """What workers and the chief do in a round; every process builds the same variables on the ps.
+
+    Attributes:
+        workers: how many there are.
+        worker: the index of this one.
+        replicas: how many gradients a mean is over.
+        counters: of trainer/coordination/ledger.py; the rounds lie on the same device.
+
+    """
+
+    workers: int
+    worker: int
+    replicas: int
+    counters: tf.Variable
+    accumulators: list[tuple[tf.compat.v1.ConditionalAccumulator, tf.Variable]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Add the rounds to the default graph."""
+        with tf.device(self.counters.device):
+            # Not among the variables that are saved: rounds belong to the processes, not to the model.
+            self._rounds = v1.get_variable(
+                "psfleet/rounds",
+                shape=[1 + 2 * self.workers],
+                dtype=tf.int64,
+                initializer=v1.zeros_initializer(),
+                trainable=False,
+                use_resource=True,
+                collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            )
+            self._mutex = tf.raw_ops.MutexV2(shared_name="psfleet/rounds_mutex", container="")
+        self.initializer = self._rounds.initializer
+        self.standing = self._read_standing()
+
+    def build(
+        self, compute: Callable[[], tuple[tf.Tensor, Gradients]], optimizer: tf.compat.v1.train.Optimizer
+    ) -> None:
+        """Add `offer`, `advance` and what opens a round.
+
+        `compute` returns the loss and its gradients. The variables must be read in it, for it is called where
+        they are read after the round.
+        """
+        with tf.control_dependencies(self.standing):
+            loss, gradients = compute()
+        with tf.name_scope("aggregation"):
+            received = [self._received(gradient, variable) for gradient, variable in gradients]
+            self._build_offer(loss, received)
+        self._build_advance(optimizer)
+        self._build_opening()
+
+    def _read_standing(self) -> list[tf.Tensor]:
+        with tf.device(self.counters.device):
+            rounds = self._rounds.read_value()
+            with tf.control_dependencies([rounds]):
+                return [rounds, self.counters.read_value()]
+
+    def _received(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor:
+        """The gradient on the ps of its variable, which gets an accumulator."""
+        with tf.device(variable.device):
+            accumulator = v1.ConditionalAccumulator(
+                variable.dtype, variable.shape, shared_name=f"psfleet/gradient/{variable.op.name}"
+            )
+            self.accumulators.append((accumulator, variable))
+            return tf.identity(tf.convert_to_tensor(gradient))
+
+    def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
+        """[loss, the round, the global step before, rounds and counters after] of one batch's gradients."""
+        rounds, counters = self.standing
+        local_step = self._admission(rounds[0], received)
+        added = []
+        for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
+            with tf.device(variable.device):
+                added.append(accumulator.apply_grad(gradient, local_step=local_step))
+        with tf.device(self.counters.device), tf.control_dependencies(added):
+            delivered = self._set(1 + self.workers + self.worker, local_step)
+        with tf.control_dependencies([delivered]):
+            self.offer = [loss, rounds[0], counters[GLOBAL_STEP], *self._read_standing()]
+
+    def _admission(self, own_round: tf.Tensor, received: Sequence[tf.Tensor]) -> tf.Tensor:
+        """The step to add gradients with: this worker's round where it is admitted.
+
+        Asked only once the gradients lie on every ps, so that a slow link takes nobody's place.
+        """
+        with tf.device(self.counters.device):
+            with tf.control_dependencies(received):
+                lock = tf.raw_ops.MutexLock(mutex=self._mutex)
+            with tf.control_dependencies([lock]):
+                now = self._rounds.read_value()
+            is_open = tf.logical_and(tf.equal(now[0], own_round), tf.not_equal(own_round, CLOSED))
+            admitted = tf.equal(now[1 : 1 + self.workers], own_round)
+            is_place_left = tf.reduce_sum(tf.cast(admitted, tf.int32)) < self.replicas
+            is_wanted = is_open & is_place_left & ~admitted[self.worker]
+            place = 1 + self.worker
+            taken = self._set(place, tf.where(is_wanted, own_round, now[place]))
+            with tf.control_dependencies([taken]):
+                unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+            with tf.control_dependencies([unlocked]):
+                return tf.where(is_wanted, own_round, tf.constant(_REFUSED, tf.int64))
+
+    def _build_advance(self, optimizer: tf.compat.v1.train.Optimizer) -> None:
+        """Apply the means, add `increment` to the counters, open `next_round`; gives the counters.
+
+        For when all gradients are there: it must not wait, for then it could be cut in the middle.
+        """
+        means = []
+        for accumulator, variable in self.accumulators:
+            with tf.device(variable.device):
+                means.append((accumulator.take_grad(self.replicas), variable))
+        applied = optimizer.apply_gradients(means)
+        self.increment = v1.placeholder(tf.int64, [FIRST_WORKER + self.workers])
+        self.next_round = v1.placeholder(tf.int64, [])
+        with tf.device(self.counters.device):
+            with tf.control_dependencies([applied]):
+                counters = self.counters.assign_add(self.increment, read_value=True)
+            # Taking a mean has moved its accumulator on to the next round.
+            with tf.control_dependencies([counters]):
+                opened = self._set(0, self.next_round)
+            with tf.control_dependencies([opened]):
+                self.advance = tf.identity(counters)
+
+    def _build_opening(self) -> None:
+        """Move all accumulators to `next_round`, count and drop what they hold, and let workers see it."""
+        self.counts, self.drops, moves = [], [], []
+        for accumulator, variable in self.accumulators:
+            with tf.device(variable.device):
+                self.counts.append(accumulator.num_accumulated())
+                self.drops.append(accumulator.take_grad(1).op)
+                moves.append(accumulator.set_global_step(self.next_round))
+        self.move = tf.group(*moves)
+        with tf.device(self.counters.device):
+            self.open = self._set(0, self.next_round)
+
+    def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
+        """Set one number of the rounds, whatever others do to the other numbers meanwhile."""
+        return v1.scatter_update(self._rounds, [place], [value]).op

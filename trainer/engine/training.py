@@ -1,0 +1,255 @@
+"""What every replication has in common: a worker's graph, and its session to the ps.
+
+How a step is made is a replication engine: a subclass of `TrainingGraph` that builds its operations, and one
+of `TrainingSession` that takes a step with them. asynchronous.py is the plainest, replication.py names all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.contract.settings import TrainingSettings
+from trainer.coordination.bounded_calls import close_in_background, open_session
+from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
+from trainer.model.checkpoints import Checkpoint, RestoreOperation
+from trainer.model.data import Data, Examples, batches, seed_and_shard
+from trainer.model.evaluation import Evaluation
+from trainer.model.fingerprint import FingerprintOperations
+from trainer.model.models.model import Devices, Model, ModelContext
+from trainer.process.cluster import Cluster
+
+v1 = tf.compat.v1
+
+_OPTIMIZERS = {"sgd": v1.train.GradientDescentOptimizer, "adam": v1.train.AdamOptimizer}
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step of this worker: its loss, the global step before, and the counters of ps 0 after.
+
+    `waiting_seconds`: how long the step waited for other workers; None where that is not known.
+    """
+
+    loss: float
+    global_step_before: int
+    counters: tuple[int, ...]
+    waiting_seconds: float | None = None
+
+    @property
+    def global_step(self) -> int:
+        """The global step after."""
+        return self.counters[GLOBAL_STEP]
+
+
+class TrainingGraph(ABC):
+    """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.
+
+    An engine finds here, when its `build_step` is called: `model_variables`, `optimizer`, `counters` (what
+    they count is said in ledger.py), `read_counters`, `context`, `gradients_of` and `next_batch`. What it
+    creates in the collection of global variables is initialised, saved and restored with the model.
+    """
+
+    def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
+        """Build it."""
+        self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
+        self.context = self.context_on(cluster.device)
+        self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
+        # Called once in a process, with the graphs as TensorFlow executed the first step.
+        self.tell_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
+        with tf.Graph().as_default() as graph:
+            v1.set_random_seed(settings.seed + cluster.index)
+            self.graph = graph
+            self.counters = create_counters(cluster)
+            self.read_counters = self.counters.read_value()
+            with self.placed_on(cluster.device):
+                self.model_variables = model.create_variables(self.context)
+                name = model.optimizer_name(settings)
+                self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings, cluster.workers))
+                self.build_step()
+                self.evaluation = Evaluation(model, self.context, self.model_variables)
+                self.watched = dict(model.watched(self.model_variables))
+            self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+            self.saved_parameters = [variable for variable in self.variables if variable is not self.counters]
+            self.initializers = [variable.initializer for variable in self.variables]
+            self.fingerprint = FingerprintOperations(self.variables, self.counters)
+            self.restore_operation = RestoreOperation(self.variables)
+
+    @abstractmethod
+    def build_step(self) -> None:
+        """Add the operations of a step; called once, while the graph is built, with this worker's devices."""
+
+    @abstractmethod
+    def session(self, target: str) -> TrainingSession:
+        """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
+
+    def hear(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most replications need not know
+        """Be told, before each session, what the tasks that serve this client say of themselves."""
+
+    def iterator_feeds(self) -> list[tuple[tf.Operation, dict[tf.Tensor, object]]]:
+        """The operations that start the batches of a session, and what to feed to each."""
+        return self.iterator_starts
+
+    @contextmanager
+    def placed_on(self, worker_device: str) -> Iterator[None]:
+        """Place what is built inside: variables on the ps by turns, operations on this worker."""
+        ps = len(self.cluster.ps_devices)
+        # The variables of a ps lie in its host's memory, whatever GPUs it may see: each step reads and writes
+        # them over the network, which goes through that memory. And every task's graph must say the same of a
+        # variable: TensorFlow would choose for each graph anew, and one on a GPU is not the one on the CPU.
+        setter = v1.train.replica_device_setter(
+            ps_tasks=ps, ps_device="/job:ps/device:CPU:0", worker_device=worker_device
+        )
+        with v1.device(setter or worker_device):
+            yield
+
+    def context_on(self, worker_device: str) -> ModelContext:
+        """What the model's functions are told where their operations go to this worker."""
+        return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
+
+    def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Features and labels of a worker's next batch, from an iterator that each session starts.
+
+        Where it is read is for the caller to say.
+        """
+        seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
+        with tf.device("/device:CPU:0"):  # which reads for a GPU, too
+            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
+            iterator = v1.data.make_initializable_iterator(dataset)
+            self.iterator_starts.append((iterator.initializer, feeds))
+            features, labels = iterator.get_next()
+            return features, labels
+
+    def count_step(self, applied: tf.Operation, workers: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
+        """The global step before, and the counters after: `applied` ran, and is counted for these workers."""
+        one_step = np.zeros(self.counters.shape, np.int64)
+        one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
+        with tf.device(self.counters.device):
+            before = self.counters.read_value()[GLOBAL_STEP]
+            with tf.control_dependencies([applied, before]):
+                return before, self.counters.assign_add(one_step, read_value=True)
+
+    def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
+        """The gradient of the loss for each of the model's variables."""
+        gradients = self.optimizer.compute_gradients(loss, var_list=list(self.model_variables))
+        return [(gradient, variable) for gradient, variable in gradients if gradient is not None]
+
+
+class TrainingSession(ABC):
+    """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError.
+
+    Attributes:
+        last_step: of the run; set before the first step.
+        awaited: the workers that `step` waits for, while it waits for others.
+
+    """
+
+    last_step: int
+    awaited: Sequence[int] = ()
+
+    def __init__(self, graph: TrainingGraph, target: str) -> None:
+        """Connect, and start the batches."""
+        self._graph = graph
+        self.session = open_session(target, graph.graph, graph.cluster.device_filters)
+        for start, feeds in graph.iterator_feeds():
+            self.session.run(start, feeds)
+
+    @abstractmethod
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
+        """Take one batch and let the model learn from it, as this replication does.
+
+        Where that means to wait for others, say in `awaited` for whom, and call `raise_if_stopping` now and
+        then, for the watchdog too: it raises StopRequested once this task has been told to stop, and
+        TaskFailure (`peers_missing`) where that takes too long. Whoever waits also looks at the counters:
+        once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
+        """
+
+    def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
+        """What runs the operations of a step; the process's first run also tells where they were executed."""
+        session, graph = self.session, self._graph
+        plain: Callable[[], list[Any]] = session.make_callable(step)
+
+        def run() -> list[Any]:
+            tell, graph.tell_partitions = graph.tell_partitions, None
+            if tell is None:
+                return plain()
+            options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
+            values: list[Any] = session.run(step, options=options, run_metadata=metadata)
+            tell(metadata.partition_graphs)
+            return values
+
+        return run
+
+    def begin(self) -> None:  # noqa: B027 - most replications have nothing to start
+        """Start what runs beside the steps. The variables are set, and all tasks have lined up."""
+
+    def end(self) -> None:  # noqa: B027
+        """Stop and join what `begin` has started, on every way out and whether or not the ps still answer.
+
+        Called before the chief saves for the last time, and before a session whose ps was lost is closed.
+        """
+
+    @contextmanager
+    def held_still(self) -> Iterator[None]:
+        """Keep the chief's own part beside the steps from changing the variables while they are saved."""
+        yield
+
+    def close(self) -> None:
+        """Let the session go; never waits for a ps that is gone."""
+        close_in_background(self.session)
+
+    def counters(self) -> tuple[int, ...]:
+        """[global step, stop code, steps of worker 0, ...] as they are now."""
+        return tuple(int(count) for count in self.session.run(self._graph.read_counters))
+
+    def fingerprint(self) -> tuple[str, int] | None:
+        """The model's fingerprint and its global step; None where a step was made meanwhile."""
+        return self._graph.fingerprint.run(self.session)
+
+    def watched(self) -> dict[str, float]:
+        """The values that the model wants to be seen in its step lines."""
+        if not self._graph.watched:
+            return {}
+        return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
+
+    def initialise(self) -> None:
+        """Give every variable its first value; the counters start at 0."""
+        self.session.run(self._graph.initializers)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Set every variable to the checkpoint's value, without the stop code of the run that saved it.
+
+        Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster.
+        """
+        self._graph.restore_operation.run(self.session, checkpoint)
+
+    def evaluate(self, examples: Examples) -> dict[str, float]:
+        """The model's metrics over these examples."""
+        return self._graph.evaluation.run(self.session, examples)
+
+
+class SingleCallSession(TrainingSession):
+    """Takes steps that are one call into TensorFlow, which does whatever waiting there is."""
+
+    def __init__(
+        self, graph: TrainingGraph, target: str, step: Sequence[object], waiting_seconds: float | None
+    ) -> None:
+        """Connect. `step` gives the loss and what `count_step` does; what follows is run, too.
+
+        `waiting_seconds` is that of every step, as in StepResult.
+        """
+        super().__init__(graph, target)
+        self._step = self.callable_for(step)
+        self._waiting_seconds = waiting_seconds
+
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
+        """Run the operations of a step."""
+        loss, before, counters, *_ = self._step()
+        counts = tuple(int(count) for count in counters)
+        return StepResult(float(loss), int(before), counts, self._waiting_seconds)

@@ -1,0 +1,47 @@
+"""Whether a host has the disk that a step needs, asked before the step."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def existing_parent(path: Path) -> Path:
+    """Return the nearest directory above `path`, or itself, that exists."""
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def login_home() -> Path:
+    """Return the home of the user that Ansible logged in as: what it carries comes there first."""
+    return existing_parent(Path(pwd.getpwuid(int(os.environ.get("SUDO_UID", os.getuid()))).pw_dir))
+
+
+def lacking_space(*needed: tuple[Path, int]) -> str:
+    """Return in words where fewer bytes are free than are needed, or an empty string.
+
+    The paths need not be there yet. Those of one file system share what is free in it.
+    """
+    together: dict[int, tuple[Path, int]] = {}
+    for path, size in ((path, size) for path, size in needed if size):
+        here = existing_parent(path)
+        first, sum_so_far = together.get(here.stat().st_dev, (here, 0))
+        together[here.stat().st_dev] = (first, sum_so_far + size)
+    return "; ".join(
+        f"{path} has {readable(free)} free, {readable(size)} are needed"
+        for path, size in together.values()
+        if (free := shutil.disk_usage(path).free) < size
+    )
+
+
+def readable(size: int) -> str:
+    """Return a number of bytes as people read it."""
+    for factor, unit in UNITS:
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"

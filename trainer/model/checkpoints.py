@@ -1,0 +1,194 @@
+"""Checkpoints on the chief's own disk, whole and readable without a shared file system.
+
+Values are read from every ps and written by the chief alone; restoring reads the file here and assigns.
+File names are TensorFlow's: `model.ckpt-<global step>.*` and the state file `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.contract.exit_codes import CONFIGURATION
+from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
+from trainer.process.failure import TaskFailure
+
+v1 = tf.compat.v1
+
+_INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
+Values = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint held: its path without ending, its global step, variable name -> value."""
+
+    path: Path
+    global_step: int
+    values: Values
+
+
+class SaveOperation:
+    """The part of the chief's graph that writes a checkpoint named by the global step that is in it."""
+
+    def __init__(
+        self, directory: Path, variables: Sequence[tf.Variable], counters: tf.Variable, device: str | None
+    ) -> None:
+        """Add it to the default graph; `counters` is one of the variables.
+
+        `device` is the CPU of the chief's own process. None where that process is a client of another's
+        server, whose disk may be another: then the values are fetched and written by the client.
+        """
+        self._directory = directory
+        self._values = {variable.op.name: _finite(variable, device) for variable in variables}
+        self._write = None
+        with tf.device(device):
+            if device is not None:
+                step = self._values[counters.op.name][GLOBAL_STEP]
+                path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
+                self._write = [path, _write(path, self._values)]
+
+    def run(self, session: tf.compat.v1.Session) -> Path:
+        """Write the files and return their path without ending. Raises tf.errors.OpError."""
+        if self._write is not None:
+            path, _ = session.run(self._write)
+            return Path(path.decode())
+        values = session.run(self._values)
+        here = self._directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
+        _write(str(here), values)
+        return here
+
+
+class RestoreOperation:
+    """The operations that set variables to what a checkpoint holds of them."""
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        """Add them to the default graph, each where its variable is."""
+        self._assignments = {
+            variable.op.name: (placeholder, variable.assign(placeholder).op)
+            for variable in variables
+            for placeholder in [v1.placeholder(variable.dtype, variable.shape)]
+        }
+
+    def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
+        """Set every variable, the counters without the stop code of the run that saved them.
+
+        Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster, and
+        tf.errors.OpError.
+        """
+        self._require_all_of(checkpoint)
+        feeds = {placeholder: checkpoint.values[name] for name, (placeholder, _) in self._assignments.items()}
+        if COUNTERS in self._assignments:
+            counters = checkpoint.values[COUNTERS].copy()
+            counters[STOP_CODE] = 0
+            feeds[self._assignments[COUNTERS][0]] = counters
+        session.run([assignment for _, assignment in self._assignments.values()], feeds)
+
+    def _require_all_of(self, checkpoint: Checkpoint) -> None:
+        differences = []
+        for name, (placeholder, _) in self._assignments.items():
+            value = checkpoint.values.get(name)
+            needed = _described(placeholder.dtype, tuple(placeholder.shape))
+            found = "nothing" if value is None else _described(tf.as_dtype(value.dtype), value.shape)
+            if found != needed:
+                differences.append(f"{found} for {name}, this run needs {needed}")
+        if differences:
+            raise TaskFailure(
+                CONFIGURATION,
+                f"checkpoint {checkpoint.path} holds {'; '.join(differences)}: it is of another model or"
+                " number of workers; take the settings it was saved with, or another run directory",
+            )
+
+
+class CheckpointFolder:
+    """The checkpoints of a run, newest last, and the rule which are kept."""
+
+    def __init__(self, directory: Path, keep: int) -> None:
+        """Make the folder, and remove what a save that was cut short has left. Raises OSError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for leftover in directory.glob("*.tempstate*"):
+            leftover.unlink(missing_ok=True)
+        self._keep = keep
+        self.directory = directory
+
+    def newest_good(self, complain: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that reads whole; `complain` hears of each that does not."""
+        for path in reversed(checkpoint_paths(self.directory)):
+            checkpoint, problem = read_checkpoint(path)
+            if checkpoint is not None:
+                return checkpoint
+            complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
+            self._set_aside(path)
+        return None
+
+    def saved(self) -> None:
+        """Write the state file and remove the checkpoints beyond those to keep. Raises OSError."""
+        paths = checkpoint_paths(self.directory)
+        kept = paths[-self._keep :]
+        v1.train.update_checkpoint_state(
+            str(self.directory),
+            model_checkpoint_path=kept[-1].name,
+            all_model_checkpoint_paths=[path.name for path in kept],
+        )
+        for path in paths[: -self._keep]:
+            for file in self.directory.glob(f"{path.name}.*"):
+                file.unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path) -> None:
+        """Rename it: it must not count as the newest when later saves have lower steps."""
+        for file in self.directory.glob(f"{path.name}.*"):
+            file.rename(file.with_name(f"damaged-{file.name}"))
+
+
+def checkpoint_paths(directory: Path) -> list[Path]:
+    """The checkpoints in a folder, newest last, each a path without ending. Raises OSError."""
+    steps = sorted(
+        int(match[1])
+        for file in directory.iterdir()
+        if (match := _INDEX_FILE.fullmatch(file.name)) is not None
+    )
+    return [directory / f"model.ckpt-{step}" for step in steps]
+
+
+def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
+    """Write the files: when the operation runs, or at once where no graph is being built."""
+    return tf.raw_ops.SaveV2(
+        prefix=path,
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
+        tensors=list(values.values()),
+    )
+
+
+def _described(dtype: tf.DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype.name} of shape {shape}"
+
+
+def _finite(variable: tf.Variable, device: str | None) -> tf.Tensor:
+    """Its value, checked on the device.
+
+    The save fails where it is not finite, so that no checkpoint keeps a diverged model. It is read where it
+    lies: a variable that is read on a CPU is placed there, also in a run that could have it on a GPU.
+    """
+    with tf.device(variable.device):
+        value = variable.read_value()
+    if not value.dtype.is_floating:
+        return value
+    with tf.device(device):
+        return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
+
+
+def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
+    """The checkpoint of this path without ending, or why it cannot be read."""
+    try:
+        reader = tf.train.load_checkpoint(str(path))
+        values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        return Checkpoint(path, int(values[COUNTERS][GLOBAL_STEP]), values), ""
+    except Exception as error:  # IndexError, ValueError, DataLossError: one for each damage
+        return None, (str(error).splitlines() or [type(error).__name__])[0]

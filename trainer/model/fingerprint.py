@@ -1,0 +1,170 @@
+"""A digest of the exact bits of a model's variables, alike from a checkpoint and from the ps.
+
+The values of a variable, read bit by bit as unsigned integers, are multiplied by odd numbers that depend on
+their places, and added modulo 2**64: such a sum is the same in whatever order threads add. The value at place
+i of the flattened variable is multiplied by scrambled(i % BLOCK) * scrambled(i // BLOCK). The fingerprint is
+of the sorted lines "name dtype [shape] sum": the first 16 hex digits of their SHA-256. The counters of
+trainer/coordination/ledger.py are left out, for they are no part of the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
+
+v1 = tf.compat.v1
+
+# How many values are worked on at once, so that a large variable needs no copy of its size.
+BLOCK = 1 << 18
+_DIGITS = 16
+# SplitMix64's: the step between two of its numbers, and how it mixes one (Steele, Lea and Flood, 2014).
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
+
+Values = Mapping[str, npt.NDArray[np.generic]]
+Numbers = TypeVar("Numbers", npt.NDArray[np.uint64], tf.Tensor)
+
+
+def fingerprint_of(values: Values) -> str:
+    """The fingerprint of variable name -> value, as a checkpoint holds them, in 16 hex digits.
+
+    Raises ValueError naming a variable that does not hold numbers.
+    """
+    return _digest(
+        _line(name, value.dtype.name, value.shape, _sum_of(name, value))
+        for name, value in values.items()
+        if name != COUNTERS
+    )
+
+
+class FingerprintOperations:
+    """The part of a graph that sums up each variable where it lies: only the sums travel, 8 bytes each.
+
+    `fetches`: the global step, the global step once the sums are there, and the sums.
+    """
+
+    def __init__(self, variables: Iterable[tf.Variable], counters: tf.Variable) -> None:
+        """Add it to the default graph. Raises ValueError naming a variable that does not hold numbers."""
+        self._variables = [variable for variable in variables if variable.op.name != COUNTERS]
+        with tf.name_scope("fingerprint"):
+            before = _global_step(counters)
+            with tf.control_dependencies([before]):
+                sums = _sums_in_graph(self._variables)
+            with tf.control_dependencies(sums):
+                self.fetches = [before, _global_step(counters), *sums]
+
+    def run(self, session: tf.compat.v1.Session) -> tuple[str, int] | None:
+        """The fingerprint and its global step; None where a step was made while the variables were read.
+
+        Raises tf.errors.OpError.
+        """
+        before, after, *sums = session.run(self.fetches)
+        if before != after:
+            return None
+        lines = [
+            _line(variable.op.name, variable.dtype.base_dtype.name, variable.shape.as_list(), int(total))
+            for variable, total in zip(self._variables, sums, strict=True)
+        ]
+        return _digest(lines), int(after)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:_DIGITS]
+
+
+def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:
+    return f"{name} {dtype} [{','.join(str(size) for size in shape)}] {total}"
+
+
+def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
+    """The unsigned integers that numbers of this type are read as; two to a number of 16 bytes."""
+    if dtype not in {tf.bool, *_NUMBERS}:
+        raise ValueError(f"variable {name} holds {dtype.name}: a fingerprint is of numbers only")
+    return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32}.get(dtype.size, tf.uint64)
+
+
+_NUMBERS = {
+    *(tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128),
+    *(tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64),
+}
+
+
+def _scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
+    """An odd number for each of these uint64; `operations` on bits are NumPy's or TensorFlow's."""
+    mixed = (numbers + np.uint64(1)) * _GAMMA
+    for shift, factor in _MIXING:
+        shifted = operations.right_shift(mixed, np.uint64(shift))
+        mixed = operations.bitwise_xor(mixed, shifted) * np.uint64(factor)
+    odd: Numbers = operations.bitwise_or(mixed, np.uint64(1))
+    return odd
+
+
+def _sum_of(name: str, value: npt.NDArray[np.generic]) -> int:
+    bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
+    flat = np.ascontiguousarray(value).reshape(-1).view(bits)
+    within = _scrambled(np.arange(min(BLOCK, len(flat)), dtype=np.uint64), np)
+    factors = _scrambled(np.arange(math.ceil(len(flat) / BLOCK), dtype=np.uint64), np)
+    sums = [
+        np.sum(block * within[: len(block)], dtype=np.uint64)
+        for start in range(0, len(flat), BLOCK)
+        for block in [flat[start : start + BLOCK].astype(np.uint64)]
+    ]
+    return int(np.sum(np.asarray(sums, np.uint64) * factors, dtype=np.uint64))
+
+
+def _global_step(counters: tf.Variable) -> tf.Tensor:
+    with tf.device(counters.device):
+        return counters.read_value()[GLOBAL_STEP]
+
+
+def _sums_in_graph(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """The sum of each variable, on the processor of the task that holds it."""
+    flats = [_flat(variable) for variable in variables]
+    longest: dict[str, int] = {}
+    for flat in flats:
+        longest[flat.device] = max(longest.get(flat.device, 0), flat.shape.num_elements())
+    within = {}
+    for place, size in longest.items():
+        with tf.device(place):
+            places = tf.range(min(size, BLOCK), dtype=tf.int64)
+            within[place] = _scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
+    return [_sum_of_flat(flat, within[flat.device]) for flat in flats]
+
+
+def _flat(variable: tf.Variable) -> tf.Tensor:
+    """The bits of a variable in one row, for the processor of its task, where it lies on a GPU, too."""
+    bits = _bits_of(variable.op.name, variable.dtype.base_dtype)
+    with tf.device(variable.device):
+        value = variable.read_value()
+    place = tf.DeviceSpec.from_string(variable.device).replace(device_type="CPU", device_index=0)
+    with tf.device(place.to_string()):
+        value = tf.cast(value, bits) if value.dtype == tf.bool else tf.bitcast(value, bits)
+        return tf.reshape(value, [-1])
+
+
+def _sum_of_flat(flat: tf.Tensor, within: tf.Tensor) -> tf.Tensor:
+    """The sum of a row, block by block; `within` has at least as many multipliers as its longest block."""
+    size = flat.shape.num_elements()
+
+    def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        block = tf.cast(flat[start : start + BLOCK], tf.uint64)
+        factor = _scrambled(tf.bitcast(start // BLOCK, tf.uint64), tf.bitwise)
+        return start + BLOCK, total + tf.reduce_sum(block * within[: tf.size(block)]) * factor
+
+    with tf.device(flat.device):
+        if size <= BLOCK:
+            # So are most variables, and a loop costs more to build and to start than all of these together.
+            factor = _scrambled(np.zeros(1, np.uint64), np)[0]
+            return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[:size]) * factor
+        first = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
+        _, total = v1.while_loop(lambda start, _: start < size, add, first, parallel_iterations=1)
+        return total

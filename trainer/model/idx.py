@@ -1,0 +1,97 @@
+"""MNIST's own file format (IDX), plain or compressed with gzip."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.contract.exit_codes import INPUT
+from trainer.process.failure import TaskFailure
+
+IMAGES_MAGIC = 0x00000803
+LABELS_MAGIC = 0x00000801
+_GZIP_MAGIC = b"\x1f\x8b"
+
+_ADVICE = "expected MNIST's files there, readable for the task's user: --data_dir (trainer_data_dir) names it"
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
+    """Images [count, rows, columns] and labels [count] of a part (`train` or `t10k`).
+
+    Raises TaskFailure of class `input` that names the file and what was found in it.
+    """
+    images_file = find(folder, f"{part}-images-idx3-ubyte")
+    labels_file = find(folder, f"{part}-labels-idx1-ubyte")
+    images, labels = read(images_file, IMAGES_MAGIC), read(labels_file, LABELS_MAGIC)
+    if len(images) != len(labels):
+        raise TaskFailure(
+            INPUT,
+            f"{images_file} holds {len(images)} images and {labels_file} {len(labels)} labels;"
+            " expected one label for each image",
+        )
+    if images.size == 0:
+        shape = " x ".join(map(str, images.shape))
+        raise TaskFailure(INPUT, f"{images_file} holds no image: {shape}, expected at least 1 x 1 x 1")
+    return images, labels
+
+
+def find(folder: Path, name: str) -> Path:
+    """The file of this name, plain or with `.gz`, with a dot or a hyphen before `idx`.
+
+    Raises TaskFailure of class `input` that says which names were looked for.
+    """
+    names = [
+        f"{spelled}{ending}" for spelled in (name, name.replace("-idx", ".idx")) for ending in ("", ".gz")
+    ]
+    try:
+        found = [folder / candidate for candidate in names if (folder / candidate).is_file()]
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{folder} cannot be read: {error.strerror}; {_ADVICE}") from error
+    if found:
+        return found[0]
+    if not is_folder:
+        raise TaskFailure(INPUT, f"{folder} is not a folder on this host; {_ADVICE}")
+    raise TaskFailure(INPUT, f"{folder} has none of {', '.join(names)}; {_ADVICE}")
+
+
+def read(path: Path, magic: int) -> Pixels:
+    """The array of an IDX file of unsigned bytes. Raises TaskFailure of class `input`."""
+    content = _content(path)
+    dimensions = magic & 0xFF
+    header = 4 + 4 * dimensions
+    if len(content) < header:
+        raise TaskFailure(INPUT, f"{path} is {len(content)} bytes long, its header alone needs {header}")
+    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header])
+    if found != magic:
+        raise TaskFailure(
+            INPUT, f"{path} starts with {found:#010x}, expected {magic:#010x}: another kind of file"
+        )
+    expected = header + math.prod(shape)
+    if len(content) != expected:
+        raise TaskFailure(
+            INPUT,
+            f"{path} holds {len(content)} bytes, expected {expected} for {' x '.join(map(str, shape))}:"
+            f" {'cut short' if len(content) < expected else 'something follows the data'}",
+        )
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TaskFailure(
+            INPUT, f"{path} cannot be decompressed, expected a whole gzip file: {error}"
+        ) from error
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error

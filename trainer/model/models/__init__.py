@@ -1,0 +1,13 @@
+"""The models that can be trained. A new one is a file with a `MODEL` like these, and a line in `_MODELS`.
+
+Its name also goes into `MODELS` of trainer/contract/settings.py.
+"""
+
+from __future__ import annotations
+
+from trainer.model.models import cnn, linear, mnist_mlp, partition, placement_demo
+from trainer.model.models.model import Model
+
+_MODELS = (linear.MODEL, mnist_mlp.MODEL, cnn.MODEL, placement_demo.MODEL, partition.MODEL)
+
+REGISTRY: dict[str, Model] = {model.name: model for model in _MODELS}

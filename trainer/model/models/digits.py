@@ -1,0 +1,87 @@
+"""What models that read handwritten digits have in common: everything but their layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from trainer.model import data
+from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+
+v1 = tf.compat.v1
+
+DIGITS = 10
+
+Logits = Callable[[ModelContext, Variables, tf.Tensor], tf.Tensor]
+
+
+def digits_model(
+    name: str,
+    learning_rates: Mapping[str, float],
+    create_variables: Callable[[ModelContext], Variables],
+    logits: Logits,
+) -> Model:
+    """A model that learns by softmax and cross entropy.
+
+    `logits` returns [batch, 10] for the flat pixels [batch, pixels] of a batch.
+    """
+
+    def loss(
+        context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+    ) -> tf.Tensor:
+        return _cross_entropy(logits(context, variables, features), labels)
+
+    def metrics(
+        context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+    ) -> Mapping[str, tf.Tensor]:
+        scores = logits(context, variables, features)
+        right = tf.equal(tf.argmax(scores, axis=1), labels)
+        return {
+            "accuracy": tf.reduce_mean(tf.cast(right, tf.float32)),
+            "cross_entropy": _cross_entropy(scores, labels),
+        }
+
+    return Model(
+        name=name,
+        learning_rates=learning_rates,
+        load=lambda settings, _workers: data.digits(settings.data_dir),
+        create_variables=create_variables,
+        loss=loss,
+        metrics=metrics,
+        watched=lambda _variables: {},
+        step_line=_step_line,
+        summary_lines=_summary_lines,
+    )
+
+
+def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
+    """The weights of a layer, of this shape, and one bias for each of its outputs (the last dimension)."""
+    weights = v1.get_variable(
+        f"{layer}/weights", shape=shape, initializer=v1.glorot_uniform_initializer(), use_resource=True
+    )
+    biases = v1.get_variable(
+        f"{layer}/biases", shape=shape[-1:], initializer=v1.zeros_initializer(), use_resource=True
+    )
+    return [weights, biases]
+
+
+def _cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
+
+
+def _step_line(step: StepReport) -> str:
+    """The line of the tutorials."""
+    return (
+        f"Step: {step.local_step}, global step: {step.global_step}, Epoch: {step.epoch},"
+        f" Batch: {step.batch} of {step.batches_per_epoch}, Cost: {step.loss:.4f},"
+        f" AvgTime: {step.average_milliseconds:.2f}ms"
+    )
+
+
+def _summary_lines(metrics: Mapping[str, float]) -> Sequence[str]:
+    """Accuracy and cross entropy on the test images."""
+    return [
+        f"Test-Accuracy: {metrics['accuracy']:.4f}",
+        f"Validation cross entropy: {metrics['cross_entropy']:.4f}",
+    ]

@@ -1,0 +1,88 @@
+"""Linear regression: y = 2x + 10 with noise. Weight and bias are known, so anyone sees whether it worked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.contract.settings import TrainingSettings
+from trainer.model.data import Data, Examples
+from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+
+v1 = tf.compat.v1
+
+WEIGHT, BIAS, NOISE = 2.0, 10.0, 0.33
+_TRAIN_EXAMPLES, _TEST_EXAMPLES = 10_000, 1_000
+# Every task must see the same line, whatever the run's seed.
+_DATA_SEED = 20_210
+
+
+def load(_settings: TrainingSettings, _workers: int) -> Data:
+    """Points of x from -1 to 1."""
+    generator = np.random.default_rng(_DATA_SEED)
+    return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
+
+
+def create_variables(_context: ModelContext) -> Variables:
+    """Weight and bias, both from a normal distribution."""
+    return [
+        v1.get_variable(name, shape=[], initializer=v1.random_normal_initializer(), use_resource=True)
+        for name in ("weight", "bias")
+    ]
+
+
+def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Mean squared error."""
+    weight, bias = variables
+    return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
+
+
+def metrics(
+    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+) -> Mapping[str, tf.Tensor]:
+    """Weight, bias and mean squared error."""
+    return {**watched(variables), "loss": loss(context, variables, features, labels)}
+
+
+def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
+    """Weight and bias."""
+    weight, bias = variables
+    return {"weight": weight.read_value(), "bias": bias.read_value()}
+
+
+def step_line(step: StepReport) -> str:
+    """The line of the tutorials."""
+    return (
+        f"Step: {step.local_step}, global step: {step.global_step}, weight: {step.watched['weight']:.4f},"
+        f" bias: {step.watched['bias']:.4f}, loss: {step.loss:.4f}"
+    )
+
+
+def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
+    """What the line is, and what was found."""
+    found = f"y = {metrics_['weight']:.4f}x + {metrics_['bias']:.4f}"
+    return [
+        f"Trained on y = {WEIGHT:g}x + {BIAS:g}, found {found}",
+        f"Test-Loss: {metrics_['loss']:.4f}",
+    ]
+
+
+def _points(generator: np.random.Generator, count: int) -> Examples:
+    x = generator.uniform(-1, 1, count).astype(np.float32)
+    y = WEIGHT * x + BIAS + NOISE * generator.standard_normal(count)
+    return Examples(x, y.astype(np.float32))
+
+
+MODEL = Model(
+    name="linear",
+    learning_rates={"sgd": 0.1, "adam": 0.1},
+    load=load,
+    create_variables=create_variables,
+    loss=loss,
+    metrics=metrics,
+    watched=watched,
+    step_line=step_line,
+    summary_lines=summary_lines,
+)

@@ -1,0 +1,27 @@
+"""Handwritten digits read by one hidden layer, with softmax and cross entropy."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases
+from trainer.model.models.model import ModelContext, Variables
+
+_ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}
+
+
+def create_variables(context: ModelContext) -> Variables:
+    """Weights and biases of the hidden and of the output layer."""
+    pixels, units = context.data.train.features.shape[1], context.settings.hidden_units
+    return [*weights_and_biases("hidden", [pixels, units]), *weights_and_biases("output", [units, DIGITS])]
+
+
+def logits(context: ModelContext, variables: Variables, features: tf.Tensor) -> tf.Tensor:
+    """Scores of the ten digits, [batch, 10]."""
+    hidden_weights, hidden_biases, output_weights, output_biases = variables
+    activation = _ACTIVATIONS[context.settings.activation]
+    hidden = activation(tf.matmul(features, hidden_weights) + hidden_biases)
+    return tf.matmul(hidden, output_weights) + output_biases
+
+
+MODEL = digits_model("mnist_mlp", {"sgd": 0.5, "adam": 0.003}, create_variables, logits)

@@ -1,0 +1,100 @@
+"""What a model is: plain functions over a list of variables, and the lines that people read about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from trainer.contract.settings import TrainingSettings
+from trainer.model.data import Data
+
+Variables = Sequence[tf.Variable]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where a model may put things: the ps, and the worker that the graph (or this part of it) is for.
+
+    Each is a device as `tf.device` takes it, such as "/job:ps/task:1".
+    """
+
+    ps: tuple[str, ...]
+    worker: str
+
+    def ps_device(self, index: int) -> str:
+        """The ps of this index, counted round: index 2 of two ps is ps 0. Without any ps: the worker."""
+        return self.ps[index % len(self.ps)] if self.ps else self.worker
+
+
+@dataclass(frozen=True)
+class ModelContext:
+    """What a model's functions know while the graph is built."""
+
+    settings: TrainingSettings
+    data: Data
+    devices: Devices
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a worker knows at a printed step. `watched` holds the values of the model's watched tensors."""
+
+    local_step: int
+    global_step: int
+    epoch: int
+    batch: int
+    batches_per_epoch: int
+    loss: float
+    average_milliseconds: float
+    watched: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Functions called while a graph is built.
+
+    Variables go to the ps by turns and operations to the worker, unless a model says otherwise with
+    `tf.device` and the devices of its context. With several workers in one graph, `loss` is called for each
+    with a context of its own.
+
+    Attributes:
+        name: the value of --model.
+        learning_rates: optimizer -> learning rate where none is given; the first is the default optimizer.
+        load: the examples, where so many workers learn; raises TaskFailure of class `input`.
+        create_variables: what is trained, as resource variables.
+        loss: the mean loss of a batch of features and labels, a float scalar.
+        metrics: name -> a float scalar that is a mean over the examples given.
+        watched: name -> a scalar to show in the step lines.
+        step_line: the line printed every `steps_to_validate` local steps.
+        summary_lines: the lines the chief prints at the end, from the metrics on the test examples.
+        rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd, a step that
+            applies the mean of several then takes the rate as many times. For a model whose workers each
+            learn something else, so that a mean has one worker's word only once in all.
+
+    """
+
+    name: str
+    learning_rates: Mapping[str, float]
+    load: Callable[[TrainingSettings, int], Data]
+    create_variables: Callable[[ModelContext], Variables]
+    loss: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
+    metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]
+    watched: Callable[[Variables], Mapping[str, tf.Tensor]]
+    step_line: Callable[[StepReport], str]
+    summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
+    rates_per_gradient: bool = False
+
+    def optimizer_name(self, settings: TrainingSettings) -> str:
+        """The optimizer that the settings ask for, or the model's own."""
+        return settings.optimizer or next(iter(self.learning_rates))
+
+    def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
+        """The learning rate that the settings ask for, or the model's own for that optimizer."""
+        if settings.learning_rate is not None:
+            return settings.learning_rate
+        optimizer = self.optimizer_name(settings)
+        gradients = settings.gradients_in_a_step(workers) if self.rates_per_gradient else 1
+        # The steps of adam do not depend on how large the gradients are.
+        return self.learning_rates[optimizer] * (gradients if optimizer == "sgd" else 1)

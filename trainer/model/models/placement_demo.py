@@ -1,0 +1,110 @@
+"""The toy of the tutorials: a matrix on one ps, an offset on another, and operations on chosen devices.
+
+It learns a known matrix and offset by least squares: y = A x + b. The matrix and its multiplication are on
+ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the loss on the worker.
+TensorFlow carries the tensors between them, however many tasks there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.contract.settings import TrainingSettings
+from trainer.model.data import Data, Examples
+from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+
+v1 = tf.compat.v1
+
+MATRIX = np.array([[1, -1, 3, 2], [-2, 2, 1, -3], [3, 1, -2, 1]], np.float32)
+OFFSET = np.array([[10], [-5], [2]], np.float32)
+_TRAIN_EXAMPLES, _TEST_EXAMPLES = 2_000, 200
+# Every task must see the same points, whatever the run's seed.
+_DATA_SEED = 20_211
+
+
+def load(_settings: TrainingSettings, _workers: int) -> Data:
+    """Points x [count, 4] from a normal distribution, and y [count, 3] without noise."""
+    generator = np.random.default_rng(_DATA_SEED)
+    return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
+
+
+def create_variables(context: ModelContext) -> Variables:
+    """The matrix on ps 0, the offset on ps 1."""
+    with tf.device(context.devices.ps_device(0)):
+        matrix = _zeros("matrix", MATRIX.shape)
+    with tf.device(context.devices.ps_device(1)):
+        offset = _zeros("offset", OFFSET.shape)
+    return [matrix, offset]
+
+
+def loss(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Mean squared error; the multiplication on ps 0, the rest on the worker."""
+    matrix, offset = variables
+    with tf.device(context.devices.ps_device(0)):
+        product = tf.matmul(matrix, features, transpose_b=True, name="multiplication_on_ps")
+    with tf.device(context.devices.worker):
+        # Columns are examples: were they rows, TensorFlow would merge the addition into the multiplication.
+        found = tf.add(product, offset, name="addition_on_worker")
+        return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
+
+
+def metrics(
+    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
+) -> Mapping[str, tf.Tensor]:
+    """The largest error of the numbers that were learned, and the mean squared error."""
+    return {
+        "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
+        "loss": loss(context, variables, features, labels),
+    }
+
+
+def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
+    """The largest error of each variable's numbers; the name says where the variable lies."""
+    return {
+        f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
+        for name, variable, known in zip(("matrix", "offset"), variables, (MATRIX, OFFSET), strict=True)
+    }
+
+
+def step_line(step: StepReport) -> str:
+    """The largest errors, and where the variables lie."""
+    errors = ", ".join(f"{name}: {error:.5f}" for name, error in step.watched.items())
+    return (
+        f"Step: {step.local_step}, global step: {step.global_step},"
+        f" largest error of the {errors}, loss: {step.loss:.5f}"
+    )
+
+
+def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
+    """How far the numbers that were found are from the known ones."""
+    rows, columns = MATRIX.shape
+    return [
+        f"Trained on a known {rows} x {columns} matrix and its offset,"
+        f" found them with a largest error of {metrics_['largest_error']:.5f}",
+        f"Test-Loss: {metrics_['loss']:.5f}",
+    ]
+
+
+def _zeros(name: str, shape: tuple[int, ...]) -> tf.Variable:
+    return v1.get_variable(name, shape=shape, initializer=v1.zeros_initializer(), use_resource=True)
+
+
+def _points(generator: np.random.Generator, count: int) -> Examples:
+    x = generator.standard_normal((count, MATRIX.shape[1])).astype(np.float32)
+    return Examples(x, (MATRIX @ x.T + OFFSET).T)
+
+
+MODEL = Model(
+    name="placement_demo",
+    learning_rates={"sgd": 0.1, "adam": 0.1},
+    load=load,
+    create_variables=create_variables,
+    loss=loss,
+    metrics=metrics,
+    watched=watched,
+    step_line=step_line,
+    summary_lines=summary_lines,
+)

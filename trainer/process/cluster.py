@@ -1,0 +1,223 @@
+"""The cluster as a task's command line describes it: who listens where, and which task this is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trainer.contract.run_tasks import has_one_client
+from trainer.contract.task_names import CHIEF, split_name
+
+# What a task of ours may be. A server serves at the address of the worker with its index.
+JOBS = ("ps", "worker", "server")
+# As --job_name: one process that is the whole run.
+LOCAL = "local"
+# TensorFlow names the job of a local server so.
+_LOCAL_DEVICE = "/job:localhost/task:0"
+# The job of a coordinator, which only a program of one's own has.
+PROGRAM_CHIEF = "chief"
+_HIGHEST_PORT = 65535
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The ordered addresses (`host:port`) of both jobs and this task's place among them.
+
+    What a task is to the others depends on the run's `replication` and on whether it uses `existing_servers`:
+    a *client* builds a graph and takes steps with it, the others *serve*. Sessions are opened to tasks that
+    serve and to a client's own server, never to another client.
+    """
+
+    job: str
+    index: int
+    ps_hosts: tuple[str, ...]
+    worker_hosts: tuple[str, ...]
+    plan_hash: str = ""
+    release: str = ""
+    replication: str = "async"
+    existing_servers: bool = False
+
+    @property
+    def task(self) -> str:
+        """The task's name as in `worker0`."""
+        return f"{self.job}{self.index}"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is worker 0, which initialises, saves and ends the run."""
+        return self.task == CHIEF
+
+    @property
+    def jobs(self) -> dict[str, list[str]]:
+        """The cluster as `tf.train.ClusterSpec` takes it."""
+        return {"ps": list(self.ps_hosts), "worker": list(self.worker_hosts)}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this one process is the whole run."""
+        return self.replication == LOCAL
+
+    @property
+    def serves(self) -> bool:
+        """Whether this task takes no steps of its own: a client builds the graph that it has a part in."""
+        return self.job != "worker" or self.index not in self.clients
+
+    @property
+    def workers(self) -> int:
+        """How many workers learn."""
+        return 1 if self.is_local else len(self.worker_hosts)
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The workers that build a graph and take steps with it."""
+        return (0,) if has_one_client(self.replication) else tuple(range(self.workers))
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The tasks that listen -> address, the ps first. A server listens in place of its client."""
+        if self.is_local:
+            return {}
+        tasks = {f"ps{ps}": address for ps, address in enumerate(self.ps_hosts)}
+        workers = {self.listener_of(worker): address for worker, address in enumerate(self.worker_hosts)}
+        return {**tasks, **workers}
+
+    def listener_of(self, worker: int) -> str:
+        """The task that listens at a worker's address: the worker, or the server that it is a client of."""
+        has_server = self.existing_servers and worker in self.clients
+        return f"{'server' if has_server else 'worker'}{worker}"
+
+    @property
+    def address(self) -> str:
+        """Where this task listens, or its server."""
+        return self.address_of(self.task)
+
+    def address_of(self, task: str) -> str:
+        """The `host:port` of a task such as "worker1"; a server's is its worker's. Empty for a local run."""
+        job, index = split_name(task)
+        hosts = self.ps_hosts if job == "ps" else self.worker_hosts
+        return hosts[index] if index < len(hosts) else ""
+
+    @property
+    def served(self) -> dict[str, str]:
+        """The tasks beside the ps that serve this client -> device, its own server last."""
+        tasks = {}
+        if self.replication == "in_graph":
+            tasks = {f"worker{index}": worker_device(index) for index in range(1, self.workers)}
+        if self.existing_servers:
+            tasks[f"server{self.index}"] = self.device
+        return tasks
+
+    @property
+    def device(self) -> str:
+        """The device of this task, as TensorFlow writes it; a server's is its worker's."""
+        if self.is_local:
+            return _LOCAL_DEVICE
+        return _ps(self.index) if self.job == "ps" else worker_device(self.index)
+
+    @property
+    def ps_devices(self) -> tuple[str, ...]:
+        """The device of each ps; none in a local run."""
+        return () if self.is_local else tuple(_ps(ps) for ps in range(len(self.ps_hosts)))
+
+    @property
+    def ledger_devices(self) -> tuple[str, ...]:
+        """The devices that hold the ledger of a run: the ps, or the one process."""
+        return self.ps_devices or (self.device,)
+
+    # TensorFlow waits for ever for every task that a session's filters let through.
+
+    @property
+    def device_filters(self) -> list[str]:
+        """What a client's session for training may use."""
+        if self.is_local:
+            return []
+        return ["/job:ps", "/job:worker" if self.replication == "in_graph" else self.device]
+
+    @property
+    def ledger_filters(self) -> list[str]:
+        """What a client's session to the ledger may use: no other worker, which may be missing."""
+        return [] if self.is_local else ["/job:ps", self.device]
+
+    @property
+    def filters_alone(self) -> list[str]:
+        """What a session of a task to itself may use."""
+        return [] if self.is_local else [self.device]
+
+    @property
+    def description(self) -> dict[str, str]:
+        """What every task of a cluster must have alike, for comparison."""
+        return {
+            "ps_hosts": ",".join(self.ps_hosts),
+            "worker_hosts": ",".join(self.worker_hosts),
+            "PSFLEET_PLAN_HASH": self.plan_hash,
+            "PSFLEET_RELEASE": self.release,
+        }
+
+    def problems(self, *, program: bool = False) -> list[str]:
+        """Everything that is wrong with the command line, each naming the flag, the value and the remedy.
+
+        A user's own `program` may do without ps, and may have a chief, whose address no flag holds.
+        """
+        if self.is_local:
+            return self._problems_alone()
+        problems = []
+        for flag, hosts in (("--ps_hosts", self.ps_hosts), ("--worker_hosts", self.worker_hosts)):
+            if not hosts and not (program and flag == "--ps_hosts"):
+                problems.append(f"{flag} is empty, expected host:port,host:port,...")
+            problems += [
+                f"{flag} has {host!r}, expected host:port" for host in hosts if not _is_address(host)
+            ]
+        every = self.ps_hosts + self.worker_hosts
+        problems += [
+            f"{address!r} is there twice: each task needs its own host:port"
+            for address in sorted({address for address in every if every.count(address) > 1})
+        ]
+        jobs = ("ps", "worker", PROGRAM_CHIEF) if program else (*JOBS, LOCAL)
+        if self.job not in jobs:
+            return [*problems, f"--job_name is {self.job!r}, expected {' or '.join(jobs)}"]
+        if self.job == PROGRAM_CHIEF:
+            wrong = f"--task_index is {self.index}, expected 0: there is one chief"
+            return [*problems, wrong] if self.index else problems
+        flag = "ps" if self.job == "ps" else "worker"
+        count = len(self.jobs[flag])
+        if not 0 <= self.index < count:
+            problems.append(
+                f"--task_index is {self.index}, expected 0 to {count - 1}, for --{flag}_hosts has {count}"
+            )
+        return problems
+
+    def _problems_alone(self) -> list[str]:
+        """What is wrong with the task where one process is the whole run."""
+        if self.job != "worker":
+            return [
+                f"--job_name is {self.job!r}, expected local, or worker: with --replication=local one process"
+                " is the whole run"
+            ]
+        wrong = f"--task_index is {self.index}, expected 0: with --replication=local there is one task"
+        return [wrong] if self.index else []
+
+
+def _ps(index: int) -> str:
+    return f"/job:ps/task:{index}"
+
+
+def worker_device(index: int) -> str:
+    """The device of a worker, as TensorFlow writes it."""
+    return f"/job:worker/task:{index}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an IPv6 address stands in brackets. Raises ValueError."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[2]) <= _HIGHEST_PORT:
+        raise ValueError(address)
+    return match[1].strip("[]"), int(match[2])
+
+
+def _is_address(address: str) -> bool:
+    try:
+        split_address(address)
+    except ValueError:
+        return False
+    return True

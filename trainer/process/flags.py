@@ -1,0 +1,181 @@
+"""The command line: the four flags of the cluster, the run, and one flag for each training setting."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn
+
+from trainer.contract.records import TaskIdentity
+from trainer.contract.settings import RULES, SettingsError, TrainingSettings, replication_problems
+from trainer.process.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
+
+_USAGE = "python -m trainer --FLAG=VALUE ..."
+_DESCRIPTION = """\
+Trains a model with TensorFlow's parameter servers. Start this program once for each task, with the same
+--ps_hosts and --worker_hosts everywhere:
+
+  python -m trainer --job_name=ps     --task_index=0 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+  python -m trainer --job_name=worker --task_index=0 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+  python -m trainer --job_name=worker --task_index=1 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
+
+Training starts when all tasks are there. Worker 0, the chief, initialises, saves and evaluates; every task
+ends by itself when the run is over. Training flags go to the workers, the same to all of them except for
+--batch_size, --data_dir, --threads and --gpu_memory_fraction.
+"""
+
+_CLUSTER_FLAGS = {
+    "job_name": "ps, worker, server or local; with --program ps, worker or chief",
+    "task_index": "the task's position in the list of its job, from 0",
+    "ps_hosts": "host:port of each parameter server, separated by commas",
+    "worker_hosts": "host:port of each worker, separated by commas",
+    "run_id": "the run's name in its records",
+    "program": "path of a program.json: run that program of one's own instead; it also allows job chief",
+    "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
+}
+_SETTING_HELP = {
+    "model": "what to train",
+    "replication": "between-graph asynchronous, between-graph synchronous, in-graph, or one process alone",
+    "replicas_to_aggregate": "sync: gradients in a global step; the workers beyond are backups",
+    "existing_servers": "connect to servers that run already, at the workers' addresses",
+    "steps": "global steps of the run",
+    "epochs": "when above 0: as many steps as let the chief read the examples this often",
+    "batch_size": "examples in a step of this worker",
+    "learning_rate": "",
+    "optimizer": "",
+    "hidden_units": "width of the hidden layer",
+    "activation": "of the hidden layer",
+    "steps_to_validate": "local steps between printed lines",
+    "checkpoint_interval_seconds": "time between the chief's checkpoints",
+    "checkpoint_interval_steps": "when above 0: also global steps between the chief's checkpoints",
+    "checkpoints_to_keep": "older ones are removed",
+    "summary_steps": "local steps between summaries for TensorBoard; 0: none",
+    "data_dir": "folder of MNIST's IDX files",
+    "shard_data": "whether each worker reads its own part of every epoch, rather than all examples",
+    "threads": "of this task for operations, and within one",
+    "gpu_memory_fraction": "part of the memory of each of this task's GPUs that it takes at once",
+    "seed": "worker k draws from seed + k",
+    "barrier_deadline_seconds": "how long a task waits for the others; 0: without waiting for other workers",
+}
+
+
+class UsageError(Exception):
+    """A command line that cannot be used; `problems` holds everything that is wrong with it."""
+
+    def __init__(
+        self, problems: Sequence[str], identity: TaskIdentity | None = None, run_directory: Path | None = None
+    ) -> None:
+        """Keep the problems and, as far as they are known, whose records they go to."""
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+        self.identity = identity
+        self.run_directory = run_directory
+
+
+@dataclass(frozen=True)
+class Options:
+    """A command line that can be used.
+
+    `run_directory` is None where nothing is to be written, `program` where a model of ours is trained.
+    """
+
+    cluster: Cluster
+    settings: TrainingSettings
+    identity: TaskIdentity
+    run_directory: Path | None
+    program: Path | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run's name; empty where a task was started by hand."""
+        return self.identity.run_id
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read the arguments (without the program's name) and the environment.
+
+    Raises UsageError with every problem found. `--help` prints the help, and raises SystemExit.
+    """
+    values = _flag_values(arguments)
+    is_program, problems = bool(values["program"]), list[str]()
+    if values["job_name"] == LOCAL and not is_program:
+        if values["replication"] not in {"", LOCAL}:
+            given = values["replication"]
+            problems = [f"--replication is {given!r}, expected local with --job_name=local"]
+        values |= {"job_name": "worker", "task_index": values["task_index"] or "0", "replication": LOCAL}
+    problems += [f"--{name} is missing" for name in ("job_name", "task_index") if not values[name]]
+    settings, settings_problems = TrainingSettings(replication=values["replication"]), []
+    try:
+        settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
+    except SettingsError as error:
+        settings_problems = [f"--{problem}" for problem in error.problems]
+    has_hosts = is_program or settings.replication != LOCAL
+    cluster = Cluster(
+        job=values["job_name"] or "ps",
+        index=int(values["task_index"]) if values["task_index"].isdigit() else -1,
+        ps_hosts=_split(values["ps_hosts"]) if has_hosts else (),
+        worker_hosts=_split(values["worker_hosts"]) if has_hosts else (),
+        plan_hash=os.environ.get("PSFLEET_PLAN_HASH", ""),
+        release=os.environ.get("PSFLEET_RELEASE", ""),
+        replication=settings.replication,
+        existing_servers=settings.existing_servers,
+    )
+    if not problems:
+        problems = cluster.problems(program=is_program)
+        problems += replication_problems(settings.as_dict(), cluster.workers, "--").values()
+    problems += settings_problems
+    if settings.replication == "sync" and settings.replicas_to_aggregate is None:
+        settings = replace(settings, replicas_to_aggregate=cluster.workers)
+    run_directory = Path(values["run_directory"]) if values["run_directory"] else None
+    identity = TaskIdentity(values["run_id"], cluster.job, cluster.index, cluster.plan_hash, cluster.release)
+    if problems:
+        known = values["job_name"] in (*JOBS, PROGRAM_CHIEF) and cluster.index >= 0
+        raise UsageError(problems, identity if known else None, run_directory)
+    return Options(
+        cluster, settings, identity, run_directory, Path(values["program"]) if is_program else None
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError([message])
+
+
+def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
+    """Flag -> the text given, "" for none."""
+    parser = _Parser(
+        usage=_USAGE,
+        description=_DESCRIPTION,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=34, width=110
+        ),
+        allow_abbrev=False,
+    )
+    texts = {
+        "The cluster and the run": _CLUSTER_FLAGS,
+        "Training": {name: _help_of_setting(name) for name in RULES},
+    }
+    for title, flags in texts.items():
+        group = parser.add_argument_group(title)
+        for name, text in flags.items():
+            group.add_argument(f"--{name}", default="", metavar="", help=text)
+    values, rest = parser.parse_known_args(arguments)
+    if rest:
+        close = get_close_matches(rest[0].strip("-").partition("=")[0], vars(values), n=1)
+        meant = f" (did you mean --{close[0]}?)" if close else ""
+        raise UsageError([f"{rest[0]!r} is no flag{meant}: flags are written --name=value"])
+    return vars(values)
+
+
+def _help_of_setting(name: str) -> str:
+    default = TrainingSettings().as_dict()[name]
+    shown = "" if default == "" else f"default {'null' if default is None else default}"
+    return "; ".join(filter(None, [_SETTING_HELP.get(name), RULES[name].expected, shown]))
+
+
+def _split(hosts: str) -> tuple[str, ...]:
+    return tuple(host.strip() for host in hosts.split(",") if host.strip())

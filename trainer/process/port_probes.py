@@ -1,0 +1,61 @@
+"""Whether the other tasks' ports answer, asked without TensorFlow."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from trainer.process.cluster import split_address
+
+REFUSED = "connection refused"
+
+_PROBE_SECONDS = 1.0
+_PROBES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A task that is not there yet, and what is known about why."""
+
+    task: str
+    address: str
+    reason: str
+
+    def __str__(self) -> str:
+        """The task, its address and the reason in one piece."""
+        return f"{self.task} at {self.address} ({self.reason})"
+
+
+def listed(missing: Iterable[Missing]) -> str:
+    """All of them in one line."""
+    return "; ".join(str(one) for one in missing)
+
+
+def probe(address: str) -> str | None:
+    """Why nothing accepts connections at `host:port`, or None where something does."""
+    try:
+        with socket.create_connection(split_address(address), timeout=_PROBE_SECONDS):
+            return None
+    except socket.gaierror:
+        return "name does not resolve"
+    except TimeoutError:
+        return f"no answer within {_PROBE_SECONDS:g} s"
+    except OSError as error:
+        known = {
+            errno.ECONNREFUSED: REFUSED,
+            errno.EHOSTUNREACH: "no route to host",
+            errno.ENETUNREACH: "network unreachable",
+        }
+        return known.get(error.errno or 0, error.strerror or str(error))
+
+
+def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Task -> reason, of those whose address does not accept connections."""
+    if not addresses:
+        return {}
+    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
+        reasons = pool.map(probe, addresses.values())
+    return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}

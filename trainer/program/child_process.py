@@ -1,0 +1,154 @@
+"""A user's program as a process: started, told to stop, ended with what it started, and why it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
+from trainer.process.console import say
+from trainer.process.lost_connection import is_lost_connection
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_STOP = 20.0
+_KILLED = 128  # plus the signal's number, as shells say it
+
+_PYTHON_RAISED = 1  # how Python ends by an exception that nobody caught
+_TAIL_BYTES = 64 * 1024
+_REASON_LINES = 6
+_TRACEBACK = "Traceback (most recent call last):"
+_IGNORED = "Exception ignored in"
+# What Python and TensorFlow's log print after it, on their way out.
+_NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|[IWEF][0-9]{{4}} [0-9:.]+ ")
+# TensorFlow says in the message where a node was defined, before it says what is wrong with it.
+_WHERE = re.compile(r"\s+File |Detected at node ")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended: the exit code for systemd, and the reason in words where it failed."""
+
+    code: int
+    reason: str = ""
+    stopped: bool = False
+
+    @property
+    def phase(self) -> str:
+        """The phase in `progress.json`."""
+        if self.stopped:
+            return "stopped"
+        return "failed" if self.code else "finished"
+
+
+class ProgramProcess:
+    """A running program, in a session of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
+        """Start it in the directory. Raises OSError."""
+        self._log = ErrorLog()
+        self._process = subprocess.Popen(
+            command, cwd=directory, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        self._killed = False
+
+    def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
+        """Wait for its end, call `tick` meanwhile, and pass the stop on; nothing that it started is left."""
+        try:
+            while (code := self._poll()) is None:
+                tick()
+                if stop.is_set():
+                    code = self._stop(tick)
+                    break
+        finally:
+            self._kill_group()
+        return self._ending(code, stopped=stop.is_set())
+
+    def _poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(_POLL_SECONDS)
+        return None
+
+    def _stop(self, tick: Callable[[], None]) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _SECONDS_TO_STOP
+        while (code := self._poll()) is None:
+            tick()
+            if time.monotonic() > deadline and not self._killed:
+                say(f"The program does not end {_SECONDS_TO_STOP:g} s after SIGTERM: killing it.")
+                self._killed = True
+                self._kill_group()
+        return code
+
+    def _kill_group(self) -> None:
+        # Its group is there as long as one of the processes in it, and carries its number.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _ending(self, code: int, *, stopped: bool) -> Ending:
+        exit_code = code if code >= 0 else _KILLED - code
+        if self._killed:
+            return Ending(STOPPED, stopped=True)
+        if stopped or exit_code in {FINISHED, STOPPED}:
+            return Ending(exit_code, stopped=stopped or exit_code == STOPPED)
+        if code < 0:
+            return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}")
+        exception = self._log.last_exception()
+        if code == _PYTHON_RAISED and exception:
+            return Ending(CLUSTER_BROKE if is_lost_connection(exception) else PROGRAM, exception)
+        return Ending(exit_code, exception or f"the program ended with exit code {code}")
+
+
+class ErrorLog:
+    """What this process and its children print as errors, where that goes to a file that can be read."""
+
+    def __init__(self) -> None:
+        """Begin at the file's present end: what stands before it was said by others."""
+        self._path: Path | None = Path("/proc/self/fd/2")
+        self._start = 0
+        try:
+            found = self._path.stat()
+        except OSError:
+            self._path = None
+            return
+        if not stat.S_ISREG(found.st_mode):
+            self._path = None
+        self._start = found.st_size
+
+    def last_exception(self) -> str:
+        """The last lines of the last exception that nobody caught; empty where none is known."""
+        if self._path is None:
+            return ""
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._start, size - _TAIL_BYTES))
+                return exception_in(file.read().decode(errors="replace"))
+        except OSError:
+            return ""
+
+
+def exception_in(text: str) -> str:
+    """The exception and its message, of the last traceback in the text; at most six lines."""
+    lines = text.splitlines()
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if line == _TRACEBACK and not (number and lines[number - 1].startswith(_IGNORED))
+    ]
+    if not starts:
+        return ""
+    after = lines[starts[-1] + 1 :]
+    frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
+    message = itertools.takewhile(lambda line: not _NOT_OF_THE_MESSAGE.match(line), after[frames:])
+    said = (line.rstrip() for line in message if line.strip() and not _WHERE.match(line))
+    return "\n".join(itertools.islice(said, _REASON_LINES))

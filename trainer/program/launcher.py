@@ -1,0 +1,233 @@
+"""The launcher of a user's own program: its environment, its life under systemd, and the end of the run.
+
+It imports no TensorFlow: what the program does with it is the program's own matter (docs/programs.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trainer.contract.exit_codes import CONFIGURATION, STOPPED
+from trainer.contract.program_run import cluster_of, lead_task, update_progress
+from trainer.process import gpus
+from trainer.process.cluster import PROGRAM_CHIEF
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure
+from trainer.process.flags import Options
+from trainer.process.port_probes import REFUSED, Missing, probe_all
+from trainer.process.systemd import notify
+from trainer.program.child_process import Ending, ProgramProcess
+
+# Where `import psfleet_records` finds it.
+LIBRARY = Path(__file__).resolve().parent / "library"
+
+_SECONDS_BETWEEN_PINGS = 2.0
+# Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
+_PAUSE_SECONDS = 0.5
+# Probes in a row without an answer after which a worker's host counts as gone.
+_PROBES_UNTIL_GONE = 5
+_STILL_THERE = "its port still answers"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What `program.json` tells: the program's `release` (a hash), its file on this host, and its arguments.
+
+    `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments.
+    """
+
+    release: str
+    file: Path
+    arguments: tuple[str, ...] = ()
+    flags: bool = True
+
+    @classmethod
+    def read(cls, path: Path) -> Program:
+        """Read the file. Raises TaskFailure where it is damaged, or the program is not on this host."""
+        try:
+            content = json.loads(path.read_text())
+            program = cls(
+                str(content["release"]),
+                Path(content["file"]),
+                tuple(str(argument) for argument in content["arguments"]),
+                bool(content["flags"]),
+            )
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            reason = (
+                f"{path} cannot be read ({type(error).__name__}: {error}); run train.yml, which writes it"
+            )
+            raise TaskFailure(CONFIGURATION, reason) from error
+        if not program.file.is_file():
+            raise TaskFailure(
+                CONFIGURATION,
+                f"{program.file} is not on this host, which lacks release {program.release}"
+                " of trainer_program: run deploy.yml",
+            )
+        return program
+
+    def command(self, options: Options) -> list[str]:
+        """The command line, in the Python that runs the launcher."""
+        cluster = options.cluster
+        flags = [f"--job_name={cluster.job}", f"--task_index={cluster.index}"]
+        flags += [f"--{job}_hosts={','.join(hosts)}" for job, hosts in cluster.jobs.items()]
+        return [sys.executable, str(self.file), *(flags if self.flags else ()), *self.arguments]
+
+
+def run_program(options: Options) -> int:
+    """Run the program that `--program` names until it has ended; returns the exit code of the task."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    launcher = _Launcher(options, stop)
+    try:
+        return launcher.run()
+    except TaskFailure as failure:
+        say(f"{options.cluster.task} failed ({failure.failure_class}): {failure.reason}")
+        launcher.tell(phase="failed", reason=failure.reason)
+        return failure.code
+
+
+def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The program's environment. Raises TaskFailure where a chief has no TF_CONFIG to tell its address."""
+    settings, cluster = options.settings, options.cluster
+    environment = {name: value for name, value in inherited.items() if name not in _OF_SYSTEMD}
+    if cluster.job == "ps":
+        # A ps that takes a GPU keeps its memory from the worker beside it.
+        environment.setdefault(gpus.VISIBLE, "")
+    gpus.prepare(environment)
+    fraction = settings.gpu_memory_fraction
+    if fraction is None:
+        # Left to itself TensorFlow takes nearly all memory of every GPU that it sees, whatever it needs.
+        environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    path = [str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
+    return environment | {
+        "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
+        "PSFLEET_RUN_ID": options.run_id,
+        "PSFLEET_RUN_DIRECTORY": str(options.run_directory.absolute()) if options.run_directory else "",
+        "PSFLEET_JOB": cluster.job,
+        "PSFLEET_TASK_INDEX": str(cluster.index),
+        "PSFLEET_PLAN_HASH": cluster.plan_hash,
+        "PSFLEET_PROGRAM_RELEASE": program.release,
+        "PSFLEET_BATCH_SIZE": str(settings.batch_size),
+        "PSFLEET_THREADS": "" if settings.threads is None else str(settings.threads),
+        "PSFLEET_GPU_MEMORY_FRACTION": "" if fraction is None else str(fraction),
+        "PSFLEET_DATA_DIR": settings.data_dir,
+        "PSFLEET_SEED": str(settings.seed),
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+# The launcher speaks to systemd; a program that spoke too would say READY for the wrong process.
+_OF_SYSTEMD = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+
+
+def _tf_config(options: Options, given: str) -> str:
+    """What deploy.yml wrote, else what the flags say, for a task that is started by hand."""
+    cluster = options.cluster
+    if given:
+        return given
+    if cluster.job == PROGRAM_CHIEF:
+        raise TaskFailure(CONFIGURATION, "TF_CONFIG is missing, and no flag holds the chief's address")
+    jobs = {job: hosts for job, hosts in cluster.jobs.items() if hosts}
+    return json.dumps({"cluster": jobs, "task": {"type": cluster.job, "index": cluster.index}})
+
+
+class _Launcher:
+    """One life of the program in this task."""
+
+    def __init__(self, options: Options, stop: threading.Event) -> None:
+        self._options, self._stop = options, stop
+        self._task = options.cluster.task
+        self._is_lead = False
+        self._next_ping = 0.0
+        self._complained = False
+
+    def run(self) -> int:
+        """Run the program to its end; raises TaskFailure where it cannot be started."""
+        options = self._options
+        try:
+            cluster = cluster_of(_tf_config(options, os.environ.get("TF_CONFIG", "")))
+        except ValueError as error:
+            raise TaskFailure(CONFIGURATION, f"{error}; run deploy.yml, which writes it") from error
+        self._is_lead = self._task == lead_task(cluster)
+        gpus.require_driver(self._task, os.environ)
+        ending = self._live(Program.read(options.program or Path()))
+        if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
+            ending = self._outlast(cluster.get("worker", []), ending)
+        self.tell(phase=ending.phase, reason=ending.reason, missing=[])
+        said = f": {ending.reason}" if ending.reason else ""
+        say(f"{self._task}: the program {ending.phase}{said} (exit code {ending.code})")
+        return ending.code
+
+    def tell(self, **changes: object) -> None:
+        """Change `progress.json`, where this is the lead's launcher."""
+        directory = self._options.run_directory
+        if not self._is_lead or directory is None:
+            return
+        try:
+            update_progress(directory, {"run_id": self._options.run_id, **changes})
+        except OSError as error:
+            if not self._complained:
+                say(f"progress cannot be written in {directory}: {error.strerror}")
+            self._complained = True
+
+    def _live(self, program: Program) -> Ending:
+        options = self._options
+        directory = options.run_directory or Path.cwd()
+        environment = program_environment(options, program, os.environ)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            process = ProgramProcess(program.command(options), environment, directory)
+        except OSError as error:
+            raise TaskFailure(
+                CONFIGURATION, f"{program.file} cannot be run in {directory}: {error}"
+            ) from error
+        self.tell(phase="training", reason="", missing=[])
+        notify("READY=1", f"STATUS=running {program.file.name}")
+        return process.wait(self._stop, self._ping)
+
+    def _ping(self) -> None:
+        if time.monotonic() >= self._next_ping:
+            self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
+            notify("WATCHDOG=1")
+            self.tell()
+
+    def _outlast(self, workers: Sequence[str], ending: Ending) -> Ending:
+        """Stay until the other workers' ports are closed, or their hosts gone: then the run is over."""
+        others = {f"worker{index}": address for index, address in enumerate(workers)}
+        del others[self._task]
+        unanswered = dict.fromkeys(others, 0)
+        told: list[str] = []
+        pause = _FIRST_WAIT_SECONDS
+        while not self._stop.is_set():
+            silent = probe_all(others)
+            for task in list(others):
+                reason = silent.get(task)
+                unanswered[task] = unanswered[task] + 1 if reason not in {None, REFUSED} else 0
+                if reason == REFUSED or unanswered[task] >= _PROBES_UNTIL_GONE:
+                    del others[task]
+            if not others:
+                return ending
+            missing = [
+                Missing(task, address, silent.get(task, _STILL_THERE)) for task, address in others.items()
+            ]
+            if told != list(others):
+                told = list(others)
+                say(f"The program of {self._task} has ended; waiting for {', '.join(told)} to end.")
+                notify(f"STATUS=waiting for {', '.join(told)} to end")
+            self.tell(phase="ending", missing=[asdict(entry) for entry in missing])
+            until = time.monotonic() + pause
+            while time.monotonic() < until and not self._stop.wait(_PAUSE_SECONDS):
+                self._ping()
+            pause = min(2 * pause, _LONGEST_WAIT_SECONDS)
+        return Ending(STOPPED, stopped=True)

@@ -1,0 +1,250 @@
+"""Records of a program of one's own, for psfleet's verdict and its progress line. See docs/programs.md.
+
+    import psfleet_records
+
+    psfleet_records.started(last_step=1000, learning_rate=0.1)
+    psfleet_records.step(global_step, loss, examples=batch_size)   # after each step
+    psfleet_records.evaluated(global_step, accuracy=0.97)
+    psfleet_records.finished()
+
+Where a program runs without psfleet, as by hand, every call does nothing and says nothing. It needs neither
+TensorFlow nor psfleet's `trainer` package on the path: a program may have a package of that name itself.
+Every function raises ValueError for a value that is not of the kind that its docstring says.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import math
+import os
+import platform
+import secrets
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer.contract import program_run, records, step_windows
+
+__all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
+
+# A program may take it out of the environment, to give TensorFlow a cluster of its own.
+_TF_CONFIG = os.environ.get("TF_CONFIG", "")
+
+_NONCE_BITS = 48  # exact in JSON readers that know only doubles
+
+
+# psfleet's own package, under a name that no program's own package has.
+_CONTRACT = "_psfleet_contract"
+
+
+def _contract(module: str) -> ModuleType:
+    """Return a module of psfleet's package `contract`, which lies above this folder."""
+    if _CONTRACT not in sys.modules:
+        path = Path(__file__).resolve().parents[2] / "contract" / "__init__.py"
+        spec = importlib.util.spec_from_file_location(_CONTRACT, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is missing")
+        sys.modules[_CONTRACT] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[_CONTRACT])
+    return importlib.import_module(f"{_CONTRACT}.{module}")
+
+
+if not TYPE_CHECKING:
+    records, step_windows, program_run = map(_contract, ("records", "step_windows", "program_run"))
+
+
+class _Task:
+    """What this process has told of its task so far."""
+
+    def __init__(self, run_directory: Path) -> None:
+        environment = os.environ
+        job, index = environment["PSFLEET_JOB"], int(environment["PSFLEET_TASK_INDEX"])
+        identity = records.TaskIdentity(
+            environment.get("PSFLEET_RUN_ID", ""),
+            job,
+            index,
+            environment.get("PSFLEET_PLAN_HASH", ""),
+            environment.get("PSFLEET_RELEASE", ""),
+            environment.get("PSFLEET_PROGRAM_RELEASE", "") or "unknown",
+        )
+        cluster = program_run.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
+        members = cluster.get(job, [])
+        self.address = members[index] if index < len(members) else ""
+        self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
+        self.records = _open(records.events_file(run_directory, job, index), identity)
+        self.windows = step_windows.StepWindows(self.records, 0)
+        self.run_directory = run_directory
+        self.last_step = 0
+        self.local_step = self.examples = 0
+        self.global_step: int | None = None
+        self.loss: float | None = None
+        self.first_step_at: float | None = None
+        self._next_report = 0.0
+
+    def report(self) -> None:
+        """Tell where the run stands, where this task leads it, at most twice a second."""
+        if time.monotonic() >= self._next_report:
+            self.report_now()
+
+    def report_now(self) -> None:
+        """Tell where the run stands, where this task leads it. A full disk does not stop the program."""
+        if not self.is_lead:
+            return
+        self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
+        known = {"global_step": self.global_step, "last_step": self.last_step, "loss": self.loss}
+        try:
+            program_run.update_progress(
+                self.run_directory, {name: value for name, value in known.items() if value is not None}
+            )
+        except OSError:
+            return
+
+    def flush(self) -> None:
+        """Write what was counted and not yet written."""
+        self.windows.flush()
+        self.report_now()
+
+
+def _open(path: Path, identity: records.TaskIdentity) -> records.RecordWriter:
+    try:
+        return records.RecordWriter(path, identity)
+    except OSError as error:
+        sys.stderr.write(f"no records are kept: {path}: {error.strerror}\n")
+        return records.RecordWriter(None, identity)
+
+
+_tasks: dict[int, _Task] = {}
+
+
+def _task() -> _Task | None:
+    """The task of this process; None where psfleet does not run it. A forked process begins its own count."""
+    directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
+    if not directory:
+        return None
+    if os.getpid() not in _tasks:
+        _tasks.clear()
+        _tasks[os.getpid()] = task = _Task(Path(directory))
+        atexit.register(task.flush)
+    return _tasks[os.getpid()]
+
+
+def started(*, last_step: int = 0, **settings: object) -> None:
+    """Say once, before the first step, that this task begins.
+
+    `last_step` is the global step at which the run ends, 0 where that is not known. `settings` are what one
+    wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
+    always at the same step, so that the verdict does not ask whose steps came between.
+    """
+    task = _task()
+    if task is None:
+        return
+    task.last_step = _whole("last_step", last_step)
+    task.windows.flush()
+    task.windows = step_windows.StepWindows(task.records, task.last_step)
+    tensorflow: Any = sys.modules.get("tensorflow")
+    task.records.write(
+        "started",
+        {
+            "nonce": secrets.randbits(_NONCE_BITS) | 1,
+            "settings": {name: _plain(value) for name, value in settings.items()},
+            "tensorflow": str(getattr(tensorflow, "__version__", "")),
+            "python": platform.python_version(),
+            "address": task.address,
+        },
+    )
+    task.report_now()
+
+
+def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
+    """Count a training step that this task has taken: cheap, so call it after every step.
+
+    `global_step` is the run's step after it, `loss` of its examples (None where this task knows none: the
+    verdict then goes by those of the others), `examples` how many of them this task read. `steps`: how many
+    steps the call stands for, where a program takes several at once.
+    """
+    task = _task()
+    if task is None:
+        return
+    after, count = _whole("global_step", global_step), _whole("steps", steps)
+    before = after - count if task.global_step is None else task.global_step
+    task.first_step_at = task.first_step_at or time.monotonic()
+    task.local_step += count
+    task.examples += _whole("examples", examples)
+    task.global_step = after
+    loss = None if loss is None else float(loss)
+    task.loss = task.loss if loss is None else loss
+    task.windows.add_unread(loss, before, after, int(examples), count)
+    task.report()
+
+
+def evaluated(global_step: int, **metrics: float) -> None:
+    """Say what an evaluation found, such as `accuracy=0.97`; the goals of a verdict are asked of the last."""
+    task = _task()
+    if task is not None:
+        task.windows.flush()
+        values = {name: float(value) for name, value in metrics.items()}
+        task.records.write(
+            "evaluated", {"global_step": _whole("global_step", global_step), "metrics": values}
+        )
+
+
+def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:
+    """Say that a checkpoint was saved, where, and how long it took."""
+    task = _task()
+    if task is not None:
+        fields = {"path": os.fspath(path), "seconds": float(seconds)}
+        task.records.write("checkpointed", {"global_step": _whole("global_step", global_step), **fields})
+
+
+def finished(reason: str = "last step") -> None:
+    """Say that this task has done its work: `last step`, or `run over` for one that only served."""
+    task = _task()
+    if task is None:
+        return
+    task.flush()
+    fields: dict[str, object] = {"reason": reason}
+    if task.global_step is not None and task.first_step_at is not None:
+        fields |= {
+            "local_step": task.local_step,
+            "global_step": task.global_step,
+            "seconds": round(time.monotonic() - task.first_step_at, 6),
+            "examples": task.examples,
+        }
+        if task.loss is not None:
+            fields["loss"] = task.loss
+        if task.last_step:
+            fields["last_step"] = task.last_step
+    task.records.write("finished", fields)
+
+
+def failed(reason: str) -> None:
+    """Say why this task cannot go on. The program ends itself, by an exception or an exit code."""
+    task = _task()
+    if task is not None:
+        task.flush()
+        task.records.write("failed", {"class": "program", "reason": reason})
+
+
+def _whole(name: str, value: object) -> int:
+    """The value as an integer: also of numpy or of a tensor, which know `__index__` or `__int__`."""
+    try:
+        number = int(value)  # type: ignore[call-overload]
+        if number == value and number >= 0:
+            return int(number)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name} is {value!r}, expected an integer >= 0")
+
+
+def _plain(value: object) -> object:
+    """The value as JSON has it; its text where JSON has no such thing."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,177 @@
+"""What worker 0 does beside training: it sets the variables, saves them, evaluates, and ends the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import INPUT
+from trainer.contract.task_names import split_name
+from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.ledger import Ledger
+from trainer.coordination.running_task import RunningTask, draw_nonce
+from trainer.coordination.start_barrier import Gathering, Statuses
+from trainer.coordination.task_notes import integer_in
+from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.model.checkpoints import CheckpointFolder, SaveOperation
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure
+
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class Chief:
+    """The duties of worker 0. `summary_lines` is what people read about the evaluation."""
+
+    def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
+        """Take the chief's graph. Raises TaskFailure."""
+        self._task, self._graph = task, graph
+        # The nonce of each worker as seen last: another one is that of another process.
+        self._nonces: dict[str, int] = {}
+        self._next_look = 0.0
+        self._ledger: Ledger | None = None
+        self._session: TrainingSession | None = None
+        self.summary_lines: list[str] = []
+        self._folder = _checkpoint_folder(task)
+        self._save_operation = None
+        if self._folder is not None:
+            with graph.graph.as_default():
+                self._save_operation = SaveOperation(
+                    self._folder.directory, graph.variables, graph.counters, _saving_device(task)
+                )
+        self._next_save = time.monotonic() + task.settings.checkpoint_interval_seconds
+        self._saved_step = -1
+        # Where the interval of global steps is counted from: the last attempt to save, or the start.
+        self._steps_from = 0
+
+    def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
+        """Set all variables from the newest good checkpoint or to their first values, and let all start.
+
+        `statuses` has what each ps holds about itself, `served` what the other tasks do that serve the chief.
+        """
+        ledger.clear_ready()
+        self._graph.hear({task: status.note for task, status in served.items()})
+        session = self._graph.session(self._task.target)
+        session.initialise()
+        checkpoint = self._folder.newest_good(say) if self._folder else None
+        fields: dict[str, object]
+        if checkpoint is None:
+            say("The variables have their first values: there is no checkpoint of this run.")
+            event, fields = "initialised", {"global_step": 0}
+        else:
+            session.restore(checkpoint)
+            say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
+            event = "restored"
+            fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
+        self._task.records.write(event, {**fields, "ps_parameters": self._parameters()})
+        self._saved_step = checkpoint.global_step if checkpoint else -1
+        self._steps_from = max(self._saved_step, 0)
+        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+        self._session = session
+        ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
+
+    def meet(self, gathering: Gathering) -> TrainingSession | None:
+        """Take who is there; returns the session that has set the variables, for the steps to go on with."""
+        self._ledger = gathering.ledger
+        self._count_restarts(gathering.worker_nonces)
+        session, self._session = self._session, None
+        return session
+
+    def work_in_time(self, session: TrainingSession, global_step: int) -> None:
+        """Do what is due between two steps: save a checkpoint, look who was started again."""
+        every = self._task.settings.checkpoint_interval_steps
+        steps_are_due = every > 0 and global_step >= self._steps_from + every
+        if steps_are_due or time.monotonic() >= self._next_save:
+            self.save(session, global_step)
+        # Nobody tells a chief in the midst of its steps.
+        if time.monotonic() >= self._next_look:
+            self._look_for_restarts()
+
+    def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
+        """Judge and save the model that all have left behind; its metrics on the test examples."""
+        self._look_for_restarts()
+        metrics = self.evaluate(session, global_step)
+        self.save(session, global_step)
+        return metrics
+
+    def save(self, session: TrainingSession, global_step: int) -> None:
+        """Save a checkpoint; where that fails, say so and go on. Raises OpError when a ps is lost."""
+        if self._folder is None or self._save_operation is None or global_step == self._saved_step:
+            return
+        began = time.monotonic()
+        self._steps_from = global_step
+        try:
+            with session.held_still():
+                path = self._save_operation.run(session.session)
+            self._folder.saved()
+        except (tf.errors.OpError, OSError) as error:
+            if is_lost_connection(error):
+                raise
+            reason = getattr(error, "message", None) or str(error)
+            say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
+            fields = {"global_step": global_step, "reason": reason}
+            self._task.records.write("checkpoint_failed", fields)
+        else:
+            self._saved_step = int(path.name.rpartition("-")[2])
+            seconds = round(time.monotonic() - began, 6)
+            fields = {"global_step": self._saved_step, "path": str(path), "seconds": seconds}
+            self._task.records.write("checkpointed", fields)
+        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+
+    def evaluate(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
+        """Judge the model by the test examples; the metrics."""
+        metrics = session.evaluate(self._graph.data.test)
+        self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
+        self.summary_lines = list(self._graph.model.summary_lines(metrics))
+        return metrics
+
+    def _look_for_restarts(self) -> None:
+        """Look at the notes on ps 0: each process of a worker leaves its own nonce there."""
+        self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        if self._ledger is None:
+            return
+        try:
+            notes = self._ledger.notes()
+        except (tf.errors.OpError, CallTookTooLong):
+            return  # The next step finds out what a ps 0 that does not answer means.
+        self._count_restarts({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})
+
+    def _count_restarts(self, nonces: Mapping[str, int]) -> None:
+        """Compare the nonce of each worker, such as "worker1", with the one seen before."""
+        for worker, nonce in nonces.items():
+            if self._nonces.get(worker, nonce) != nonce:
+                self._task.progress.restarts[split_name(worker)[1]] += 1
+                say(f"{worker} was started again.")
+            self._nonces[worker] = nonce
+
+    def _parameters(self) -> dict[str, dict[str, int]]:
+        """What each ps holds of what is saved, but for the counters: "ps0" -> variables, bytes."""
+        cluster = self._task.cluster
+        held = {f"ps{ps}": {"variables": 0, "bytes": 0} for ps in range(len(cluster.ps_devices))}
+        for variable in self._graph.saved_parameters:
+            place = tf.DeviceSpec.from_string(variable.device)
+            task = cluster.task if cluster.is_local else f"{place.job}{place.task}"
+            of_task = held.setdefault(task, {"variables": 0, "bytes": 0})
+            of_task["variables"] += 1
+            of_task["bytes"] += variable.shape.num_elements() * variable.dtype.size
+        return held
+
+
+def _saving_device(task: RunningTask) -> str | None:
+    """The device of this very process, whose disk has the folder; None where another serves for it."""
+    return None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
+
+
+def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
+    directory = task.options.run_directory
+    if directory is None:
+        return None
+    # TensorFlow takes a relative path from wherever its own process stands; this one is written to messages.
+    absolute = Path(directory).absolute() / "checkpoints"
+    try:
+        return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{absolute} cannot be used for checkpoints: {error.strerror}") from error

@@ -1,0 +1,102 @@
+"""A task that serves: it listens, watches its part of the ledger, and ends by itself when the run is over.
+
+A ps, which holds variables; a server for a client elsewhere; or a worker that computes towers of a client's
+graph.
+"""
+
+from __future__ import annotations
+
+import time
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
+from trainer.coordination.bounded_calls import CallTookTooLong
+from trainer.coordination.ledger import RUN_OVER, OwnPart
+from trainer.coordination.ledger_parts import PartStatus
+from trainer.coordination.running_task import RunningTask, ready
+from trainer.coordination.start_barrier import DEADLINE_WITHOUT_BARRIER
+from trainer.coordination.task_notes import serving_note
+from trainer.process.console import say
+from trainer.process.failure import StopRequested, TaskFailure
+from trainer.process.systemd import notify
+from trainer.task.towers import Towers
+
+_POLL_SECONDS = 0.5
+_SECONDS_BETWEEN_LOOKS_AT_TOWERS = 0.1
+_SECONDS_TO_ANSWER = 0.3
+# How long past the workers' own deadline a task that serves waits for a run that never starts.
+_GRACE_SECONDS = 30.0
+# How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
+_SECONDS_AFTER_FAILURE = 6.0
+_SECONDS_AFTER_STOP = 60.0
+
+
+def run_serving(task: RunningTask) -> int:
+    """Serve until the run is over and return the exit code. Raises TaskFailure and tf.errors.OpError."""
+    # Not server.join(): Python's handler of SIGTERM never runs inside it.
+    task.join_cluster()
+    part = OwnPart(task.target, task.cluster)
+    part.create(serving_note(task))
+    ready("no run yet")
+    say(f"{task.cluster.task} listens at {task.cluster.address}")
+    towers = Towers(task, part) if task.cluster.job == "worker" else None
+    try:
+        code, reason = _serve(task, part, towers)
+    except StopRequested:
+        code, reason = STOPPED, "stopped"
+    finally:
+        if towers is not None:
+            towers.close()
+    if code in FAILURE_CLASSES:
+        raise TaskFailure(code, reason)
+    task.records.write("finished", {"reason": reason, **(towers.finished if towers else {})})
+    if towers is not None:
+        towers.print_summary()
+    say(f"{task.cluster.task} ends: {reason}")
+    return STOPPED if task.stop.is_set() else FINISHED
+
+
+def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
+    """Watch the ledger until it says that this task ends; the end code and the reason."""
+    # The workers wait for one another so long.
+    seconds = task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
+    deadline = time.monotonic() + seconds + _GRACE_SECONDS
+    started, stop_seen = False, None
+    while True:
+        task.raise_if_stopping()
+        status = _look(part)
+        if status is not None:
+            started = started or status.ready
+            if towers is not None and started:
+                towers.look(status.last_step)
+            line = towers.line if towers else "serving a run"
+            notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
+            stop_seen = (stop_seen or time.monotonic()) if status.stop else None
+            if status.end:
+                # Whoever said so is still waiting for the answer; without it TensorFlow waits for seconds.
+                time.sleep(_SECONDS_TO_ANSWER)
+                return status.end, _reason(status.end, status)
+            patience = _SECONDS_AFTER_STOP if status.stop == STOPPED else _SECONDS_AFTER_FAILURE
+            if stop_seen is not None and time.monotonic() > stop_seen + patience:
+                return status.stop, _reason(status.stop, status)
+        if not started and time.monotonic() > deadline:
+            waited = time.monotonic() - task.started
+            return (
+                PEERS_MISSING,
+                f"no run has started within {waited:.0f} s: the chief has not come, or not all",
+            )
+        task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
+
+
+def _look(part: OwnPart) -> PartStatus | None:
+    """The own status; None where even this task's own server does not answer, for the watchdog to notice."""
+    try:
+        return part.status()
+    except (tf.errors.OpError, CallTookTooLong) as error:
+        say(f"this task's own server does not answer: {error}")
+        return None
+
+
+def _reason(code: int, status: PartStatus) -> str:
+    return {RUN_OVER: "run over", STOPPED: "stopped"}.get(code, status.stop_reason)

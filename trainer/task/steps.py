@@ -1,0 +1,162 @@
+"""A worker's steps: taken one after the other, counted, printed and recorded."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import DIVERGED
+from trainer.contract.step_windows import StepWindows
+from trainer.coordination.awaited_workers import AwaitedWorkers
+from trainer.coordination.bounded_calls import CallTookTooLong, call_within
+from trainer.coordination.end_barrier import SECONDS_TO_READ
+from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
+from trainer.coordination.running_task import RunningTask
+from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
+from trainer.model.data import Examples, batches_per_epoch, epoch_and_batch
+from trainer.model.evaluation import EVALUATION_BATCH
+from trainer.model.models.model import StepReport
+from trainer.process.console import say
+from trainer.process.failure import RunEnding, TaskFailure
+from trainer.task.chief import Chief
+from trainer.task.summaries import test_scalars
+from trainer.task.told_steps import ToldSteps
+
+
+class Steps(ToldSteps):
+    """The steps that this process has applied, over all its sessions."""
+
+    def __init__(self, task: RunningTask, graph: TrainingGraph, chief: Chief | None) -> None:
+        """Take what the steps are of, and who saves them; nothing is taken yet."""
+        super().__init__(task, graph.graph)
+        self._graph, self._chief, self._progress = graph, chief, task.progress
+        shares = task.cluster.workers if task.settings.shard_data else None
+        self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
+        test = graph.data.test
+        self._glimpse = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
+        self.last_step = 0
+        self.session: TrainingSession | None = None
+        # Of the model as the run has left it, and the global step of that.
+        self.fingerprint: tuple[str, int] | None = None
+        self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
+
+    @property
+    def finished(self) -> dict[str, object]:
+        """What the `finished` record of a worker holds beside its reason."""
+        if not self.fingerprint:
+            return super().finished
+        fingerprint, step = self.fingerprint
+        return {**super().finished, "fingerprint": fingerprint, "fingerprint_step": step}
+
+    def enter(self, session: TrainingSession, last_step: int) -> None:
+        """Take a session to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
+        self.session, self.last_step = session, last_step
+        session.last_step = last_step
+        self._progress.last_step = last_step
+        self._see(session.counters())
+
+    def leave(self) -> None:
+        """Let go of a session whose ps was lost."""
+        if self.session is not None:
+            self.session.close()
+        self.session = None
+
+    def run(self) -> None:
+        """Take steps until the global step reaches the last.
+
+        Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`, `peers_missing`) and
+        tf.errors.OpError.
+        """
+        session = self._connected()
+        windows = self.begin(self.last_step)
+        # The time at the barrier, and of a recovery, is no waiting within a step.
+        others = AwaitedWorkers(self._task)
+        try:
+            session.begin()
+            while self.global_step < self.last_step:
+                self._task.raise_if_stopping()
+                step = session.step(lambda: others.wait(session.awaited))
+                others.over()
+                self._count(step, windows)
+                if self.local_step % self._task.settings.steps_to_validate == 0:
+                    self._print(session)
+                if self.summaries.due(self.local_step):
+                    self._summarise(session)
+                self._progress.tell_in_time()
+                if self._chief is not None:
+                    self._chief.work_in_time(session, self.global_step)
+        finally:
+            windows.flush()
+            session.end()
+
+    def contributions(self) -> dict[str, int]:
+        """Worker -> its steps, as the ps counted them when this worker last looked."""
+        return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
+
+    def look(self) -> None:
+        """Read the counters without taking a step."""
+        self._keep(self._connected().counters())
+
+    def read_fingerprint(self) -> None:
+        """Read the model's fingerprint, as far as that is possible: it is evidence, no part of training."""
+        self.fingerprint = None
+        try:
+            read = self._connected().fingerprint
+            self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.tell_in_time)
+        except (tf.errors.OpError, CallTookTooLong) as error:
+            say(f"The model's fingerprint could not be read: {type(error).__name__}")
+            return
+        if self.fingerprint is None:
+            say("The model has no fingerprint: a step was made while it was read.")
+
+    def _connected(self) -> TrainingSession:
+        if self.session is None:
+            raise ValueError("steps need a session: enter one first")
+        return self.session
+
+    def _keep(self, counters: tuple[int, ...]) -> None:
+        self.counters = counters
+        self.global_step = self._progress.global_step = counters[GLOBAL_STEP]
+        self._progress.contributions = list(counters[FIRST_WORKER:])
+
+    def _see(self, counters: tuple[int, ...]) -> None:
+        self._keep(counters)
+        if counters[STOP_CODE]:
+            raise RunEnding(counters[STOP_CODE], "")
+
+    def _count(self, step: StepResult, windows: StepWindows) -> None:
+        self.local_step += 1
+        self.loss = self._progress.loss = step.loss
+        windows.add(
+            self.local_step, step.loss, step.global_step_before, step.global_step, step.waiting_seconds
+        )
+        if not math.isfinite(step.loss):
+            self._keep(step.counters)
+            rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
+            raise TaskFailure(
+                DIVERGED,
+                f"loss is {step.loss} at local step {self.local_step}, global step {step.global_step};"
+                f" the learning rate is {rate:g}",
+            )
+        self._see(step.counters)
+
+    def _summarise(self, session: TrainingSession) -> None:
+        """Write loss, speed, and what the model makes of the first test examples."""
+        metrics = session.evaluate(self._glimpse)
+        self.summaries.write(self.global_step, {**self.scalars(), **test_scalars(metrics)})
+
+    def _print(self, session: TrainingSession) -> None:
+        milliseconds = self.average_milliseconds()
+        epoch, batch = epoch_and_batch(self.local_step, *self._epoch)
+        report = StepReport(
+            local_step=self.local_step,
+            global_step=self.global_step,
+            epoch=epoch,
+            batch=batch,
+            batches_per_epoch=batches_per_epoch(*self._epoch),
+            loss=self.loss,
+            average_milliseconds=milliseconds,
+            watched=session.watched(),
+        )
+        say(self._graph.model.step_line(report))

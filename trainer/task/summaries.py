@@ -1,0 +1,117 @@
+"""What TensorBoard shows of a run: event files with the scalars of each worker, and the chief's graph."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from trainer.contract.task_names import CHIEF
+from trainer.process.console import say
+
+_Event = tf.compat.v1.Event
+_SessionLog = tf.compat.v1.SessionLog
+
+_FILE_VERSION = "brain.Event:2"
+# One summary is about 150 bytes. Doubling the interval after each so many keeps the longest run to some MiB.
+_SUMMARIES_BEFORE_DOUBLING = 10_000
+_SECONDS_BETWEEN_TRIES = 60.0
+
+
+def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The model's metrics on test examples under names of their own, for a `loss` is also the training's."""
+    return {f"test/{name}": value for name, value in metrics.items()}
+
+
+class Summaries:
+    """A task's scalars in `directory/summaries/<task>/`, on disk as soon as they are written.
+
+    Each process writes a file of its own; TensorBoard joins those of a folder to one line, and drops what a
+    restore took back. A disk that refuses is said once, tried again a minute later, and never stops training.
+    """
+
+    def __init__(self, directory: Path | None, task: str, graph: tf.Graph, every: int) -> None:
+        """Take where to write (None: nowhere) and the local steps between summaries (0: none).
+
+        The graph is written by the chief, once in a run.
+        """
+        self._folder = directory / "summaries" / task if directory is not None and every > 0 else None
+        self._graph = graph if task == CHIEF else None
+        self._every = every
+        self._written = 0
+        self._next_try = 0.0
+        self._complained = False
+        self._last_step: int | None = None
+        self._writer: tf.io.TFRecordWriter | None = None
+
+    def due(self, local_step: int) -> bool:
+        """Whether this local step is one to write a summary of."""
+        return self._folder is not None and local_step % self._every == 0
+
+    def write(self, global_step: int, values: Mapping[str, float]) -> None:
+        """Write these scalars, by their names, at this global step."""
+        if self._folder is None or time.monotonic() < self._next_try:
+            return
+        try:
+            writer = self._writer or self._open(self._folder)
+            if self._last_step is None or global_step < self._last_step:
+                # TensorBoard then drops what this task wrote for this step and later ones before.
+                start = _SessionLog(status=_SessionLog.START)
+                self._append(writer, _Event(step=global_step, session_log=start))
+            scalars = [
+                tf.compat.v1.Summary.Value(tag=name, simple_value=value) for name, value in values.items()
+            ]
+            summary = tf.compat.v1.Summary(value=scalars)
+            self._append(writer, _Event(step=global_step, summary=summary))
+            writer.flush()
+        except (OSError, tf.errors.OpError) as error:
+            self._give_up_for_now(error)
+            return
+        self._last_step = global_step
+        self._written += 1
+        if self._written % _SUMMARIES_BEFORE_DOUBLING == 0:
+            self._every *= 2
+
+    def close(self) -> None:
+        """Close the file; what was written is on disk already."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except tf.errors.OpError as error:
+                self._complain(error)
+
+    def _open(self, folder: Path) -> tf.io.TFRecordWriter:
+        """Begin a new file. Raises OSError and tf.errors.OpError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        is_first = not any(folder.iterdir())
+        # TensorBoard reads the files of a folder in the order of their names.
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._writer = writer = tf.io.TFRecordWriter(str(folder / name))
+        self._append(writer, _Event(file_version=_FILE_VERSION))
+        if is_first and self._graph is not None:
+            graph = self._graph.as_graph_def(add_shapes=True).SerializeToString()
+            self._append(writer, _Event(graph_def=graph))
+        return writer
+
+    @staticmethod
+    def _append(writer: tf.io.TFRecordWriter, event: tf.compat.v1.Event) -> None:
+        event.wall_time = time.time()
+        writer.write(event.SerializeToString())
+
+    def _give_up_for_now(self, error: Exception) -> None:
+        """Leave the file, whose last record may be torn; the next one is begun later."""
+        self._complain(error)
+        self.close()
+        self._last_step = None
+        self._next_try = time.monotonic() + _SECONDS_BETWEEN_TRIES
+
+    def _complain(self, error: Exception) -> None:
+        if not self._complained:
+            reason = getattr(error, "message", None) or str(error)
+            say(f"Summaries cannot be written, training goes on without: {self._folder}: {reason}")
+        self._complained = True

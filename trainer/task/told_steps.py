@@ -1,0 +1,69 @@
+"""What a worker tells of its steps, whoever takes them: how many, how fast, with what loss."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import tensorflow as tf
+
+from trainer.contract.step_windows import StepWindows
+from trainer.coordination.running_task import RunningTask
+from trainer.process.console import say
+from trainer.task.summaries import Summaries
+
+
+class ToldSteps:
+    """The steps of a worker; who takes them counts them here."""
+
+    def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
+        """Take whose steps they are, and the graph for TensorBoard; there is none yet."""
+        self._task, self._batch_size = task, task.settings.batch_size
+        directory, every = task.options.run_directory, task.settings.summary_steps
+        self.summaries = Summaries(directory, task.cluster.task, graph, every)
+        self._windows: StepWindows | None = None
+        self._since: float | None = None
+        self._printed = self._summarised = (0, 0.0)
+        self.local_step = self.global_step = 0
+        self.loss = math.nan
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the first step began; 0 before it."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
+
+    @property
+    def finished(self) -> dict[str, object]:
+        """What the `finished` record of a worker holds beside its reason."""
+        return {
+            "local_step": self.local_step,
+            "global_step": self.global_step,
+            "seconds": round(self.seconds, 6),
+            "examples": self.local_step * self._batch_size,
+            "loss": self.loss,
+        }
+
+    def begin(self, last_step: int) -> StepWindows:
+        """Steps of a run that ends at this global step begin now; returns what gathers them into records."""
+        now = time.monotonic()
+        self._since = self._since or now
+        self._printed = self._summarised = (self.local_step, now)
+        self._windows = StepWindows(self._task.records, last_step, self._batch_size)
+        return self._windows
+
+    def print_totals(self) -> None:
+        """Print how long it took, and the last loss."""
+        say(f"Total Time: {self.seconds:.2f}s")
+        say(f"Final Cost: {self.loss:.4f}")
+
+    def average_milliseconds(self) -> float:
+        """How long a step has taken since the last line."""
+        (steps, when), now = self._printed, time.monotonic()
+        self._printed = (self.local_step, now)
+        return 1000 * (now - when) / max(self.local_step - steps, 1)
+
+    def scalars(self) -> dict[str, float]:
+        """The last loss, and the speed since the last summary."""
+        (steps, when), now = self._summarised, time.monotonic()
+        self._summarised = (self.local_step, now)
+        return {"loss": self.loss, "steps_per_second": (self.local_step - steps) / (now - when)}

@@ -1,0 +1,261 @@
+"""A worker: it waits for the others, takes steps until the run is over, and leaves in good order.
+
+The chief tells every ps that the run is over; each client tells the other tasks that serve it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
+from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.end_barrier import EndBarrier, quietly
+from trainer.coordination.ledger import RUN_OVER, SIGNED_OFF, Ledger, OwnPart
+from trainer.coordination.running_task import RunningTask, ready
+from trainer.coordination.start_barrier import Barrier, Gathering
+from trainer.coordination.task_notes import serving_note, worker_note
+from trainer.engine.replication import build_graph
+from trainer.model.models import REGISTRY
+from trainer.process.console import say
+from trainer.process.failure import RunEnding, StopRequested, TaskFailure
+from trainer.task.chief import Chief
+from trainer.task.steps import Steps
+from trainer.task.summaries import test_scalars
+
+# A program that loses its ps again and again without a single step between is broken, not unlucky.
+_LOSSES_WITHOUT_A_STEP = 5
+# A worker that fails before it met the others still tells them, if the ps come up within this time.
+_SECONDS_TO_REACH_PS = 10.0
+_REASON_LINES = 6
+
+
+def run_worker(task: RunningTask) -> int:
+    """Do a worker's whole work and return its exit code. Raises TaskFailure where it cannot even listen."""
+    task.progress.tell()
+    task.join_cluster()
+    if task.cluster.is_local:
+        OwnPart(task.target, task.cluster).create(serving_note(task))
+    ready(task.progress.status)
+    worker = _Worker(task)
+    try:
+        worker.train()
+        return worker.finish("last step", "the last step is taken")
+    except StopRequested:
+        return worker.stop()
+    except RunEnding as ending:
+        return worker.follow(ending)
+    except TaskFailure as failure:
+        return worker.fail(failure)
+    except Exception as error:  # whatever the program raises
+        traceback.print_exc()
+        return worker.fail(TaskFailure(PROGRAM, _in_short(error)))
+
+
+class _Worker:
+    """A worker that listens. `steps` and `chief` are there once its examples are loaded."""
+
+    def __init__(self, task: RunningTask) -> None:
+        self._task, self._barrier = task, Barrier(task)
+        self.steps: Steps | None = None
+        self.chief: Chief | None = None
+
+    def train(self) -> None:
+        """Take steps until the last of the run, through losses of a ps."""
+        settings, cluster = self._task.settings, self._task.cluster
+        model = REGISTRY[settings.model]
+        data = model.load(settings, cluster.workers)
+        graph = build_graph(self._task, model, data)
+        self.chief = Chief(self._task, graph) if cluster.is_chief else None
+        self.steps = steps = Steps(self._task, graph, self.chief)
+        note = worker_note(self._task, _last_step(self._task, len(data.train)))
+        prepare = self.chief.prepare if self.chief else None
+        losses, steps_at_loss = 0, -1
+        while True:
+            since = time.monotonic()
+            gathering = self._barrier.wait(note, prepare, recovering=steps_at_loss >= 0)
+            waited_seconds = time.monotonic() - since
+            try:
+                graph.hear(gathering.served)
+                prepared = self.chief.meet(gathering) if self.chief else None
+                session = prepared or graph.session(self._task.target)
+                self._barrier.line_up(gathering.ledger)
+                steps.enter(session, gathering.last_step)
+                self._tell_of(gathering, steps.global_step, waited_seconds)
+                steps.run()
+                self._end(gathering.ledger, steps)
+                return
+            except (tf.errors.OpError, CallTookTooLong) as error:
+                losses = losses + 1 if steps.local_step == steps_at_loss else 1
+                if not is_lost_connection(error) or losses > _LOSSES_WITHOUT_A_STEP:
+                    raise
+                self._recover(error, steps)
+            steps_at_loss = steps.local_step
+
+    def _tell_of(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
+        fields: dict[str, object] = {
+            "ps_nonces": gathering.ps_nonces,
+            "worker_nonces": gathering.worker_nonces,
+            "waited_seconds": round(waited_seconds, 6),
+            "global_step": global_step,
+        }
+        server = gathering.served.get(f"server{self._task.cluster.index}")
+        if server is not None:
+            fields["server_nonce"] = server["nonce"]
+        self._task.records.write("peers_ready", fields)
+        say(
+            f"All tasks are there after {waited_seconds:.1f} s:"
+            f" training from global step {global_step} to {gathering.last_step}."
+        )
+        self._task.progress.train()
+
+    def _recover(self, error: Exception, steps: Steps) -> None:
+        reason = _in_short(error)
+        say(f"A task that holds a part of the run was lost, connecting again: {reason}")
+        self._task.records.write("recovering", {"reason": reason})
+        steps.leave()
+        self._barrier.drop_ledger()
+
+    def _end(self, ledger: Ledger, steps: Steps) -> None:
+        """Wait for the others' last steps, and read the model then; the chief also judges and saves it."""
+        if self.chief is not None:
+            self._task.progress.change("ending")
+        end = EndBarrier(self._task, ledger)
+        began = time.monotonic()
+        if end.wait_for_last_steps(steps.seconds / max(steps.local_step, 1)):
+            began = time.monotonic()
+            steps.read_fingerprint()
+        if self.chief is None or steps.session is None:
+            end.need_the_ps_no_more()
+            return
+        seconds_to_read = time.monotonic() - began
+        steps.look()
+        metrics = self.chief.end(steps.session, steps.global_step)
+        steps.summaries.write(steps.global_step, test_scalars(metrics))
+        end.wait_for_readers(seconds_to_read)
+
+    def finish(self, reason: str, in_words: str) -> int:
+        """Leave once the run is over."""
+        self._record_finished(reason)
+        self._end_serving(RUN_OVER)
+        self._print_summary(in_words)
+        self._task.progress.change("finished")
+        return FINISHED
+
+    def stop(self) -> int:
+        """Leave because of SIGTERM; when the chief leaves, the run stops, saved at its very last step."""
+        ledger = self._barrier.ledger
+        if ledger is not None and self._task.cluster.is_chief:
+            quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
+        self._leave_stopped(ledger)
+        return STOPPED
+
+    def follow(self, ending: RunEnding) -> int:
+        """Leave because another task has ended the run."""
+        ledger = self._barrier.ledger
+        if ending.code == STOPPED:
+            self._leave_stopped(ledger)
+            return FINISHED
+        if ending.code == RUN_OVER:
+            return self.finish("run over", "the run is over")
+        reason = ending.reason or _stop_reason(ledger)
+        self._record_failure(ending.code, reason)
+        self._sign_off(ledger)
+        self._end_serving(ending.code, reason)
+        return ending.code
+
+    def fail(self, failure: TaskFailure) -> int:
+        """Leave because this task failed, and take the run along unless a new start can mend it."""
+        self._record_failure(failure.code, failure.reason)
+        if failure.code == CLUSTER_BROKE:
+            return failure.code
+        ledger = self._barrier.ledger or self._barrier.reach_ledger(_SECONDS_TO_REACH_PS)
+        reason = f"{self._task.cluster.task}: {failure.reason}"
+        if ledger is not None:
+            quietly(lambda: ledger.request_stop(failure.code, reason))
+        self._sign_off(ledger)
+        self._end_serving(failure.code, reason)
+        return failure.code
+
+    def _leave_stopped(self, ledger: Ledger | None) -> None:
+        self._sign_off(ledger)
+        steps, chief = self.steps, self.chief
+        if chief is not None and steps is not None and steps.session is not None:
+            quietly(steps.look)
+            session = steps.session
+            quietly(lambda: chief.save(session, steps.global_step))
+        self._record_finished("stopped")
+        self._end_serving(STOPPED)
+        self._print_summary("stopped")
+        self._task.progress.change("stopped")
+
+    def _sign_off(self, ledger: Ledger | None) -> None:
+        if ledger is not None:
+            quietly(lambda: ledger.mark(SIGNED_OFF))
+            if self.chief is not None:
+                quietly(EndBarrier(self._task, ledger).wait_for_sign_offs)
+
+    def _end_serving(self, code: int, reason: str = "") -> None:
+        ledger = self._barrier.ledger
+        if ledger is not None and self._task.cluster.is_chief:
+            quietly(lambda: ledger.end(code))
+        # After the ps: this client's own server is what its sessions go through.
+        self._barrier.end_served(code, reason)
+
+    def _record_finished(self, reason: str) -> None:
+        steps = self.steps
+        nothing = {"local_step": 0, "global_step": 0, "seconds": 0.0, "examples": 0, "loss": None}
+        fields: dict[str, object] = {"reason": reason, **(steps.finished if steps else nothing)}
+        if self._task.cluster.is_chief:
+            fields["contributions"] = steps.contributions() if steps else {}
+            fields["last_step"] = steps.last_step if steps else 0
+        self._task.records.write("finished", fields)
+
+    def _record_failure(self, code: int, reason: str) -> None:
+        name = FAILURE_CLASSES.get(code, FAILURE_CLASSES[CLUSTER_BROKE])
+        self._task.records.write("failed", {"class": name, "reason": reason})
+        say(f"Training failed ({name}): {reason}")
+        self._task.progress.change("failed", reason)
+
+    def _print_summary(self, why: str) -> None:
+        steps = self.steps
+        if steps is None or not steps.local_step:
+            say(f"Training finished: {why}")
+            return
+        for line in self.chief.summary_lines if self.chief else []:
+            say(line)
+        steps.print_totals()
+        own = f"Steps of this worker: {steps.local_step}, global step: {steps.global_step}"
+        say(f"Training finished: {why}. {own}")
+
+
+def _stop_reason(ledger: Ledger | None) -> str:
+    try:
+        return ledger.status(0).stop_reason if ledger else ""
+    except (tf.errors.OpError, CallTookTooLong):
+        return ""
+
+
+def _last_step(task: RunningTask, examples: int) -> int:
+    """The last global step: as the settings say, or as many as let the workers read the examples so often.
+
+    An asynchronous step reads one batch, the others one of each worker whose gradients go into it; all are
+    taken to be of the chief's size.
+    """
+    settings = task.settings
+    examples_a_step = settings.batch_size * settings.gradients_in_a_step(task.cluster.workers)
+    return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps
+
+
+def _in_short(error: Exception) -> str:
+    """What went wrong in a few lines; TensorFlow's errors say it first, and then where it comes from."""
+    if not isinstance(error, tf.errors.OpError):
+        return "\n".join(
+            "".join(traceback.format_exception_only(error)).strip().splitlines()[-_REASON_LINES:]
+        )
+    text = str(error.message).partition("\nOriginal stack trace")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip(" =") and "execution error" not in line]
+    return "\n".join([f"{type(error).__name__}:", *lines[:_REASON_LINES]])
