@@ -52,6 +52,7 @@ class PlaybookConsole(Console):
             height=UNKNOWN_ROWS,
             force_terminal=True,
             color_system="standard" if ANSIBLE_COLOR else None,
+            no_color=False,
             legacy_windows=False,
             highlight=False,
             theme=Theme(STYLES),
