@@ -14,8 +14,6 @@ The workers end by themselves; end the ps with Ctrl-C. By psfleet, in the invent
     trainer_program_arguments: [--steps=400]
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -13,8 +13,6 @@ All end by themselves. By psfleet, with the group worker alone:
     trainer_program_requirements: examples/requirements.txt
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 

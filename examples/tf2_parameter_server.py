@@ -13,8 +13,6 @@ The chief ends by itself; end the others with Ctrl-C. By psfleet, with the group
     trainer_program_arguments: [--steps=300]
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 

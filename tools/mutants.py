@@ -8,8 +8,6 @@ A room's mutants are asked of its own tests, but for those that start Ansible (m
 `mutmut show MUTANT`, typed in its folder there, says what a mutant is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

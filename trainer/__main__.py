@@ -1,7 +1,5 @@
 """`python -m trainer`: one task of a cluster. Flags, signals and exit codes; `server` and `worker` work."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

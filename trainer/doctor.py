@@ -7,8 +7,6 @@ always ends, with exit code 0: TensorFlow works in a process of its own (doctor_
 that hangs cannot be interrupted, and a library that crashes takes its process along.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

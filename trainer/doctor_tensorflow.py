@@ -3,8 +3,6 @@
 `--import` looks at TensorFlow itself and no further.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -6,8 +6,6 @@ Reads what systemd and the tasks' files say and writes it in the text format. Ne
 rights but to read the state directory. docs/operations.md says what each metric means.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import subprocess

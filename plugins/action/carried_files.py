@@ -1,7 +1,5 @@
 """Carry files of the controller to a host, in archives of a bounded size: those that it lacks."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Take the SHA-256 of the controller's files that are carried to hosts, once for all hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Make the cluster plan of the inventory, or fail with everything that is wrong with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible.plugins.action import ActionBase

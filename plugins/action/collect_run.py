@@ -1,7 +1,5 @@
 """Bring what a run left on one host into the run's folder on the controller."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Put a program of the controller on a host as a release that is named by its content."""
 
-from __future__ import annotations
-
 import tarfile
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decide once for the whole cluster whether a run starts, goes on, is attached to, or is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path

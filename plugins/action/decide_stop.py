@@ -1,7 +1,5 @@
 """Find the run that stop.yml ends and its tasks, from what every host said of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

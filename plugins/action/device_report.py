@@ -1,7 +1,5 @@
 """Write devices.txt into a run's folder: where its variables and operations were."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Find the runs on the controller that have summaries for TensorBoard."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
 
-from __future__ import annotations
-
 import time
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Look at a host's tasks for status.yml. A host that gives no answer says why, and does not fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible.plugins.action import ActionBase

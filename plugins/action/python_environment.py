@@ -1,7 +1,5 @@
 """Install a locked Python environment on a host from the controller's archive of wheels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ask a host for an answer as root. What goes wrong is returned, not raised, so that all hosts are asked."""
 
-from __future__ import annotations
-
 import getpass
 from typing import Any
 

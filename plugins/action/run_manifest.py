@@ -1,7 +1,5 @@
 """Write the manifest of a run's folder, once everything of the run has been collected into it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

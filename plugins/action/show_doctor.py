@@ -1,7 +1,5 @@
 """Show what was found on every host as a table for people, and fail where a check failed."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Say what the runs of the proof by partition have shown, and fail unless each is proven."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Show what every host said of its tasks as a table for people, and fail where no host said anything."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Judge a run's folder on the controller, show the verdict, and fail where it is not a good one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

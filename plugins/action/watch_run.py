@@ -4,8 +4,6 @@ The lead's `progress.json` tells of the whole cluster, so one connection is enou
 only reads: any number of people may watch the same run.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Have the wheels of the hosts' environments on the controller, in a cache, packed for the hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

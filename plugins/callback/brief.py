@@ -1,7 +1,5 @@
 """What a playbook changes and says, without all that is as it should be."""
 
-from __future__ import annotations
-
 from threading import Timer
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The trainer's exit codes for templates, from their one home."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

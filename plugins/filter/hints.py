@@ -1,7 +1,5 @@
 """The filter `with_inventory`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from psfleet.watch.hints import with_inventory

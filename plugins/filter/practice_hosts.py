@@ -1,7 +1,5 @@
 """Names, addresses and inventory of practice hosts, computed from the role's variables."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import re

@@ -1,7 +1,5 @@
 """The files that deploy.yml and train.yml write for each task of a host: filters of what psfleet/run says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The filter `tunnel_command`."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Where what people keep on the controller lies: their runs, and the authority of their cluster's hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

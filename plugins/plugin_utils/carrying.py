@@ -1,7 +1,5 @@
 """An action that carries an archive to a host only when the host says that it needs it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run a module on a host that may not answer: what goes wrong is returned in words, not raised."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any

@@ -1,7 +1,5 @@
 """Unpack the archive that a host made up: nothing in it is believed."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import tarfile

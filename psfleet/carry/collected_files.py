@@ -1,7 +1,5 @@
 """The files of a run that a host may bring to the controller, and the places where they go."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import re

@@ -1,7 +1,5 @@
 """Lock files: packages pinned to a version, each with the hashes of the wheels that are allowed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

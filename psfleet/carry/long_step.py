@@ -1,7 +1,5 @@
 """What is said while a step takes long."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Files of the controller that are carried to hosts: their manifest, and archives with parts of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a user's program requires, resolved into a lock beside that of the hosts' environment."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

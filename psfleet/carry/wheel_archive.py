@@ -1,7 +1,5 @@
 """The archive of wheels that hosts install from."""
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

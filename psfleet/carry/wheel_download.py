@@ -1,7 +1,5 @@
 """Wheels that pip downloads to the controller, for hosts that may have another Python and processor."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The wheels of one environment in a cache on the controller, packed as one archive for its hosts."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Callable, Mapping
@@ -49,7 +47,7 @@ class WheelStore:
     @classmethod
     def of(
         cls, environment: HostEnvironment, locks: Path, cache: Path, *, tensorboard: bool = False
-    ) -> WheelStore:
+    ) -> "WheelStore":
         """Return the store of an environment whose locks are in a folder, or of TensorBoard's beside it."""
         names = (environment.tensorboard_lock,) if tensorboard else environment.locks
         return cls(
@@ -80,7 +78,7 @@ class WheelStore:
         """The finished archive: it is there entire, or not at all."""
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
-    def extended(self, requirements: Path) -> WheelStore | None:
+    def extended(self, requirements: Path) -> "WheelStore | None":
         """Return the store of what a user's requirements add to this one; None where they add nothing.
 
         Raises ValueError where they are refused or cannot be resolved.

@@ -1,7 +1,5 @@
 """Wheels on the controller: those at hand that fit an environment, the others downloaded, all verified."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import zipfile

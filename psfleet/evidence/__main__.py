@@ -1,7 +1,5 @@
 """`python -m psfleet.evidence FOLDER`: judge a run's folder, say it, and write verdict.json there."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

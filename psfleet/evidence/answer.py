@@ -1,7 +1,5 @@
 """One answer about a run: yes, no, or that the records do not tell; and how a check is stated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps

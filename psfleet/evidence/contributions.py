@@ -1,7 +1,5 @@
 """Whether the counts of each worker's gradients agree with the global step and with the records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Checks that the model is worth having: its loss finite and falling, its metrics good on the test data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

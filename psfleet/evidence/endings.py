@@ -1,7 +1,5 @@
 """How systemd saw each task of a run end, as tasks.json tells it, and how much each said to the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,7 +34,7 @@ class Ending:
         return (self.received, self.sent) if self.received is not None and self.sent is not None else None
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> Ending:
+    def from_mapping(cls, values: Mapping[str, object]) -> "Ending":
         """Read an entry of tasks.json. Raises ValueError where it is not whole."""
         alive, failed = values.get("alive"), values.get("failed")
         exit_code = _count(values.get("exit_code"))

@@ -1,7 +1,5 @@
 """The figures of a run, for programs and, line by line, for people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

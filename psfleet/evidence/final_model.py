@@ -4,8 +4,6 @@ After the last step nothing moves any more. Each client then reads a fingerprint
 ps, and a process that was no task of the run reads them from the last checkpoint and evaluates them.
 """
 
-from __future__ import annotations
-
 import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed

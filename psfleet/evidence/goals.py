@@ -1,7 +1,5 @@
 """Numbers as people ask for them in an inventory or on the command line, and goals for what is evaluated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -79,7 +77,7 @@ class Goal:
     of_each: str = ""
 
     @classmethod
-    def around(cls, metric: str, target: float, tolerance: float) -> Goal:
+    def around(cls, metric: str, target: float, tolerance: float) -> "Goal":
         """Return the goal to be at most `tolerance` away from `target`."""
         return cls(metric, Range(target - tolerance, target + tolerance), f"{target:g} +- {tolerance:g}")
 

@@ -1,7 +1,5 @@
 """What the logs of a run's tasks must say, by patterns that people give."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

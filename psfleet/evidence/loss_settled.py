@@ -4,8 +4,6 @@ Losses are smoothed by medians over bins of windows, all workers' together, in t
 A median is not moved by a few windows that stand out, and a plateau is still a plateau in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Written when a run is collected. Whoever judges the folder later sees whether it
 the hosts. It is no signature: who changes a file and the manifest alike is not found out.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -36,7 +34,7 @@ class Entry:
     size: int
 
     @classmethod
-    def of(cls, path: Path) -> Entry:
+    def of(cls, path: Path) -> "Entry":
         """Read a file. Raises OSError."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -55,12 +53,12 @@ class Manifest:
     files: Mapping[str, Entry]
 
     @classmethod
-    def of(cls, folder: Path) -> Manifest:
+    def of(cls, folder: Path) -> "Manifest":
         """Read all files of the folder that a verdict rests on. Raises OSError."""
         return cls(folder.resolve().name, {name: Entry.of(folder / name) for name in covered(folder)})
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Path) -> "Manifest":
         """Read manifest.json. Raises OSError, and ValueError saying what is wrong with it."""
         content = read_json(folder / FILE_NAME)
         if not isinstance(content, dict) or content.get("version") != VERSION:
@@ -76,7 +74,7 @@ class Manifest:
         content = {"version": VERSION, "run_id": self.run_id, "files": files}
         write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
-    def with_file(self, folder: Path, name: str) -> Manifest:
+    def with_file(self, folder: Path, name: str) -> "Manifest":
         """Return the manifest with a file as it is now. Raises OSError."""
         return Manifest(self.run_id, {**self.files, name: Entry.of(folder / name)})
 

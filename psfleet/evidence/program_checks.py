@@ -1,7 +1,5 @@
 """What can be said of a run of a program of one's own: how its tasks ended, and what it recorded itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise

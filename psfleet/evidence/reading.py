@@ -1,7 +1,5 @@
 """Read a run's folder. Nothing in it makes this fail: what cannot be used is said in the `Run`."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Checks of the records themselves: all there, of one plan, telling of an orderly run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """A run as its records tell it: tasks, the processes that ran each task, and the windows of steps of each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class Window:
     waiting_seconds: float | None
 
     @classmethod
-    def of(cls, record: Record) -> Window:
+    def of(cls, record: Record) -> "Window":
         """Read a `step` record."""
         maximum, told = record.fields.get("staleness_max"), record.fields.keys()
         return cls(

@@ -1,7 +1,5 @@
 """What a replication leaves in a run's records: the one place where replications differ for the verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

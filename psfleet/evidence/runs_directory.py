@@ -1,7 +1,5 @@
 """Which folder of the runs directory is to be judged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from psfleet.evidence.verdict import FILE_NAME

@@ -1,7 +1,5 @@
 """What the verdict asks of a run. Each is a variable `training_evidence_X` of the role training_evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -38,7 +36,7 @@ class EvidenceSettings:
     log_patterns: tuple[LogPattern, ...] = ()
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> EvidenceSettings:
+    def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> "EvidenceSettings":
         """Return the settings that `values` give, defaults for the others; "0.5" is taken as 0.5.
 
         Raises ValueError naming every setting (with `prefix` before it) that is unknown or out of its range,

@@ -1,7 +1,5 @@
 """Checks that the workers trained one model together, ordered by global steps, never by clocks."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed

@@ -1,7 +1,5 @@
 """How fast each worker was, what it waited for, how stale its gradients were, and what each ps held."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest

@@ -4,8 +4,6 @@ A worker's records say from where to where the global step moved while it took s
 was others': who they were, their own records must tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,7 +27,7 @@ class _Range(NamedTuple):
     own: int
 
     @classmethod
-    def of(cls, worker: str, windows: Sequence[Window]) -> _Range:
+    def of(cls, worker: str, windows: Sequence[Window]) -> "_Range":
         """The steps `own` of a worker from the first of these windows to the last."""
         return cls(worker, windows[0].before, windows[-1].after, sum(window.steps for window in windows))
 

@@ -1,7 +1,5 @@
 """How many steps a worker took in a range of global steps, at least and at most, by its records."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Files of a run's folder, read and written whole, whoever made the folder and whoever else writes there."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A verdict in words, line by line, for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal

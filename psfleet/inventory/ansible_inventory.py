@@ -1,7 +1,5 @@
 """The inventory as Ansible has read it, made plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tasks that a host is asked to run, as `trainer_ps_tasks` and `trainer_worker_tasks` say it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """The files of the controller that the inventory names: the user's program, what it needs, and the data."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

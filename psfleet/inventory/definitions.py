@@ -1,7 +1,5 @@
 """The file and line where Ansible has found a variable of the inventory, and so what to edit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is wrong with the groups of an inventory: tf_cluster and its children ps, worker and chief."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 

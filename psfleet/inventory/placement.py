@@ -1,7 +1,5 @@
 """Which index, port, address and GPUs each task of the inventory gets."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is wrong with an inventory, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

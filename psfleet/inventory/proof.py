@@ -1,7 +1,5 @@
 """The proof by partition (docs/prove.md): what its runs train in place of what the inventory says."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any

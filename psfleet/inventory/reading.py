@@ -1,7 +1,5 @@
 """Inventory in; the cluster plan and every task's settings out, or every problem that the inventory has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

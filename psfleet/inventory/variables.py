@@ -1,7 +1,5 @@
 """What each inventory variable accepts: the trainer's by rules, other roles' by their argument_specs."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import shlex

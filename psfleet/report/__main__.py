@@ -1,7 +1,5 @@
 """`python -m psfleet.report FOLDER`: judge a run's folder, and write report.html and loss.png there."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

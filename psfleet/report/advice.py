@@ -1,7 +1,5 @@
 """What to do next, for each check that can fail: advice.toml has the words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

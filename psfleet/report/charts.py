@@ -1,7 +1,5 @@
 """The charts of the report, drawn with matplotlib from the numbers of series.py and timeline.py."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Time within a run: each task has its own, no clock of one host is compared with that of another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from psfleet.evidence.recorded_run import TaskRecords

@@ -1,7 +1,5 @@
 """The cluster as a picture: hosts with their tasks; of many hosts those that are alike as one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 `python -m psfleet.report.devices FOLDER` prints it. Neither TensorFlow nor Ansible is needed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

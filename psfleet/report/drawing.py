@@ -1,7 +1,5 @@
 """How a matplotlib figure becomes a picture inside a page, or a PNG: the same bytes for the same run."""
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings

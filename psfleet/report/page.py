@@ -1,7 +1,5 @@
 """The page: what it says put into the template, and written into the run's folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pictures of the page: which there are, how to read each, and what is missing where there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the two runs of the proof by partition have shown, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

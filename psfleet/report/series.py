@@ -1,7 +1,5 @@
 """What the charts draw, in plain numbers, from a run's records and the verdict's figures."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

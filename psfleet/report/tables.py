@@ -1,7 +1,5 @@
 """What the report's tables say: each worker's figures, settings, versions, the ends of logs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

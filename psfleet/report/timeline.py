@@ -1,7 +1,5 @@
 """What happened when: the events of all tasks in one order, and each task's course for the picture."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_right

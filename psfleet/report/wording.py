@@ -1,7 +1,5 @@
 """Numbers and names as the report shows them to people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The facts that every play of a cluster begins with (docs/contracts.md)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from psfleet.inventory.controller_files import data_source, program_fact

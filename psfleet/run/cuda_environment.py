@@ -1,7 +1,5 @@
 """What a task with GPUs is told of CUDA: the locked wheels in its Python environment, or the host's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a run's folder on the controller says of the run and its tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path

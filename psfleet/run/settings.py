@@ -1,7 +1,5 @@
 """What each task of a run trains: from the inventory for a new run, from its folder for one that goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The summaries for TensorBoard that runs have left on the controller, and the runs that are going on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

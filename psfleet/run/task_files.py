@@ -1,7 +1,5 @@
 """The files that deploy.yml and train.yml write for each task of a host, as `managed_files` takes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

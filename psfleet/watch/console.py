@@ -1,7 +1,5 @@
 """What an action draws on: the playbook's terminal. The action's own process has none, but its parent may."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -3,8 +3,6 @@
 Pure: `Findings.of` takes the hosts' answers, `psfleet.watch.doctor_table` shows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,7 +33,7 @@ class HostCheck(NamedTuple):
     task: str = ""
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> HostCheck:
+    def from_json(cls, content: Mapping[str, Any]) -> "HostCheck":
         """Return the check as a host's answer holds it, in one line and without what steers a terminal."""
         words = {name: in_a_line(content.get(name, "")) for name in ("task", "name", "found", "remedy")}
         state = content.get("state")
@@ -92,7 +90,7 @@ class Findings:
         return self.summary if any(row.worst_of(self.names) == "failed" for row in self.rows) else ""
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Findings:
+    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "Findings":
         """Put together what the hosts answered.
 
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to

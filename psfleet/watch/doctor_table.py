@@ -1,7 +1,5 @@
 """What doctor.yml shows: the table of hosts and checks, what is wrong and what to do, and how many checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 

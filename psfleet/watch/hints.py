@@ -1,7 +1,5 @@
 """Advice that means the hosts at hand: a playbook typed without `-i` may mean another cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

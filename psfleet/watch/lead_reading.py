@@ -1,7 +1,5 @@
 """What train.yml asks the lead's host while a run goes on, and what the answers mean."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping
@@ -89,7 +87,7 @@ class Reading:
     records: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
-    def of(cls, answer: str) -> Reading:
+    def of(cls, answer: str) -> "Reading":
         """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
         text, shown, uptime, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)

@@ -1,7 +1,5 @@
 """A run that is going on, drawn for people: a block of rows for a terminal, a line for a log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

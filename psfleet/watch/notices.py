@@ -1,7 +1,5 @@
 """What people should hear of while a run goes on, told once: stragglers, restarts, a step that stands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

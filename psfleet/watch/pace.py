@@ -1,7 +1,5 @@
 """How fast a run goes and where its loss goes, from the readings of its lead's `progress.json`."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass

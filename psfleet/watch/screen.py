@@ -4,8 +4,6 @@ An action runs in a worker process, which has no terminal: what it shows goes th
 rich's `Live` would count on being the only one who writes, and on a terminal that keeps its width.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -55,7 +53,7 @@ class Screen:
         self._told: Snapshot | None = None
         self._handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> "Screen":
         """Leave the terminal in order also where the watching is interrupted."""
         if self._terminal is not None:
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -3,8 +3,6 @@
 Pure: `ClusterStatus.of` takes the plan and the answers, `psfleet.watch.status_table` shows it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +58,7 @@ class ClusterStatus:
     summary: str
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> ClusterStatus:
+    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "ClusterStatus":
         """Put together what the hosts answered.
 
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to

@@ -1,7 +1,5 @@
 """What status.yml shows: the table of tasks, the run, what is wrong, and how many tasks are how."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How each task of a run does, for people: by name where they are few, else those that differ."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is shown of a run, from one look at its lead to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words for people: others' words made safe, names, counts, times and rates in few characters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from trainer.contract.progress import printable

@@ -3,8 +3,6 @@
 With TEST_FAILURE=kill in the environment its first step kills the process.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The trainer as a worker that dies amid a synchronous step: admitted, and none of its gradients is added."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -4,8 +4,6 @@ Their parent has nothing else: no module of the trainer, no session, no device. 
 directory and environment and as its `__main__`, what `python -m trainer` or `python program.py` runs.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

@@ -1,7 +1,5 @@
 """Ports for tests, which nobody takes before the test does."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import socket

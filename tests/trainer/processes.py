@@ -1,7 +1,5 @@
 """Real tasks of the trainer as processes on loopback, each with its own run directory, as on its own host."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -137,7 +135,7 @@ class Cluster(Processes[ForkedProcess]):
         self._watchdog = watchdog
         self._pings: dict[str, tuple[socket.socket, float]] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> "Cluster":
         """Return the cluster."""
         return self
 

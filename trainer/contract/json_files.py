@@ -1,7 +1,5 @@
 """JSON files that others read while they are written."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

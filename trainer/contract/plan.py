@@ -1,7 +1,5 @@
 """The cluster plan: which task runs on which host, at which address and port, with which GPUs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -91,7 +89,7 @@ class ClusterPlan:
         }
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> ClusterPlan:
+    def from_json(cls, content: Mapping[str, Any]) -> "ClusterPlan":
         """Return the plan that `to_json` described.
 
         Raises ValueError where the content is of another version, lacks a field, or does not match its hash.

@@ -1,7 +1,5 @@
 """What the launcher of a program and `psfleet_records` in it share: the lead, and `progress.json`."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """A reading of the lead's `progress.json`, whose fields are in docs/contracts.md, made safe to show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ class Progress:
     last_line: str = ""
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> Progress:
+    def from_mapping(cls, values: Mapping[str, object]) -> "Progress":
         """Read the object; a field that is absent or of another type counts as not known."""
         missing = values.get("missing")
         return cls(
@@ -48,7 +46,7 @@ class Progress:
             restarts=_counts(values.get("restarts")),
         )
 
-    def same_word(self, other: Progress) -> bool:
+    def same_word(self, other: "Progress") -> bool:
         """Whether the lead has written nothing between the two."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
 

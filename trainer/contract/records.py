@@ -4,8 +4,6 @@ A record is one JSON object a line. A line goes out in a single `write` to a fil
 that a task that is killed leaves whole lines and at most a cut one. Numbers that are not finite are `null`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Which tasks of the plan a run has, which servers of its own, and what they are to each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -3,8 +3,6 @@
 Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +200,7 @@ class TrainingSettings:
     barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> TrainingSettings:
+    def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":
         """Return the settings that `values` give, defaults for the others.
 
         Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises

@@ -1,7 +1,5 @@
 """Steps gathered into `step` records: few of them, however long the run is."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

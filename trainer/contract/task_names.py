@@ -1,7 +1,5 @@
 """The names of a run's tasks, such as "worker0": their parts, and which of them leads."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 # It initialises, saves and evaluates the trainer's own models.

@@ -1,7 +1,5 @@
 """A worker that waits for others in the midst of training: it says for whom, and not for ever."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

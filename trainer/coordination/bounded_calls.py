@@ -1,7 +1,5 @@
 """Calls into TensorFlow that may never return, and how to leave them behind."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from threading import Thread

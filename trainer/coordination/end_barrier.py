@@ -3,8 +3,6 @@
 Every wait has an end: a worker that was lost does not sign off any more.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

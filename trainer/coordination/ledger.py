@@ -7,8 +7,6 @@ step and to the counts of those who made it in one operation: the shares and the
 In a local run the one process holds it all.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every process builds these variables with the same names on the same devices: so they are one.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What every part of a task needs to know about it, and how it joins the cluster."""
 
-from __future__ import annotations
-
 import os
 import platform
 import secrets

@@ -1,7 +1,5 @@
 """The start barrier: no worker trains before every task is there, and whoever is missing is named."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping

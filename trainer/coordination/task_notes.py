@@ -1,7 +1,5 @@
 """What a task leaves for the others to read: who it is, and what a run's tasks must have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from trainer.contract.exit_codes import CONFIGURATION

@@ -1,7 +1,5 @@
 """The chief's part in synchronous training: it ends each round once the gradients are there."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 In one process (`local`) it is the same, for nobody else is there.
 """
 
-from __future__ import annotations
-
 from trainer.engine.training import SingleCallSession, TrainingGraph
 
 

@@ -5,8 +5,6 @@ from the partitions that TensorFlow executed, after it had merged and split oper
 what they are for.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ weighted by the examples of each tower, is applied once to the variables on the 
 client's a variable of that worker (`ledger_parts`) counts its towers, where its process finds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

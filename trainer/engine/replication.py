@@ -1,7 +1,5 @@
 """The replication engines by the name that `--replication` gives them."""
 
-from __future__ import annotations
-
 from trainer.coordination.running_task import RunningTask
 from trainer.engine import device_report
 from trainer.engine.asynchronous import AsynchronousGraph

@@ -4,8 +4,6 @@ Each worker offers one gradient, a mean over its batch, and waits until the chie
 of those that came first. Workers beyond `replicas_to_aggregate` are backups: what comes too late is dropped.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +36,7 @@ class SynchronousGraph(TrainingGraph):
 
         self.rounds.build(compute, self.optimizer)
 
-    def session(self, target: str) -> SynchronousSession:
+    def session(self, target: str) -> "SynchronousSession":
         """A session to the ps and this worker."""
         return SynchronousSession(self, target)
 

@@ -10,8 +10,6 @@ A variable on ps 0 says where that stands: [the open round, the round each worke
 last round for which all gradients of each worker have been added].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -41,7 +39,7 @@ class Standing:
     counters: tuple[int, ...]
 
     @classmethod
-    def from_values(cls, rounds: npt.NDArray[np.int64], counters: npt.NDArray[np.int64]) -> Standing:
+    def from_values(cls, rounds: npt.NDArray[np.int64], counters: npt.NDArray[np.int64]) -> "Standing":
         """Read the values of both variables."""
         numbers, counts = [int(value) for value in rounds], tuple(int(count) for count in counters)
         workers = len(numbers) // 2

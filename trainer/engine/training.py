@@ -4,8 +4,6 @@ How a step is made is a replication engine: a subclass of `TrainingGraph` that b
 of `TrainingSession` that takes a step with them. asynchronous.py is the plainest, replication.py names all.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -86,7 +84,7 @@ class TrainingGraph(ABC):
         """Add the operations of a step; called once, while the graph is built, with this worker's devices."""
 
     @abstractmethod
-    def session(self, target: str) -> TrainingSession:
+    def session(self, target: str) -> "TrainingSession":
         """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
 
     def hear(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most replications need not know

@@ -4,8 +4,6 @@ Values are read from every ps and written by the chief alone; restoring reads th
 File names are TensorFlow's: `model.ckpt-<global step>.*` and the state file `checkpoint`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

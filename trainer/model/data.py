@@ -1,7 +1,5 @@
 """Examples to train on and to test with, and endless batches of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a model is worth: its metrics over examples, for a task that trains and for one that took no part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import tensorflow as tf

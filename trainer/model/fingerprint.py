@@ -7,8 +7,6 @@ of the sorted lines "name dtype [shape] sum": the first 16 hex digits of their S
 trainer/coordination/ledger.py are left out, for they are no part of the model.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence

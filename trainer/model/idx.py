@@ -1,7 +1,5 @@
 """MNIST's own file format (IDX), plain or compressed with gzip."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import struct

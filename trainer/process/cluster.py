@@ -1,7 +1,5 @@
 """The cluster as a task's command line describes it: who listens where, and which task this is."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

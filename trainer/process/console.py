@@ -1,7 +1,5 @@
 """What a task says to people: whole lines on standard output, which systemd appends to `worker0.out`."""
 
-from __future__ import annotations
-
 import sys
 
 

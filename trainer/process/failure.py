@@ -1,7 +1,5 @@
 """How a task ends early, said with an exit code and a reason."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 

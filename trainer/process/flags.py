@@ -1,7 +1,5 @@
 """The command line: the four flags of the cluster, the run, and one flag for each training setting."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

@@ -14,8 +14,6 @@ GPU libraries" and trains on the CPU. So a task's environment needs, below the e
     PATH              .../nvidia/cuda_nvcc/bin, for ptxas
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The GPUs that a task was given, and whether TensorFlow sees just these."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping, Sequence
 
 from trainer.contract.exit_codes import CONFIGURATION

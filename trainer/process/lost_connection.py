@@ -1,7 +1,5 @@
 """What TensorFlow says when another task went away, known without TensorFlow."""
 
-from __future__ import annotations
-
 _LOST = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PSUnavailableError"}
 # In the message of any other of its errors.
 _PHRASES = ("Connection reset", "Socket closed", "Stream removed", "RST_STREAM", "failed to connect")

@@ -1,7 +1,5 @@
 """Whether the other tasks' ports answer, asked without TensorFlow."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """What a task tells while it trains: `progress.json`, and systemd."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """Notifications to systemd: READY when the server listens, WATCHDOG on progress, STATUS for people."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """A user's program as a process: started, told to stop, ended with what it started, and why it failed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

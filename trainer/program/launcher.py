@@ -3,8 +3,6 @@
 It imports no TensorFlow: what the program does with it is the program's own matter (docs/programs.md).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -51,7 +49,7 @@ class Program:
     flags: bool = True
 
     @classmethod
-    def read(cls, path: Path) -> Program:
+    def read(cls, path: Path) -> "Program":
         """Read the file. Raises TaskFailure where it is damaged, or the program is not on this host."""
         try:
             content = json.loads(path.read_text())

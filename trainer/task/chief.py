@@ -1,7 +1,5 @@
 """What worker 0 does beside training: it sets the variables, saves them, evaluates, and ends the run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

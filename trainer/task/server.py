@@ -4,8 +4,6 @@ A ps, which holds variables; a server for a client elsewhere; or a worker that c
 graph.
 """
 
-from __future__ import annotations
-
 import time
 
 import tensorflow as tf

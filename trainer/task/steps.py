@@ -1,7 +1,5 @@
 """A worker's steps: taken one after the other, counted, printed and recorded."""
 
-from __future__ import annotations
-
 import math
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """What TensorBoard shows of a run: event files with the scalars of each worker, and the chief's graph."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """What a worker tells of its steps, whoever takes them: how many, how fast, with what loss."""
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """What a worker tells of the towers that a client's graph computes on it: lines, `step` records, its end."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from trainer.coordination.bounded_calls import CallTookTooLong

@@ -3,8 +3,6 @@
 The chief tells every ps that the run is over; each client tells the other tasks that serve it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import traceback

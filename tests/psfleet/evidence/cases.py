@@ -1,7 +1,5 @@
 """A run's folder that is damaged or forged in one way, and what must be said of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ways to damage the folder of a run, or to write its records anew, that several tests share."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

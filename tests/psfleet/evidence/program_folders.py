@@ -1,7 +1,5 @@
 """Run folders of a program of one's own, from real tasks that a launcher ran on loopback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A program of one's own: y = 2x + 10 by workers that share a model on the ps, or each alone with its own."""
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -1,7 +1,5 @@
 """The real runs that are made of each replication, and a way to change what was counted in one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.psfleet.evidence.run_folders import edit, records

@@ -1,7 +1,5 @@
 """Run folders of real tasks on loopback, and ways to damage a copy of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 Nothing of what these workers tell is false. So whatever chance makes of it, no check may contradict them.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the runs of the proof by partition train, what is in their way, and what is said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reading a page as a browser would: elements, their texts, and what they refer to."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 

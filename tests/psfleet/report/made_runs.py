@@ -1,7 +1,5 @@
 """Run folders written for the report: records as tasks write them, with whatever a test wants in them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs to watch in tests: what decide_run says of one, and the readings that its lead would give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 

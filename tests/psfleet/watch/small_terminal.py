@@ -1,7 +1,5 @@
 """A terminal small enough to read: what psfleet draws with, and what happens to it on a screen."""
 
-from __future__ import annotations
-
 import re
 
 _CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")

@@ -1,7 +1,5 @@
 """What people see of a run: real bytes on a real pty, read as a terminal would show them."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os
@@ -39,7 +37,7 @@ class Drawn:
         quiet[3] &= ~termios.ECHO
         termios.tcsetattr(self._pty, termios.TCSANOW, quiet)
 
-    def until_pause(self) -> Drawn:
+    def until_pause(self) -> "Drawn":
         """Read until the program waits."""
         while not self.bytes.endswith(PAUSE):
             self._read()
@@ -53,12 +51,12 @@ class Drawn:
         assert os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1]) == 0
         return self.terminal.text
 
-    def type(self, text: str) -> Drawn:
+    def type(self, text: str) -> "Drawn":
         """Type at the keyboard."""
         os.write(self._pty, text.encode())
         return self
 
-    def resize(self, columns: int) -> Drawn:
+    def resize(self, columns: int) -> "Drawn":
         """Make the terminal narrower or wider."""
         self._set_size(columns, self.terminal.rows)
         self.terminal.resize(columns)

@@ -1,7 +1,5 @@
 """Event records: what is written comes back, and garbage never crashes the reader."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Windows of steps: what they say of staleness and waiting is of all their steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

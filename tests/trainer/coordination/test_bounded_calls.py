@@ -1,7 +1,5 @@
 """Calls into TensorFlow whose other side has gone hold nobody up."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from threading import Thread

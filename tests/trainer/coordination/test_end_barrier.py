@@ -1,7 +1,5 @@
 """Both barriers: all who are there are waited for, nobody who was lost is waited for long."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

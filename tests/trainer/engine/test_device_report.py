@@ -1,7 +1,5 @@
 """The device report of a step that ran on two ps and two workers, and the text over the reports of a run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

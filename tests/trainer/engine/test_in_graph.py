@@ -1,7 +1,5 @@
 """In-graph replication: one client, a tower on every worker, and workers that serve it."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

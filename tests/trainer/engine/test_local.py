@@ -1,7 +1,5 @@
 """One process that is the whole run: the same lines, records and checkpoints, and nothing else needed."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One step of two workers, in this process: what is applied is the mean over the examples that they read."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Synchronous training: a step is of so many gradients, backups are not waited for, nobody trains alone."""
 
-from __future__ import annotations
-
 import re
 import signal
 import time

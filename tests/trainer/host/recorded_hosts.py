@@ -1,7 +1,5 @@
 """Hosts of several systems, laid out below a directory: their files, and what their programs answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checkpoints that do not read whole are passed over, only the newest are kept: on TensorFlow's own files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches: every example once an epoch, alone or by shares, in an order that changes."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

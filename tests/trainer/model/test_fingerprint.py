@@ -1,7 +1,5 @@
 """The fingerprint of a model: alike from its values and from the ps that hold them, and of every bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """IDX files: MNIST's own names, plain or compressed; each way to be wrong is named with the file."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct

@@ -1,7 +1,5 @@
 """What the models reach, on whatever tasks there are, and the model that docs/models.md shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The model of which each worker sees a part: who shares finds all of it, who does not its own part."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

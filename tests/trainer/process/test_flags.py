@@ -1,7 +1,5 @@
 """The command line: the tutorials' four flags, every problem at once, and a help that lists all."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

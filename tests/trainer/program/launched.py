@@ -1,7 +1,5 @@
 """Tasks of a program of one's own, launched as by systemd, on loopback; a folder each, as on hosts."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -34,7 +32,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
         self.arguments: Sequence[str] = ()
         self.flags = True
 
-    def __enter__(self) -> Tasks:
+    def __enter__(self) -> "Tasks":
         """Return the tasks."""
         return self
 

@@ -1,7 +1,5 @@
 """The programs of examples/, as psfleet runs them: what serves is ended by SIGTERM once the lead ended."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

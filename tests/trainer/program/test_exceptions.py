@@ -1,7 +1,5 @@
 """The exception in what a program printed."""
 
-from __future__ import annotations
-
 from trainer.process.lost_connection import is_lost_connection
 from trainer.program.child_process import exception_in
 

@@ -1,7 +1,5 @@
 """What the launcher gives to a program, and what it makes of the program's end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

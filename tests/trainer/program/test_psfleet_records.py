@@ -1,7 +1,5 @@
 """The records that a program writes of itself: with psfleet, by hand, and beside modules of any name."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clients of servers that run already: each connects to its own, and ends it on every way out."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

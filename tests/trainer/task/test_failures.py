@@ -1,7 +1,5 @@
 """A run that cannot go on ends everywhere, with the class, the reason and the task that has it."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A lost ps costs at most what was not saved; stopping saves the very step, and resuming goes on there."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

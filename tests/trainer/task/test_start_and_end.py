@@ -1,7 +1,5 @@
 """Tasks start together, share their steps, and end together; one who is missing is named."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

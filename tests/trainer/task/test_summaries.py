@@ -1,7 +1,5 @@
 """Event files for TensorBoard, read back: scalars, a graph, one line over restarts, a disk that refuses."""
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Its name also goes into `MODELS` of trainer/contract/settings.py.
 """
 
-from __future__ import annotations
-
 from trainer.model.models import cnn, linear, mnist_mlp, partition, placement_demo
 from trainer.model.models.model import Model
 

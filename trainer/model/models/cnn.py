@@ -4,8 +4,6 @@ For benchmarks: on MNIST a step takes forty times the computation of one of `mni
 traffic with the ps.
 """
 
-from __future__ import annotations
-
 import math
 
 import tensorflow as tf

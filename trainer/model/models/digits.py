@@ -1,7 +1,5 @@
 """What models that read handwritten digits have in common: everything but their layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf

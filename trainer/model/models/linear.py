@@ -1,7 +1,5 @@
 """Linear regression: y = 2x + 10 with noise. Weight and bias are known, so anyone sees whether it worked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

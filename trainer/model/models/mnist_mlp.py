@@ -1,7 +1,5 @@
 """Handwritten digits read by one hidden layer, with softmax and cross entropy."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases

@@ -1,7 +1,5 @@
 """What a model is: plain functions over a list of variables, and the lines that people read about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ gradients say nothing of the other weights: they stay where they began, at 0, un
 them pushes to the same variables. The test examples ask for all weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the
 TensorFlow carries the tensors between them, however many tasks there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 The exit code is 1 where a run is judged otherwise than it must be.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 `make adversaries` trains and judges them all and prints the table of docs/verdict.md.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is done to a copy of a real run's folder; each is told what other runs there are."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """When a worker takes its steps, told in steps of others: whatever the machine does, a run goes alike."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,7 +24,7 @@ class Pace:
     stops_itself_at: int = 0
 
     @classmethod
-    def from_json(cls, text: str) -> Pace:
+    def from_json(cls, text: str) -> "Pace":
         """Read what `program` has written."""
         fields = json.loads(text)
         return cls(**fields | {"waits": {int(step): others for step, others in fields["waits"].items()}})

@@ -1,7 +1,5 @@
 """The trainer as a worker that keeps a pace. Started like the trainer, with the pace before its flags."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

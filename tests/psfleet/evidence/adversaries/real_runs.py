@@ -3,8 +3,6 @@
 What decides how a run goes is counted in steps (pace.py), never in seconds: a busy machine changes none.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Callable, Mapping

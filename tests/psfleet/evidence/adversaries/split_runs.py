@@ -4,8 +4,6 @@ The trainer lets no worker train whose ps has no chief. So each side is a real r
 and the records of one side's chief are told as those of another worker.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The corpus as a table in Markdown, with what was judged wrongly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from psfleet.evidence.verdict import PROVEN, Verdict
