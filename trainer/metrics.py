@@ -11,7 +11,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +37,21 @@ class HostTask:
     job: str
     index: int
     unit: Mapping[str, str]
-    run_id: str = ""
-    step: Mapping[str, float | None] = field(default_factory=dict)
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str
+    step: Mapping[str, float | None]
+    progress: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         """The task's name, such as "worker0"."""
         return f"{self.job}{self.index}"
 
-    @property
-    def leads(self) -> bool:
-        """Whether it may be the one that tells how the whole run is."""
-        return self.name in LEADS and bool(self.progress)
-
 
 @dataclass(frozen=True)
 class Family:
-    """A metric of a `kind` ("gauge" or "counter"): what it means, and its samples, each with labels."""
+    """A metric: what it means, and its samples, each with labels. One that counts is named `.._total`."""
 
     name: str
-    kind: str
     text: str
     samples: Sequence[tuple[Mapping[str, str], float]]
 
@@ -69,45 +63,43 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
     """
     files = [*configuration.glob("tasks/*.env"), *configuration.glob("run/*.env")]
     known = sorted({task for file in files if (task := task_of(file.name)) and task[0] != "evaluator"})
-    if not known:
-        return []
-    units = show([unit_name(job, index) for job, index in known])
-    return [
-        _host_task(job, index, unit, configuration, state)
-        for (job, index), unit in zip(known, units, strict=True)
-    ]
-
-
-def _host_task(job: str, index: int, unit: Mapping[str, str], configuration: Path, state: Path) -> HostTask:
-    run_id = run_id_of(run_file(configuration, job, index))
-    if not run_id:
-        return HostTask(job, index, unit)
-    run = state / "runs" / run_id
-    return HostTask(
-        job,
-        index,
-        unit,
-        run_id,
-        last_step(run / "events" / f"{job}{index}.jsonl"),
-        read_object(run / "progress.json"),
-    )
+    units = show([unit_name(job, index) for job, index in known]) if known else []
+    tasks = []
+    for (job, index), unit in zip(known, units, strict=True):
+        run_id = run_id_of(run_file(configuration, job, index))
+        run = state / "runs" / run_id
+        step = last_step(run / "events" / f"{job}{index}.jsonl") if run_id else {}
+        progress = read_object(run / "progress.json") if run_id else {}
+        tasks.append(HostTask(job, index, unit, run_id, step, progress))
+    return tasks
 
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
     """Give the metrics of a host. What is not known has no sample; a run's stay until the task's next run."""
-    for name, kind, text, value in _OF_TASKS:
-        samples = [(_labels(cluster, task), value(task)) for task in tasks]
-        yield Family(name, kind, text, [(labels, known) for labels, known in samples if known is not None])
-    run = "psfleet_task_run_info", "gauge", "The run that the task was last prepared for."
-    yield Family(*run, [(_labels(cluster, task, run_id=task.run_id), 1) for task in tasks if task.run_id])
-    leads = [task for task in tasks if task.leads]
+
+    def labels(task: HostTask) -> dict[str, str]:
+        # Not "job" and "instance": these are Prometheus' own, and it would rename ours.
+        return {"cluster": cluster, "task": task.name, "task_job": task.job}
+
+    for name, text, value in _OF_TASKS:
+        samples = [(labels(task), known) for task in tasks if (known := value(task)) is not None]
+        yield Family(f"psfleet_task_{name}", text, samples)
+    of_runs = [({**labels(task), "run_id": task.run_id}, 1) for task in tasks if task.run_id]
+    yield Family("psfleet_task_run_info", "The run that the task was last prepared for.", of_runs)
+    leads = [
+        (Progress.from_mapping(task.progress), task) for task in tasks if task.name in LEADS and task.progress
+    ]
     if leads:
         # The one that has told last: the chief of an earlier run tells of that one.
-        yield from _of_run(cluster, max(leads, key=lambda lead: Progress.from_mapping(lead.progress).wall))
+        yield from _of_run({"cluster": cluster}, *max(leads, key=lambda lead: lead[0].wall))
 
 
-def _of_step(field_: str) -> Callable[[HostTask], float | None]:
-    return lambda task: task.step.get(field_)
+def _is_in(*states: str) -> Callable[[HostTask], float]:
+    return lambda task: int(task.unit.get("ActiveState") in states)
+
+
+def _of_step(field: str) -> Callable[[HostTask], float | None]:
+    return lambda task: task.step.get(field)
 
 
 def _loss(task: HostTask) -> float | None:
@@ -116,84 +108,50 @@ def _loss(task: HostTask) -> float | None:
     return math.nan if loss is None and task.step else loss
 
 
-_OF_TASKS: tuple[tuple[str, str, str, Callable[[HostTask], float | None]], ...] = (
+_OF_TASKS: tuple[tuple[str, str, Callable[[HostTask], float | None]], ...] = (
+    ("up", "Whether the task's process runs and listens.", _is_in("active", "reloading")),
+    ("failed", "Whether systemd has given the task up.", _is_in("failed")),
     (
-        "psfleet_task_up",
-        "gauge",
-        "Whether the task's process runs and listens.",
-        lambda task: int(task.unit.get("ActiveState") in {"active", "reloading"}),
-    ),
-    (
-        "psfleet_task_failed",
-        "gauge",
-        "Whether systemd has given the task up.",
-        lambda task: int(task.unit.get("ActiveState") == "failed"),
-    ),
-    (
-        "psfleet_task_restarts_total",
-        "counter",
+        "restarts_total",
         "How often systemd has restarted the task since its start.",
         lambda task: int(task.unit.get("NRestarts") or 0),
     ),
+    ("local_steps_total", "Steps that the task has made in this run.", _of_step("local_step")),
+    ("global_step", "The run's global step as the task last saw it.", _of_step("global_step")),
+    ("loss", "Loss of the task's last recorded step.", _loss),
     (
-        "psfleet_task_local_steps_total",
-        "counter",
-        "Steps that the task has made in this run.",
-        _of_step("local_step"),
-    ),
-    (
-        "psfleet_task_global_step",
-        "gauge",
-        "The run's global step as the task last saw it.",
-        _of_step("global_step"),
-    ),
-    ("psfleet_task_loss", "gauge", "Loss of the task's last recorded step.", _loss),
-    (
-        "psfleet_task_steps_per_second",
-        "gauge",
+        "steps_per_second",
         "Steps per second of the task, in its last recorded window.",
         _of_step("steps_per_second"),
     ),
     (
-        "psfleet_task_examples_per_second",
-        "gauge",
+        "examples_per_second",
         "Training examples per second of the task, in its last recorded window.",
         _of_step("examples_per_second"),
     ),
     (
-        "psfleet_task_last_step_timestamp_seconds",
-        "gauge",
+        "last_step_timestamp_seconds",
         "When the task recorded its last window of steps, in seconds since the epoch.",
         _of_step("wall"),
     ),
 )
 
 
-def _of_run(cluster: str, lead: HostTask) -> Iterator[Family]:
-    progress = Progress.from_mapping(lead.progress)
-    labels = {"cluster": cluster}
+def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> Iterator[Family]:
     whose = {**labels, "run_id": lead.run_id, "lead": lead.name}
-    yield Family("psfleet_run_info", "gauge", "The run whose lead is on this host.", [(whose, 1)])
+    yield Family("psfleet_run_info", "The run whose lead is on this host.", [(whose, 1)])
     phases = [({**labels, "phase": phase}, int(progress.phase == phase)) for phase in PHASES]
-    yield Family("psfleet_run_phase", "gauge", "The phase that the run is in, by its lead's word.", phases)
+    yield Family("psfleet_run_phase", "The phase that the run is in, by its lead's word.", phases)
+    told = "When the lead last told how far the run is, in seconds since the epoch."
     figures: tuple[tuple[str, str, float | None], ...] = (
-        ("psfleet_run_global_step", "The run's global step.", progress.global_step),
-        ("psfleet_run_last_step", "The global step at which the run ends.", progress.last_step or None),
-        ("psfleet_run_loss", "Loss of the lead's last step.", progress.loss),
-        ("psfleet_run_missing_tasks", "Tasks that the run waits for.", len(progress.missing)),
-        (
-            "psfleet_run_progress_timestamp_seconds",
-            "When the lead last told how far the run is, in seconds since the epoch.",
-            progress.wall or None,
-        ),
+        ("global_step", "The run's global step.", progress.global_step),
+        ("last_step", "The global step at which the run ends.", progress.last_step or None),
+        ("loss", "Loss of the lead's last step.", progress.loss),
+        ("missing_tasks", "Tasks that the run waits for.", len(progress.missing)),
+        ("progress_timestamp_seconds", told, progress.wall or None),
     )
     for name, text, value in figures:
-        yield Family(name, "gauge", text, [] if value is None else [(labels, value)])
-
-
-def _labels(cluster: str, task: HostTask, **more: str) -> dict[str, str]:
-    # Not "job" and "instance": these are Prometheus' own, and it would rename ours.
-    return {"cluster": cluster, "task": task.name, "task_job": task.job, **more}
+        yield Family(f"psfleet_run_{name}", text, [] if value is None else [(labels, value)])
 
 
 def render(families_: Iterable[Family]) -> str:
@@ -204,7 +162,8 @@ def render(families_: Iterable[Family]) -> str:
     lines = []
     for family in families_:
         if family.samples:
-            lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
+            kind = "counter" if family.name.endswith("_total") else "gauge"
+            lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {kind}"]
         for labels, value in family.samples:
             shown = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items())
             lines.append(f"{family.name}{{{shown}}} {_number(value)}")

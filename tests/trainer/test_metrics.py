@@ -166,7 +166,7 @@ def test_systemd_that_gives_no_answer_leaves_the_old_metrics(
 
 def test_what_stands_in_a_label_is_escaped() -> None:
     value = 'a "quoted" \\ and\nbroken'
-    text = render([Family("x", "gauge", "help", [({"cluster": value}, -math.inf)])])
+    text = render([Family("x", "help", [({"cluster": value}, -math.inf)])])
     (family,) = text_string_to_metric_families(text)
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"cluster": value}, -math.inf)]
 
