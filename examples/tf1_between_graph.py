@@ -53,7 +53,6 @@ class WorkerSession(tf.compat.v1.train.SessionCreator):
     def __init__(
         self, scaffold: tf.compat.v1.train.Scaffold, master: str, config: tf.compat.v1.ConfigProto
     ) -> None:
-        """Take what a worker's session needs."""
         self._scaffold, self._master, self._config = scaffold, master, config
 
     def create_session(self) -> tf.compat.v1.Session:

@@ -48,7 +48,6 @@ class Plane(tf.Module):
     """A linear model. What one worker adds to a variable is averaged over all before it is applied."""
 
     def __init__(self) -> None:
-        """Set the first values."""
         super().__init__()
         average = tf.VariableAggregation.MEAN
         self.weights = tf.Variable(tf.zeros([len(WEIGHTS)]), name="weights", aggregation=average)

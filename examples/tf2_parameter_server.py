@@ -72,7 +72,6 @@ class Network(tf.Module):
     """One hidden layer, with its variables on the ps by turns."""
 
     def __init__(self) -> None:
-        """Set the first values."""
         super().__init__()
         first = tf.random.stateless_normal([1, HIDDEN_UNITS], [1, 2])
         self.hidden = tf.Variable(first, name="hidden")

@@ -6,10 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
-from trainer.contract.records import RecordWriter, TaskIdentity, events_file
+from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
 from trainer.process.console import say
 from trainer.process.failure import recorded
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("`python -m trainer --help` lists all flags.\n")
         if error.identity is not None:
             fields = {"class": "usage", "reason": str(error)}
-            _records(error.run_directory, error.identity).write("failed", fields)
+            open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
     if options.program is not None:
         from trainer.program.launcher import run_program
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     gpus.prepare(os.environ)
     # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
-    records = _records(options.run_directory, options.identity)
+    records = open_records(options.run_directory, options.identity, say)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -69,34 +68,19 @@ def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -
     return run_worker(task)
 
 
-def _records(run_directory: Path | None, identity: TaskIdentity) -> RecordWriter:
-    path = events_file(run_directory, identity.job, identity.index) if run_directory else None
-    try:
-        return RecordWriter(path, identity)
-    except OSError as error:
-        say(f"no records are kept: {path}: {error.strerror}")
-        return RecordWriter(None, identity)
-
-
 def _supervise(work: Callable[[], int], stop: threading.Event, seconds_to_stop: float) -> int:
     """Do the work in a thread, so that signals are heard while TensorFlow holds it; returns the exit code."""
     codes: list[int] = []
-    done = threading.Event()
-
-    def run() -> None:
-        try:
-            codes.append(work())
-        finally:
-            done.set()
-
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=lambda: codes.append(work()), daemon=True)
+    thread.start()
     stopping_since: float | None = None
-    while not done.wait(0.5):
+    while thread.is_alive():
         if stop.is_set():
             stopping_since = stopping_since or time.monotonic()
             if time.monotonic() > stopping_since + seconds_to_stop:
                 say("The work does not end; leaving it.")
                 return STOPPED
+        thread.join(0.5)
     return codes[0] if codes else PROGRAM
 
 

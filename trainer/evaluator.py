@@ -8,7 +8,6 @@ its own, events/evaluator0.jsonl (docs/contracts.md); each evaluation adds to th
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -79,13 +78,10 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
 
     import tensorflow as tf
 
-    from trainer.coordination.running_task import draw_nonce
     from trainer.model.evaluation import evaluate_checkpoint
     from trainer.model.fingerprint import fingerprint_of
 
-    versions = {"tensorflow": tf.__version__, "python": platform.python_version()}
-    drawn = {"nonce": draw_nonce(), "settings": settings.as_dict(), "address": ""}
-    records.write("started", {**drawn, **versions})
+    records.write_started(settings.as_dict(), tf.__version__, address="")
     checkpoint = _checkpoint(directory, told)
     step = {"global_step": checkpoint.global_step}
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})

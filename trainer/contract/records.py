@@ -8,15 +8,17 @@ import json
 import math
 import os
 import platform
+import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .json_files import finite
 
 VERSION = 1
+_NONCE_BITS = 48  # exact in JSON readers that know only doubles
 
 # No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
 # takes part in nothing, and leaves records as the tasks do.
@@ -164,6 +166,23 @@ def events_file(run_directory: Path, job: str, index: int) -> Path:
     return run_directory / "events" / f"{job}{index}.jsonl"
 
 
+def open_records(
+    run_directory: Path | None, identity: TaskIdentity, complain: Callable[[str], object]
+) -> "RecordWriter":
+    """The records of a task, in its run directory. A disk that refuses them is told: none are kept then."""
+    path = events_file(run_directory, identity.job, identity.index) if run_directory else None
+    try:
+        return RecordWriter(path, identity)
+    except OSError as error:
+        complain(f"no records are kept: {path}: {error.strerror}")
+        return RecordWriter(None, identity)
+
+
+def draw_nonce() -> int:
+    """A number that nobody else has drawn, never 0."""
+    return secrets.randbits(_NONCE_BITS) | 1
+
+
 def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
     """The fields that this event must have beside the common ones, and their kinds; none where unknown.
 
@@ -251,7 +270,8 @@ class RecordWriter:
             raise ValueError(f"record {event!r}: {'; '.join(problems)}")
         if self._descriptor is None:
             return
-        line = json.dumps(values, separators=(",", ":"), allow_nan=False) + "\n"
+        # A program's settings may be anything: what JSON does not have is its text.
+        line = json.dumps(values, separators=(",", ":"), allow_nan=False, default=str) + "\n"
         whole = (("\n" if self._inside_line else "") + line).encode()
         try:
             written = os.write(self._descriptor, whole)
@@ -262,11 +282,13 @@ class RecordWriter:
         if self._inside_line:
             self._complain("a line was cut, the disk is full")
 
-    def close(self) -> None:
-        """Close the file; nothing is written after this."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+    def write_started(
+        self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
+    ) -> None:
+        """Append the first record of a process; where no nonce is given, it is drawn here."""
+        versions = {"tensorflow": tensorflow, "python": platform.python_version()}
+        own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address}
+        self.write("started", {**own, **versions})
 
     def _complain(self, reason: str) -> None:
         if not self._complained:

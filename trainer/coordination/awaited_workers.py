@@ -23,7 +23,6 @@ class AwaitedWorkers:
     """What to do while a step waits for other workers: `wait` now and then, and `over` after the step."""
 
     def __init__(self, task: RunningTask) -> None:
-        """Take who waits."""
         self._task = task
         self._since: float | None = None
         self._stepped = time.monotonic()

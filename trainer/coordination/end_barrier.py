@@ -31,7 +31,6 @@ class EndBarrier:
     """
 
     def __init__(self, task: RunningTask, ledger: Ledger) -> None:
-        """Take who ends, and the marks of all."""
         self._task, self._ledger = task, ledger
         self._poll_seconds = max(_POLL_SECONDS, len(task.cluster.clients) / _POLLS_A_SECOND)
 

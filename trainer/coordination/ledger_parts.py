@@ -72,7 +72,6 @@ class AttendancePart:
     """The variables that only ps 0 holds, or the one process of a local run: notes, marks, counters."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Add them to the default graph."""
         workers, device = cluster.workers, cluster.ledger_devices[0]
         notes = [_variable(f"attendance_worker{worker}", device, [], tf.string) for worker in range(workers)]
         marks = _variable("marks", device, [workers], tf.int64)

@@ -1,8 +1,6 @@
 """What every part of a task needs to know about it, and how it joins the cluster."""
 
 import os
-import platform
-import secrets
 import time
 from dataclasses import dataclass, field
 from threading import Event
@@ -10,7 +8,7 @@ from threading import Event
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CLUSTER_BROKE
-from trainer.contract.records import RecordWriter
+from trainer.contract.records import RecordWriter, draw_nonce
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.process import gpus
@@ -23,13 +21,6 @@ from trainer.process.systemd import notify
 v1 = tf.compat.v1
 # Deprecation warnings speak to who writes this program, not to who runs it.
 tf.get_logger().setLevel("ERROR")
-
-_NONCE_BITS = 48  # exact in JSON readers that know only doubles
-
-
-def draw_nonce() -> int:
-    """A number that nobody else has drawn, never 0."""
-    return secrets.randbits(_NONCE_BITS) | 1
 
 
 @dataclass
@@ -86,16 +77,8 @@ class RunningTask:
         elif cluster.serves or not cluster.existing_servers:
             self.server = self._listen(config)
         self.target = self.server.target if self.server else f"grpc://{cluster.address}"
-        self.records.write(
-            "started",
-            {
-                "nonce": self.nonce,
-                "settings": self.settings.as_dict(),
-                "tensorflow": tf.__version__,
-                "python": platform.python_version(),
-                "address": self.target.removeprefix("grpc://") if cluster.is_local else cluster.address,
-            },
-        )
+        address = self.target.removeprefix("grpc://") if cluster.is_local else cluster.address
+        self.records.write_started(self.settings.as_dict(), tf.__version__, address, self.nonce)
 
     def _listen(self, config: tf.compat.v1.ConfigProto) -> tf.compat.v1.train.Server:
         cluster = self.cluster

@@ -61,7 +61,6 @@ class Barrier:
     """
 
     def __init__(self, task: RunningTask) -> None:
-        """Take the task, which has joined the cluster; nobody is reached yet."""
         self._task, self._cluster = task, task.cluster
         self._own_server = f"server{self._cluster.index}"
         self._served: dict[str, ServedPart] = {}

@@ -29,7 +29,6 @@ class Pace:
     """How long to sleep before the next look at ps 0: most of the usual wait, then short and longer naps."""
 
     def __init__(self) -> None:
-        """Begin without knowing what is usual."""
         self._usual = self._since = self._nap = 0.0
         self._looks = 0
 
@@ -63,7 +62,6 @@ class Aggregator:
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations, last_step: int) -> None:
-        """Take the chief's session; nothing runs yet."""
         self._session, self._operations, self._last_step = session, operations, last_step
         self._read = session.make_callable(operations.standing)
         self._advance = session.make_callable(

@@ -45,7 +45,6 @@ class SynchronousSession(TrainingSession):
     """Offers gradients, one a round, and waits in between; the chief's session also runs the aggregator."""
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
-        """Connect, and start this worker's batches."""
         super().__init__(graph, target)
         self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
         self._offer = self.callable_for(graph.rounds.offer)

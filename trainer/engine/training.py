@@ -55,7 +55,6 @@ class TrainingGraph(ABC):
     """
 
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
-        """Build it."""
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
         self.context = self.context_on(cluster.device)
         self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
@@ -152,7 +151,6 @@ class TrainingSession(ABC):
     awaited: Sequence[int] = ()
 
     def __init__(self, graph: TrainingGraph, target: str) -> None:
-        """Connect, and start the batches."""
         self._graph = graph
         self.session = open_session(target, graph.graph, graph.cluster.device_filters)
         for start, feeds in graph.iterator_feeds():

@@ -67,7 +67,6 @@ class RestoreOperation:
     """The operations that set variables to what a checkpoint holds of them."""
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:
-        """Add them to the default graph, each where its variable is."""
         self._assignments = {
             variable.op.name: (placeholder, variable.assign(placeholder).op)
             for variable in variables

@@ -26,7 +26,6 @@ class Evaluation:
     """The operations that evaluate a model, in the default graph."""
 
     def __init__(self, model: Model, context: ModelContext, variables: Variables) -> None:
-        """Add them, for examples of the shapes and types of the test examples."""
         test = context.data.test
         self._features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
         self._labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None, *test.labels.shape[1:]])

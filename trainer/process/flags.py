@@ -67,7 +67,6 @@ class UsageError(Exception):
     def __init__(
         self, problems: Sequence[str], identity: TaskIdentity | None = None, run_directory: Path | None = None
     ) -> None:
-        """Keep the problems and, as far as they are known, whose records they go to."""
         super().__init__("; ".join(problems))
         self.problems = list(problems)
         self.identity = identity

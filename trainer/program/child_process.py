@@ -110,7 +110,6 @@ class ErrorLog:
     """What this process and its children print as errors, where that goes to a file that can be read."""
 
     def __init__(self) -> None:
-        """Begin at the file's present end: what stands before it was said by others."""
         self._path: Path | None = Path("/proc/self/fd/2")
         self._start = 0
         try:

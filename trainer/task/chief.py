@@ -7,10 +7,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from trainer.contract.exit_codes import INPUT
+from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
 from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
 from trainer.coordination.ledger import Ledger
-from trainer.coordination.running_task import RunningTask, draw_nonce
+from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession

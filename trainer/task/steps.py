@@ -26,7 +26,6 @@ class Steps(ToldSteps):
     """The steps that this process has applied, over all its sessions."""
 
     def __init__(self, task: RunningTask, graph: TrainingGraph, chief: Chief | None) -> None:
-        """Take what the steps are of, and who saves them; nothing is taken yet."""
         super().__init__(task, graph.graph)
         self._graph, self._chief, self._progress = graph, chief, task.progress
         shares = task.cluster.workers if task.settings.shard_data else None

@@ -15,7 +15,6 @@ class ToldSteps:
     """The steps of a worker; who takes them counts them here."""
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
-        """Take whose steps they are, and the graph for TensorBoard; there is none yet."""
         self._task, self._batch_size = task, task.settings.batch_size
         directory, every = task.options.run_directory, task.settings.summary_steps
         self.summaries = Summaries(directory, task.cluster.task, graph, every)

@@ -13,7 +13,6 @@ class Towers(ToldSteps):
     """The towers computed in this process, read from the variables on its own device."""
 
     def __init__(self, task: RunningTask, part: OwnPart) -> None:
-        """Take where they are counted; none is computed yet."""
         super().__init__(task, tf.Graph())
         self._part = part
 

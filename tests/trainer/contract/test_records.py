@@ -17,7 +17,6 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "a ps went away"})
     writer.write("failed", {"class": "program", "reason": "ValueError: é"})
-    writer.close()
 
     records, complaints = read_records(path)
 

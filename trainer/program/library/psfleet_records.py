@@ -15,12 +15,11 @@ Every function raises ValueError for a value that is not of the kind that its do
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import importlib.util
 import math
 import os
-import platform
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -34,9 +33,6 @@ __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 
 # A program may take it out of the environment, to give TensorFlow a cluster of its own.
 _TF_CONFIG = os.environ.get("TF_CONFIG", "")
-
-_NONCE_BITS = 48  # exact in JSON readers that know only doubles
-
 
 # psfleet's own package, under a name that no program's own package has.
 _CONTRACT = "_psfleet_contract"
@@ -76,46 +72,31 @@ class _Task:
         members = cluster.get(job, [])
         self.address = members[index] if index < len(members) else ""
         self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
-        self.records = _open(records.events_file(run_directory, job, index), identity)
+        self.records = records.open_records(
+            run_directory, identity, lambda said: sys.stderr.write(f"{said}\n")
+        )
         self.windows = step_windows.StepWindows(self.records, 0)
         self.run_directory = run_directory
-        self.last_step = 0
-        self.local_step = self.examples = 0
+        self.last_step = self.local_step = self.examples = 0
         self.global_step: int | None = None
         self.loss: float | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
 
-    def report(self) -> None:
-        """Tell where the run stands, where this task leads it, at most twice a second."""
-        if time.monotonic() >= self._next_report:
-            self.report_now()
-
-    def report_now(self) -> None:
-        """Tell where the run stands, where this task leads it. A full disk does not stop the program."""
-        if not self.is_lead:
+    def report(self, *, at_once: bool = False) -> None:
+        """Tell where the run stands, where this task leads it: at most twice a second, or at once."""
+        if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
         self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
         known = {"global_step": self.global_step, "last_step": self.last_step, "loss": self.loss}
-        try:
-            program_run.update_progress(
-                self.run_directory, {name: value for name, value in known.items() if value is not None}
-            )
-        except OSError:
-            return
+        told = {name: value for name, value in known.items() if value is not None}
+        with contextlib.suppress(OSError):  # a full disk does not stop the program
+            program_run.update_progress(self.run_directory, told)
 
     def flush(self) -> None:
         """Write what was counted and not yet written."""
         self.windows.flush()
-        self.report_now()
-
-
-def _open(path: Path, identity: records.TaskIdentity) -> records.RecordWriter:
-    try:
-        return records.RecordWriter(path, identity)
-    except OSError as error:
-        sys.stderr.write(f"no records are kept: {path}: {error.strerror}\n")
-        return records.RecordWriter(None, identity)
+        self.report(at_once=True)
 
 
 _tasks: dict[int, _Task] = {}
@@ -147,17 +128,8 @@ def started(*, last_step: int = 0, **settings: object) -> None:
     task.windows.flush()
     task.windows = step_windows.StepWindows(task.records, task.last_step)
     tensorflow: Any = sys.modules.get("tensorflow")
-    task.records.write(
-        "started",
-        {
-            "nonce": secrets.randbits(_NONCE_BITS) | 1,
-            "settings": {name: _plain(value) for name, value in settings.items()},
-            "tensorflow": str(getattr(tensorflow, "__version__", "")),
-            "python": platform.python_version(),
-            "address": task.address,
-        },
-    )
-    task.report_now()
+    task.records.write_started(settings, str(getattr(tensorflow, "__version__", "")), task.address)
+    task.report(at_once=True)
 
 
 def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
@@ -188,17 +160,17 @@ def evaluated(global_step: int, **metrics: float) -> None:
     if task is not None:
         task.windows.flush()
         values = {name: float(value) for name, value in metrics.items()}
-        task.records.write(
-            "evaluated", {"global_step": _whole("global_step", global_step), "metrics": values}
-        )
+        fields = {"global_step": _whole("global_step", global_step), "metrics": values}
+        task.records.write("evaluated", fields)
 
 
 def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:
     """Say that a checkpoint was saved, where, and how long it took."""
     task = _task()
     if task is not None:
-        fields = {"path": os.fspath(path), "seconds": float(seconds)}
-        task.records.write("checkpointed", {"global_step": _whole("global_step", global_step), **fields})
+        step = _whole("global_step", global_step)
+        fields = {"global_step": step, "path": os.fspath(path), "seconds": float(seconds)}
+        task.records.write("checkpointed", fields)
 
 
 def finished(reason: str = "last step") -> None:
@@ -239,12 +211,3 @@ def _whole(name: str, value: object) -> int:
     except (TypeError, ValueError):
         pass
     raise ValueError(f"{name} is {value!r}, expected an integer >= 0")
-
-
-def _plain(value: object) -> object:
-    """The value as JSON has it; its text where JSON has no such thing."""
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
