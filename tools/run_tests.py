@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the tests in stages, all of them even when one fails, and count what passed.
+"""Run the tests in stages side by side, all of them even when one fails, and count what passed.
 
 usage: tools/run_tests.py [lint] [unit] [molecule] [cuda]
 
@@ -18,11 +18,12 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +33,7 @@ LOGS = ROOT / ".state" / "logs"
 SLOW_SCENARIOS = ("cuda",)
 # Of a scenario whose hosts deploy.yml finds as it finds those of a user.
 BARE_HOSTS = "scenario_hosts_are_bare: true"
-LINES_SHOWN = 60
+LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
 PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 25_161
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -40,7 +41,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # so that is looked for here.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
-# The `molecule test` that run, and whether they were told to end.
+# How far pytest is, at the end of each of its lines.
+PERCENT = re.compile(r"\[ *(\d+%)\]$")
+# What runs and may be ended, and whether all was told to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
 
@@ -82,9 +85,8 @@ def files_of(*patterns: str) -> list[str]:
 
 def run_lint() -> Count:
     """Run all checks of lint, two at a time; show the output of those that fail."""
-    commands = lint_commands()
     with ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(run_check, commands.items()))
+        results = list(pool.map(run_check, lint_commands().items()))
     results.append(within_budget())
     return Count(passed=results.count(True), failed=results.count(False))
 
@@ -92,22 +94,10 @@ def run_lint() -> Count:
 def run_check(named_command: tuple[str, list[str]]) -> bool:
     """Whether one check of lint passes; says so in a line, and what it said when it does not."""
     name, command = named_command
-    begin = time.monotonic()
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment(),
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    seconds = time.monotonic() - begin
-    if done.returncode == 0:
-        say(f"   {name}: passed ({seconds:.0f} s)")
-        return True
-    say(f"   {name}: FAILED ({seconds:.0f} s)\n{last_lines(done.stdout)}")
-    return False
+    log, begin = LOGS / f"lint {name}.log", time.monotonic()
+    passed = stream(command, log) == 0
+    ended(log, begin, None if passed else log.read_text())
+    return passed
 
 
 def within_budget() -> bool:
@@ -132,16 +122,14 @@ def lines_by_room(folders: Sequence[str]) -> tuple[str, int]:
 
 
 def run_unit() -> Count:
-    """Run pytest and count its tests."""
+    """Run pytest and count its tests; show the end of what it says when one fails."""
+    log, begin = LOGS / "unit.log", time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        done = subprocess.run(
-            [f"{BIN}/python", "-m", "pytest", f"--junit-xml={report}"],
-            cwd=ROOT,
-            env=environment(),
-            check=False,
-        )
-        return count_tests(report, done.returncode)
+        returncode = stream([f"{BIN}/python", "-m", "pytest", f"--junit-xml={report}"], log, PERCENT)
+        count = count_tests(report, returncode)
+    ended(log, begin, log.read_text() if count.failed else None)
+    return count
 
 
 def count_tests(report: Path, returncode: int) -> Count:
@@ -184,37 +172,23 @@ def run_molecule() -> Count:
 def run_scenarios(scenarios: Sequence[str]) -> Count:
     """Run Molecule scenarios, two at a time; none leaves hosts behind, however it ends."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        try:
-            results = list(pool.map(run_scenario, scenarios))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            end_streams()
-            raise
+        results = list(pool.map(run_scenario, scenarios))
     return Count(passed=results.count(True), failed=results.count(False))
 
 
 def run_scenario(scenario: str) -> bool:
     """Whether `molecule test` passes for one scenario and skipped none of its actions."""
-    log = LOGS / f"molecule-{scenario}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
-    passed = False
-    try:
-        returncode = stream([f"{BIN}/molecule", "test", "-s", scenario], scenario, log)
-        passed = returncode == 0 and MISSING_PLAYBOOK not in log.read_text()
-    finally:
-        if not passed:
-            destroyed = stream(
-                [f"{BIN}/molecule", "destroy", "-s", scenario], scenario, log.with_suffix(".destroy.log")
-            )
-            if destroyed != 0:
-                say(f"   hosts of {scenario} may be left; see {log.with_suffix('.destroy.log')}")
-    seconds = time.monotonic() - begin
-    if passed:
-        say(f"   molecule {scenario}: passed ({seconds:.0f} s)")
-    else:
-        say(f"   molecule {scenario}: FAILED ({seconds:.0f} s); all of it is in {log.relative_to(ROOT)}")
-        say(last_lines(up_to_failure(log.read_text())))
+    if ENDING.is_set():
+        return False
+    log, begin = LOGS / f"molecule {scenario}.log", time.monotonic()
+    own = {"MOLECULE_EPHEMERAL_DIRECTORY": str(ROOT / ".state" / "ephemeral" / scenario)}
+    returncode = stream([f"{BIN}/molecule", "test", "-s", scenario], log, ACTION_ENDED, variables=own)
+    passed = returncode == 0 and MISSING_PLAYBOOK not in log.read_text()
+    if not passed:
+        destroyed = log.with_suffix(".destroy.log")
+        if stream([f"{BIN}/molecule", "destroy", "-s", scenario], destroyed, variables=own):
+            say(f"   hosts of {scenario} may be left; see {destroyed}")
+    ended(log, begin, None if passed else up_to_failure(log.read_text()))
     return passed
 
 
@@ -222,24 +196,29 @@ def up_to_failure(text: str) -> str:
     """Molecule's output up to the first action that failed or was missing: after it, it only cleans up."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        if (ended := ACTION_ENDED.search(line)) and ended[2] != "Successful":
+        if (found := ACTION_ENDED.search(line)) and found[2] != "Successful":
             return "\n".join(lines[: number + 1])
     return text
 
 
-def stream(command: list[str], scenario: str, log: Path) -> int:
-    """Run a Molecule command with its output in a log; one line to the terminal as each action ends.
+def stream(
+    command: list[str],
+    log: Path,
+    told: re.Pattern[str] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Run a command with its output in a log; a line to the terminal for what matches `told`.
 
     The command has a session of its own, so that it can be ended with all that it started.
     """
     begin = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
     with (
         log.open("w") as file,
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment()
-            | {"MOLECULE_EPHEMERAL_DIRECTORY": str(ROOT / ".state" / "ephemeral" / scenario)},
+            env={**environment(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -247,7 +226,7 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
             start_new_session=True,
         ) as process,
     ):
-        if "test" in command:
+        if "destroy" not in command:
             STREAMS.add(process)
             if ENDING.is_set():  # since before it was there to be ended
                 end_streams()
@@ -256,15 +235,26 @@ def stream(command: list[str], scenario: str, log: Path) -> int:
                 line = COLOUR.sub("", coloured)
                 file.write(line)
                 file.flush()
-                if ended := ACTION_ENDED.search(line):
-                    say(f"   {scenario} {ended[1]}: {ended[2].lower()} (at {time.monotonic() - begin:.0f} s)")
+                if told and (found := told.search(line)):
+                    said = ": ".join(found.groups()).lower()
+                    say(f"   {log.stem} {said} (at {time.monotonic() - begin:.0f} s)")
             return process.wait()
         finally:
             STREAMS.discard(process)
 
 
+def ended(log: Path, begin: float, failure: str | None) -> None:
+    """Say that something ended, after how long, and the end of what it said where it failed."""
+    seconds = f"({time.monotonic() - begin:.0f} s)"
+    if failure is not None:
+        shown = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
+        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{shown}")
+    else:
+        say(f"   {log.stem}: passed {seconds}")
+
+
 def end_streams() -> None:
-    """End the scenarios that run, and those that are about to; they are then destroyed as those that fail."""
+    """End what runs, and what is about to; scenarios are then destroyed as those that fail."""
     ENDING.set()
     for process in list(STREAMS):
         with suppress(ProcessLookupError):
@@ -283,11 +273,6 @@ def environment() -> dict[str, str]:
     }
 
 
-def last_lines(text: str) -> str:
-    """The end of an output, indented."""
-    return "\n".join(f"      {line}" for line in text.splitlines()[-LINES_SHOWN:])
-
-
 STAGES: dict[str, Callable[[], Count]] = {
     "lint": run_lint,
     "unit": run_unit,
@@ -297,24 +282,31 @@ STAGES: dict[str, Callable[[], Count]] = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named stages; 0 when nothing failed and something passed."""
+    """Run the named stages side by side; 0 when nothing failed and something passed."""
     unknown = [name for name in names if name not in STAGES]
     if unknown or not names:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
         return 2
-    counts, summary = [], []
-    for name in names:
-        say(f"== {name}")
-        begin = time.monotonic()
-        count = STAGES[name]()
-        counts.append(count)
-        summary.append(
-            f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped "
-            f"in {time.monotonic() - begin:.0f} s"
-        )
+    with ThreadPoolExecutor() as pool:
+        try:
+            results = list(pool.map(run_stage, names))
+        except BaseException:
+            end_streams()
+            raise
+    counts, summary = zip(*results, strict=True)
     passed, failed = sum(count.passed for count in counts), sum(count.failed for count in counts)
     say("\n".join(["", *summary, f"{passed} passed, {failed} failed"]))
     return 0 if failed == 0 and passed > 0 else 1
+
+
+def run_stage(name: str) -> tuple[Count, str]:
+    """What a stage counted, and that in words."""
+    begin = time.monotonic()
+    count = STAGES[name]()
+    seconds = time.monotonic() - begin
+    return count, (
+        f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped in {seconds:.0f} s"
+    )
 
 
 def end_on_signal(number: int, _frame: object) -> None:

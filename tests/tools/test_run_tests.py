@@ -131,7 +131,7 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
             f"run_tests.ROOT = pathlib.Path({str(tmp_path)!r})\n"
             "run_tests.BIN, run_tests.LOGS = run_tests.ROOT / 'bin', run_tests.ROOT / 'logs'\n"
             "signal.signal(signal.SIGTERM, run_tests.end_on_signal)\n"
-            "run_tests.run_molecule()",
+            "run_tests.main(['molecule'])",
         ]
     )
     calls = tmp_path / "calls"
@@ -149,15 +149,16 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
     ]
 
 
-def test_a_scenario_that_begins_while_all_are_ended_is_ended_too(
-    molecule: Molecule, monkeypatch: pytest.MonkeyPatch
+def test_no_scenario_begins_while_all_are_ended(
+    molecule: Molecule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    say, calls = molecule
-    say("$([ $1 = destroy ] || sleep 600)", 0)
+    molecule[0]("$(sleep 600)", 0)
     monkeypatch.setattr(run_tests, "ENDING", threading.Event())
     run_tests.ENDING.set()
     assert not run_tests.run_scenario("default")
-    assert calls()[-1] == "destroy"
+    assert not (tmp_path / "calls").exists()
+    # Nor does what was about to when all were ended.
+    assert run_tests.stream([str(tmp_path / "molecule"), "test"], tmp_path / "log") == -signal.SIGTERM
 
 
 def test_scenarios_run_bare_and_longest_first_and_slow_ones_only_when_named(
