@@ -1,30 +1,11 @@
-"""Numbers as people ask for them in an inventory or on the command line, and goals for what is evaluated."""
+"""Goals for what is evaluated: ranges, in which a metric or a number in a log must be."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 
+from trainer.contract.settings import Rule, SettingsError, convert_all, or_null, to_number
 
-def to_number(value: object) -> float:
-    """Return 0.5 for 0.5 and for "0.5". Raises ValueError for anything that is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(value)
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(value)
-    return number
-
-
-def optional_number(value: object) -> float | None:
-    """Return the number, None for null and for an empty text. Raises ValueError as `to_number`."""
-    return None if value in (None, "") else to_number(value)
-
-
-def close_name(name: str, names: Sequence[str], prefix: str = "") -> str:
-    """Say which of the names that there are may have been meant."""
-    close = get_close_matches(name, names, n=1)
-    return f"did you mean {prefix}{close[0]}?" if close else f"there are {', '.join(names)}"
+BOUND = or_null(Rule("a number", to_number), "none")
 
 
 @dataclass(frozen=True)
@@ -53,11 +34,8 @@ class Range:
         """The range in words."""
         if self.maximum is None:
             return f"at least {self.minimum:g}"
-        return (
-            f"at most {self.maximum:g}"
-            if self.minimum is None
-            else f"from {self.minimum:g} to {self.maximum:g}"
-        )
+        least = "at most" if self.minimum is None else f"from {self.minimum:g} to"
+        return f"{least} {self.maximum:g}"
 
     def as_json(self) -> dict[str, float | None]:
         """Return the bounds as people write them."""
@@ -94,32 +72,27 @@ class Goal:
         return self.words or str(self.range)
 
 
-def parse_goals(value: object, name: str) -> tuple[dict[str, Goal], list[str]]:
-    """Return metric -> goal of a mapping such as {"accuracy": {"minimum": 0.9}}, and what is wrong in it."""
-    if value is None:
-        return {}, []
-    if not isinstance(value, Mapping):
-        return {}, [f"{name} is {value!r}; expected a mapping of metrics, such as accuracy: {{minimum: 0.9}}"]
-    goals, problems = {}, []
-    for metric, bounds in value.items():
-        try:
-            goals[str(metric)] = Goal(str(metric), _parse_range(bounds))
-        except ValueError as error:  # noqa: PERF203 - the others count
-            expected = str(error) or "expected a mapping with a number as minimum, maximum or both"
-            problems.append(f"{name}.{metric} is {bounds!r}; {expected}")
-    return goals, problems
-
-
-def _parse_range(bounds: object) -> Range:
-    """Read a mapping of bounds. Raises ValueError, with what is wrong where it is a mapping of numbers."""
+def _to_range(bounds: object) -> Range:
     if not isinstance(bounds, Mapping) or not bounds.keys() <= {"minimum", "maximum"}:
-        raise ValueError
-    try:
-        wanted = Range(**{name: optional_number(bound) for name, bound in bounds.items()})
-    except ValueError:
-        raise ValueError from None
-    if wanted.empty:
-        raise ValueError("the minimum is above the maximum")
-    if not wanted.bounded:
-        raise ValueError
+        raise ValueError(bounds)
+    given, problems = convert_all(bounds, dict.fromkeys(bounds, BOUND), str)
+    wanted = Range(**given)
+    if problems or wanted.empty or not wanted.bounded:
+        raise ValueError(bounds)
     return wanted
+
+
+def _to_goals(value: object) -> dict[str, Goal]:
+    if not isinstance(value, Mapping | None):
+        raise ValueError(value)
+    bounds = {str(metric): bound for metric, bound in (value or {}).items()}
+    ranges, problems = convert_all(bounds, dict.fromkeys(bounds, _RANGE), str, ".")
+    if problems:
+        raise SettingsError(problems)
+    return {metric: Goal(metric, wanted) for metric, wanted in ranges.items()}
+
+
+_RANGE = Rule(
+    "a mapping with a number as minimum, maximum or both, the minimum not above the maximum", _to_range
+)
+GOALS = Rule("a mapping of metrics, such as accuracy: {minimum: 0.9}", _to_goals)

@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from psfleet.evidence.answer import Findings, Good, check, listed
-from psfleet.evidence.goals import Range, close_name, optional_number, to_number
+from psfleet.evidence.goals import BOUND, Range
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.untrusted_files import refuse_special
+from trainer.contract.settings import Rule, SettingProblem, SettingsError, close_names, convert_all, to_number
 
-_KEYS = ("tasks", "pattern", "minimum", "maximum")
 VARIABLE = "training_evidence_log_patterns"
 
 
@@ -72,52 +72,48 @@ def _look_into_log(log: Path, pattern: LogPattern, findings: Findings, found: di
         findings.wrong += [f"{log.stem} printed {last[0]!r}: {problem}"] if problem else []
 
 
-def parse_log_patterns(value: object, name: str) -> tuple[tuple[LogPattern, ...], list[str]]:
-    """Return the patterns of a list of mappings, and what is wrong with it, each entry by its position."""
-    if value is None:
-        return (), []
-    if not isinstance(value, list | tuple):
-        return (), [f"{name} is {value!r}; expected a list of mappings with {', '.join(_KEYS)}"]
-    patterns, problems = [], []
-    for number, entry in enumerate(value):
-        try:
-            patterns.append(_parse(entry))
-        except ValueError as error:  # noqa: PERF203 - every problem is named
-            problems.append(f"{name}[{number}]{error}")
-    return tuple(patterns), problems
+def _to_text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(value)
+    return value
 
 
-def _parse(entry: object) -> LogPattern:
-    """Return one pattern. Raises ValueError with the rest of a sentence that begins with the entry's name."""
+def _to_pattern(entry: object) -> LogPattern:
     if not isinstance(entry, Mapping):
-        raise ValueError(f" is {entry!r}; expected a mapping with {', '.join(_KEYS)}")
-    _refuse_unknown_keys(entry)
-    for key, what in (("tasks", "a glob of tasks such as worker*"), ("pattern", "a regular expression")):
-        if not isinstance(entry.get(key), str) or not entry[key]:
-            raise ValueError(f".{key} is {entry.get(key)!r}; expected {what}")
+        raise ValueError(entry)
+    whole = {"tasks": None, "pattern": None} | {str(key): value for key, value in entry.items()}
+    given, problems = convert_all(whole, _KEYS, close_names("a key of a pattern", _KEYS), ".")
+    if problems:
+        raise SettingsError(problems)
+    text, wanted = given["pattern"], Range(given.get("minimum"), given.get("maximum"))
     try:
-        expression = re.compile(entry["pattern"])
+        expression = re.compile(text)
     except re.error as error:
-        raise ValueError(f".pattern is {entry['pattern']!r}; it is no regular expression: {error}") from error
-    wanted = Range(_bound(entry, "minimum"), _bound(entry, "maximum"))
+        raise SettingsError([SettingProblem(".pattern", text, f"a regular expression ({error})")]) from error
     if wanted.bounded and not expression.groups:
-        raise ValueError(
-            f".pattern is {entry['pattern']!r}; expected the number in parentheses,"
-            " for there is a minimum or a maximum"
-        )
+        expected = "the number in parentheses, for there is a minimum or a maximum"
+        raise SettingsError([SettingProblem(".pattern", text, expected)])
     if wanted.empty:
-        raise ValueError(f".minimum is {wanted.minimum:g}, above its maximum {wanted.maximum:g}")
-    return LogPattern(entry["tasks"], expression, wanted)
+        expected = f"at most its maximum {wanted.maximum:g}"
+        raise SettingsError([SettingProblem(".minimum", wanted.minimum, expected)])
+    return LogPattern(given["tasks"], expression, wanted)
 
 
-def _refuse_unknown_keys(entry: Mapping[object, object]) -> None:
-    for key in entry:
-        if key not in _KEYS:
-            raise ValueError(f".{key} is nothing that a pattern has; {close_name(str(key), _KEYS)}")
+def _to_patterns(value: object) -> tuple[LogPattern, ...]:
+    if not isinstance(value, list | tuple | None):
+        raise ValueError(value)
+    entries = {f"[{number}]": entry for number, entry in enumerate(value or ())}
+    patterns, problems = convert_all(entries, dict.fromkeys(entries, _PATTERN), str)
+    if problems:
+        raise SettingsError(problems)
+    return tuple(patterns.values())
 
 
-def _bound(entry: Mapping[str, object], key: str) -> float | None:
-    try:
-        return optional_number(entry.get(key))
-    except ValueError as error:
-        raise ValueError(f".{key} is {entry[key]!r}; expected a number or null") from error
+_KEYS = {
+    "tasks": Rule("a glob of tasks such as worker*", _to_text),
+    "pattern": Rule("a regular expression", _to_text),
+    "minimum": BOUND,
+    "maximum": BOUND,
+}
+_PATTERN = Rule(f"a mapping with {', '.join(_KEYS)}", _to_pattern)
+LOG_PATTERNS = Rule(f"a list of mappings with {', '.join(_KEYS)}", _to_patterns)

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from psfleet.evidence.goals import Goal, Range, close_name, optional_number, parse_goals, to_number
-from psfleet.evidence.log_patterns import LogPattern, parse_log_patterns
+from psfleet.evidence.goals import GOALS, Goal, Range
+from psfleet.evidence.log_patterns import LOG_PATTERNS, LogPattern
+from trainer.contract.settings import SettingsError, close_names, convert_all, number, or_null, setting
+
+_AMOUNT, _PART = number(0), number(0, 1)
 
 
 @dataclass(frozen=True)
@@ -20,49 +23,38 @@ class ModelGoals:
 class EvidenceSettings:
     """What a run must reach to be proven; the role's README says what each asks for."""
 
-    minimum_share: float = 0.2
-    minimum_overlap: float = 0.5
-    minimum_loss_reduction: float = 0.2
-    target_loss: float | None = None  # None is the model's own
-    loss_patience: float = 0.1
-    target_accuracy: float = 0.9
-    weight_tolerance: float = 0.2
-    bias_tolerance: float = 0.2
-    error_tolerance: float = 0.05
+    minimum_share: float = setting(0.2, _PART)
+    minimum_overlap: float = setting(0.5, _PART)
+    minimum_loss_reduction: float = setting(0.2, _PART)
+    target_loss: float | None = setting(None, or_null(_AMOUNT))
+    loss_patience: float = setting(0.1, _PART)
+    target_accuracy: float = setting(0.9, _PART)
+    weight_tolerance: float = setting(0.2, _AMOUNT)
+    bias_tolerance: float = setting(0.2, _AMOUNT)
+    error_tolerance: float = setting(0.05, _AMOUNT)
     # Some thousand bytes prove nothing: the launcher's probes of the other tasks' ports, of some 330 bytes
     # each, must not pass for an exchange.
-    minimum_exchanged_bytes: float = 65536
-    goals: Mapping[str, Goal] = field(default_factory=dict)
-    log_patterns: tuple[LogPattern, ...] = ()
+    minimum_exchanged_bytes: float = setting(65536, _AMOUNT)
+    goals: Mapping[str, Goal] = field(default_factory=dict, metadata={"rule": GOALS})
+    log_patterns: tuple[LogPattern, ...] = setting((), LOG_PATTERNS)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> "EvidenceSettings":
         """Return the settings that `values` give, defaults for the others; "0.5" is taken as 0.5.
 
-        Raises ValueError naming every setting (with `prefix` before it) that is unknown or out of its range,
-        and every entry of a list or mapping that cannot be used.
+        Raises SettingsError naming every setting (with `prefix` before it) that is unknown or out of its
+        range, and every entry of a list or mapping that cannot be used.
         """
-        problems: list[str] = []
-        converted: dict[str, Any] = {}
-        for name, value in values.items():
-            if name in _PARSERS:
-                converted[name], wrong = _PARSERS[name](value, f"{prefix}{name}")
-                problems += wrong
-            elif name in _NAMES:
-                try:
-                    converted[name] = _convert(name, value)
-                except ValueError:
-                    problems.append(f"{prefix}{name} is {value!r}; expected {_expected(name)}")
-            else:
-                hint = close_name(name, _NAMES, prefix)
-                problems.append(f"{prefix}{name} is no setting of the verdict; {hint}")
+        rules = {one.name: one.metadata["rule"] for one in fields(cls)}
+        unknown = close_names("a setting of the verdict", rules, prefix)
+        converted, problems = convert_all(values, rules, unknown, prefix)
         if problems:
-            raise ValueError("; ".join(problems))
+            raise SettingsError(problems)
         return cls(**converted)
 
     def as_dict(self) -> dict[str, Any]:
         """Return name -> value of every setting, as people write it."""
-        return {name: getattr(self, name) for name in _NAMES} | {
+        return vars(self) | {
             "goals": {metric: goal.range.as_json() for metric, goal in self.goals.items()},
             "log_patterns": [pattern.as_json() for pattern in self.log_patterns],
         }
@@ -96,20 +88,3 @@ class EvidenceSettings:
             return self.target_loss
         goals = self.goals_of(model)
         return goals.loss or None if goals else None
-
-
-_NAMES = tuple(setting.name for setting in fields(EvidenceSettings))
-_PARSERS: Mapping[str, Any] = {"goals": parse_goals, "log_patterns": parse_log_patterns}
-_PARTS = {"minimum_share", "minimum_overlap", "minimum_loss_reduction", "loss_patience", "target_accuracy"}
-
-
-def _convert(name: str, value: object) -> float | None:
-    number = optional_number(value) if name == "target_loss" else to_number(value)
-    if number is not None and number not in Range(0.0, 1.0 if name in _PARTS else None):
-        raise ValueError(value)
-    return number
-
-
-def _expected(name: str) -> str:
-    numbers = "a number from 0 to 1" if name in _PARTS else "a number >= 0"
-    return f"{numbers}, or null for the model's own" if name == "target_loss" else numbers

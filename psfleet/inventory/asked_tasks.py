@@ -29,11 +29,11 @@ class AskedTask:
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
-def tasks_rule(variable: str, job: str, keys: Mapping[str, Rule]) -> Rule:
+def tasks_rule(job: str, keys: Mapping[str, Rule]) -> Rule:
     """Return the rule for the list of a host's tasks of a job, or for their number.
 
     `keys` has the rule of each key that a task may have. What the rule converts is a tuple of AskedTask; the
-    SettingsError that it raises names each part that is wrong, such as trainer_worker_tasks[1].port.
+    SettingsError that it raises names each part that is wrong, such as [1].port.
     """
 
     def known_keys(key: str) -> str:
@@ -50,7 +50,7 @@ def tasks_rule(variable: str, job: str, keys: Mapping[str, Rule]) -> Rule:
         problems = []
         tasks = []
         for position, given in enumerate(value):
-            name = f"{variable}[{position}]"
+            name = f"[{position}]"
             if not isinstance(given, Mapping):
                 expected = f"a mapping of {', '.join(keys)}, or {{}} for a task like its host"
                 problems.append(SettingProblem(name, given, expected))

@@ -5,8 +5,8 @@ Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -48,7 +48,10 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected."""
+    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected.
+
+    Where parts of the value are wrong, SettingsError names them as behind the setting's name: "[1].port".
+    """
 
     expected: str
     convert: Callable[[object], object]
@@ -67,11 +70,21 @@ def convert_all(
         rule = rules.get(name) or Rule(unknown(name), _refuse)
         try:
             converted[name] = rule.convert(value)
-        except SettingsError as error:  # a part of the value is wrong
-            problems += error.problems
+        except SettingsError as error:  # parts of the value are wrong
+            problems += [replace(part, name=f"{prefix}{name}{part.name}") for part in error.problems]
         except ValueError:
             problems.append(SettingProblem(prefix + name, value, rule.expected))
     return converted, problems
+
+
+def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
+    """Return what says of another name that `what` is expected: the closest one, else all there are."""
+
+    def expected(name: str) -> str:
+        close = get_close_matches(name, names, n=1)
+        return f"{what} (did you mean {prefix}{close[0]}?)" if close else f"{what}: {', '.join(names)}"
+
+    return expected
 
 
 def _refuse(value: object) -> object:
@@ -87,7 +100,8 @@ def to_integer(value: object) -> int:
     raise ValueError(value)
 
 
-def _to_number(value: object) -> float:
+def to_number(value: object) -> float:
+    """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(value)
     number = float(value)
@@ -116,13 +130,17 @@ def integer(minimum: int, maximum: int | None = None) -> Rule:
     return Rule(f"an integer {f'from {minimum} to {maximum}' if maximum else f'>= {minimum}'}", convert)
 
 
-def _number(minimum: float, maximum: float = math.inf, *, exclusive: bool) -> Rule:
+def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
+    """Return the rule for finite numbers of the range, `exclusive` of its minimum; "0.5" is one."""
+
     def convert(value: object) -> float:
-        number = _to_number(value)
+        number = to_number(value)
         if not minimum <= number <= maximum or (exclusive and number == minimum):
             raise ValueError(value)
         return number
 
+    if maximum < math.inf and not exclusive:
+        return Rule(f"a number from {minimum:g} to {maximum:g}", convert)
     most = f" and <= {maximum:g}" if maximum < math.inf else ""
     return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}{most}", convert)
 
@@ -157,7 +175,8 @@ def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
     return Rule(f"{rule.expected}, or null for {meaning}", convert)
 
 
-def _setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
+def setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
+    """Return a dataclass's field with its default, and the rule in its metadata."""
     return field(default=default, metadata={"rule": rule})
 
 
@@ -168,36 +187,36 @@ class TrainingSettings:
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
 
-    model: str = _setting("mnist_mlp", _choice(MODELS))
-    replication: str = _setting("async", _choice(REPLICATIONS))
-    replicas_to_aggregate: int | None = _setting(None, or_null(integer(1), "as many as there are workers"))
-    existing_servers: bool = _setting(False, BOOLEAN)
-    steps: int = _setting(2000, integer(1))
-    epochs: int = _setting(0, integer(0))
-    batch_size: int = _setting(100, integer(1))
-    learning_rate: float | None = _setting(None, or_null(_number(0, exclusive=True)))
-    optimizer: str | None = _setting(None, or_null(_choice(OPTIMIZERS)))
-    hidden_units: int = _setting(100, integer(1))
-    activation: str = _setting("sigmoid", _choice(ACTIVATIONS))
-    steps_to_validate: int = _setting(100, integer(1))
-    checkpoint_interval_seconds: float = _setting(60.0, _number(0, exclusive=True))
-    checkpoint_interval_steps: int = _setting(0, integer(0))
-    checkpoints_to_keep: int = _setting(3, integer(1))
-    summary_steps: int = _setting(100, integer(0))
-    data_dir: str = _setting(
+    model: str = setting("mnist_mlp", _choice(MODELS))
+    replication: str = setting("async", _choice(REPLICATIONS))
+    replicas_to_aggregate: int | None = setting(None, or_null(integer(1), "as many as there are workers"))
+    existing_servers: bool = setting(False, BOOLEAN)
+    steps: int = setting(2000, integer(1))
+    epochs: int = setting(0, integer(0))
+    batch_size: int = setting(100, integer(1))
+    learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
+    optimizer: str | None = setting(None, or_null(_choice(OPTIMIZERS)))
+    hidden_units: int = setting(100, integer(1))
+    activation: str = setting("sigmoid", _choice(ACTIVATIONS))
+    steps_to_validate: int = setting(100, integer(1))
+    checkpoint_interval_seconds: float = setting(60.0, number(0, exclusive=True))
+    checkpoint_interval_steps: int = setting(0, integer(0))
+    checkpoints_to_keep: int = setting(3, integer(1))
+    summary_steps: int = setting(100, integer(0))
+    data_dir: str = setting(
         "",
         Rule(
             "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
             _path_or_empty,
         ),
     )
-    shard_data: bool = _setting(False, BOOLEAN)
-    threads: int | None = _setting(None, or_null(integer(1), "as many as TensorFlow takes"))
-    gpu_memory_fraction: float | None = _setting(
-        None, or_null(_number(0, 1, exclusive=True), "memory taken as it is needed")
+    shard_data: bool = setting(False, BOOLEAN)
+    threads: int | None = setting(None, or_null(integer(1), "as many as TensorFlow takes"))
+    gpu_memory_fraction: float | None = setting(
+        None, or_null(number(0, 1, exclusive=True), "memory taken as it is needed")
     )
-    seed: int = _setting(1, integer(0))
-    barrier_deadline_seconds: float = _setting(120.0, _number(0, exclusive=False))
+    seed: int = setting(1, integer(0))
+    barrier_deadline_seconds: float = setting(120.0, number(0))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":
@@ -206,7 +225,7 @@ class TrainingSettings:
         Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
         SettingsError with every name that does not exist and every value that its rule refuses.
         """
-        converted, problems = convert_all(values, RULES, _close_names)
+        converted, problems = convert_all(values, RULES, close_names("a setting that exists", RULES))
         if problems:
             raise SettingsError(problems)
         return cls(**converted)
@@ -254,13 +273,6 @@ def replication_problems(
             "expected false, or another replication"
         )
     return problems
-
-
-def _close_names(name: str) -> str:
-    close = get_close_matches(name, RULES, n=1)
-    if close:
-        return f"a setting that exists (did you mean {close[0]}?)"
-    return f"a setting that exists: {', '.join(RULES)}"
 
 
 def _flag_text(value: object) -> str:

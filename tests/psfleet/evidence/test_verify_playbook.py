@@ -66,7 +66,7 @@ def test_a_threshold_out_of_its_range_is_refused(runs: Path) -> None:
 def test_a_pattern_that_is_none_is_refused_by_its_entry(runs: Path) -> None:
     done = verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "worker*", "pattern": "("}]}')
     assert done.status == 2
-    assert "training_evidence_log_patterns[0].pattern is '('; it is no regular expression" in done.output
+    assert "training_evidence_log_patterns[0].pattern is '('; expected a regular expression (" in done.output
     assert "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e" in done.output
 
 
