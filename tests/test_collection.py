@@ -107,3 +107,5 @@ def test_ansible_doc_knows_what_it_offers(project: Path, kind: str, names: str) 
     offered = {f"psfleet.cluster.{path.stem}" for path in folder.iterdir() if not path.stem.startswith("__")}
     done = typed(project, "ansible-doc", "--type", kind, "--list", "--json", "psfleet.cluster")
     assert set(json.loads(done.stdout)) == offered
+    shown = typed(project, "ansible-doc", "--type", kind, *offered)
+    assert (shown.returncode, shown.stderr) == (0, "")

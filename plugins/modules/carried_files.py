@@ -15,63 +15,50 @@ from typing import IO, Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import BLOCK_BYTES, locked
 from ..module_utils.host.disk_space import lacking_space, login_home
 from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, remove
 
-DOCUMENTATION = r"""
-module: carried_files
-short_description: Bring files of the controller into a directory of this host
-description:
-  - Files are compared by SHA-256. A record on the host of what was carried, with size and time of each file,
-    saves reading those that have not changed since.
-  - Each file appears under its name when it is whole and right. It is the module's user's, readable by all.
-  - Files that left the manifest are removed when they are as they were put there. What somebody else put into
-    the directory is never changed; a file with the content that is wanted is left where it is.
-options:
-  directory:
-    description: Directory on this host. It is made where it lacks.
-    type: path
-    required: true
-  records:
-    description: Directory on this host for the records of what was carried, one for each directory.
-    type: path
-    required: true
-  digest:
-    description: SHA-256 of the manifest.
-    type: str
-    required: true
-  manifest:
-    description:
-      - JSON file on this host, which maps the path of each file below the directory to its size and SHA-256.
-      - Without it the module only says whether it needs one.
-    type: path
-  archive:
-    description:
-      - A tar archive on this host with parts of files, named C(number.offset) by the place of the file in the
-        manifest. The parts of a file come in order, and no other file between them.
-      - Without it the module compares, removes what has to go, and says what lacks.
-    type: path
-  archive_bytes:
-    description: Room that archives need in the home of the connecting user.
-    type: int
-    default: 0
-author: psfleet
-"""
+DOCUMENTATION = {
+    "module": "carried_files",
+    "short_description": "Bring files of the controller into a directory of this host",
+    "description": [
+        "Files are compared by SHA-256. A record on the host of what was carried, with size and time of "
+        "each file, saves reading those that have not changed since.",
+        "Each file appears under its name when it is whole and right. It is its user's, readable by all.",
+        "Files that left the manifest are removed when they are as they were put there. What somebody else "
+        "put into the directory stays; where it has the content that is wanted, it is left in place.",
+    ],
+    "options": {
+        "directory": {"type": "path", "required": True, "description": "It is made where it lacks."},
+        "records": {"type": "path", "required": True, "description": "Directory for those records."},
+        "digest": {"required": True, "description": "SHA-256 of the manifest."},
+        "manifest": {
+            "type": "path",
+            "description": "JSON file on this host, which maps the path of each file below the directory to "
+            "its size and SHA-256. Without it the module only says whether it needs one.",
+        },
+        "archive": {
+            "type": "path",
+            "description": [
+                "A tar archive on this host with parts of files, named C(number.offset) by the place of the "
+                "file in the manifest. The parts of a file come in order, and no other file between them.",
+                "Without it the module compares, removes what has to go, and says what lacks.",
+            ],
+        },
+        "archive_bytes": {
+            "type": "int",
+            "default": 0,
+            "description": "Room that archives need in the home of the connecting user.",
+        },
+    },
+}
 
 RETURN = r"""
-needs_manifest:
-  description: Whether the module cannot answer without the manifest.
-  returned: always
-  type: bool
-lacking:
-  description: The places in the manifest of the files that are to be carried.
-  returned: with a manifest
-  type: list
-removed:
-  description: How many files are removed.
-  returned: with a manifest
-  type: int
+needs_manifest: {returned: always, type: bool, description: Whether it cannot answer without the manifest.}
+lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
+removed: {returned: with a manifest, type: int, description: How many files are removed.}
 """
 
 PARTIAL = ".psfleet-partial"
@@ -302,17 +289,7 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "directory": {"type": "path", "required": True},
-            "records": {"type": "path", "required": True},
-            "digest": {"type": "str", "required": True},
-            "manifest": {"type": "path"},
-            "archive": {"type": "path"},
-            "archive_bytes": {"type": "int", "default": 0},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     values = module.params
     os.umask(0o022)
     directory, records = Path(values["directory"]), Path(values["records"])

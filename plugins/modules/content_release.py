@@ -9,60 +9,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import content_hash, locked, point, points_to, unpack
 from ..module_utils.host.task_traces import bytes_of
 
-DOCUMENTATION = r"""
-module: content_release
-short_description: Put a release of a program on this host, in a directory that its content names
-description:
-  - A release whose files are not those that its name says is put in place again.
-  - Tasks that run stay with the release that they were started from.
-options:
-  release:
-    description: The release's name, which is the hash of its content.
-    type: str
-    required: true
-  folder:
-    description: Where the releases are, each in a directory of its own.
-    type: path
-    required: true
-  package:
-    description: Folder within the release that its content is in. Empty where it is the release itself.
-    type: str
-    default: ""
-  link:
-    description: Symbolic link beside C(folder) that points to the release in use. Empty for none.
-    type: path
-    default: ""
-  archive:
-    description:
-      - A tar archive on this host with the content, below C(package).
-      - Without it the module only says whether it needs one.
-    type: path
-  keep:
-    description: How many releases to keep. One that is in use stays in any case.
-    type: int
-    default: 3
-  named_in:
-    description: Files whose text may name a release. One that is named is in use, as is one of a process.
-    type: list
-    elements: path
-    default: []
-author: psfleet
-"""
+DOCUMENTATION = {
+    "module": "content_release",
+    "short_description": "Put a release of a program on this host, in a directory that its content names",
+    "description": [
+        "A release whose files are not those that its name says is put in place again.",
+        "Tasks that run stay with the release that they were started from.",
+    ],
+    "options": {
+        "release": {"required": True, "description": "The release's name, which is the hash of its content."},
+        "folder": {
+            "type": "path",
+            "required": True,
+            "description": "Where the releases are.",
+        },
+        "package": {"default": "", "description": "Folder within the release that has its content."},
+        "link": {
+            "type": "path",
+            "default": "",
+            "description": "Symbolic link beside C(folder) that points to the release in use, if any.",
+        },
+        "archive": {
+            "type": "path",
+            "description": "A tar archive on this host with the content, below C(package). Without it the "
+            "module only says whether it needs one.",
+        },
+        "keep": {"type": "int", "default": 3, "description": "How many releases stay beside those in use."},
+        "named_in": {
+            "type": "list",
+            "elements": "path",
+            "default": [],
+            "description": "Files whose text may name a release. One that they name is in use.",
+        },
+    },
+}
 
 RETURN = r"""
-needs_archive:
-  description: Whether the release is not on this host yet.
-  returned: always
-  type: bool
-release:
-  description: The release.
-  returned: always
-  type: str
+needs_archive: {returned: always, type: bool, description: Whether the release is not on this host yet.}
+release: {returned: always, type: str, description: The release.}
 """
 
 LOCK_TIMEOUT_SECONDS = 60
@@ -156,18 +144,7 @@ def uses(process: Path, directory: Path) -> bool:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "release": {"type": "str", "required": True},
-            "folder": {"type": "path", "required": True},
-            "package": {"type": "str", "default": ""},
-            "link": {"type": "path", "default": ""},
-            "archive": {"type": "path"},
-            "keep": {"type": "int", "default": 3},
-            "named_in": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     values = module.params
     release = Release(
         folder=Path(values["folder"]),

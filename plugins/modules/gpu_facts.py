@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host.check import Check, reasons_of
 from ..module_utils.host.driver_packages import (
     DriverPackages,
@@ -22,72 +21,50 @@ from ..module_utils.host.gpu_checks import gpu_chain
 from ..module_utils.host.host_facts import parse_os_release
 from ..module_utils.host.nvidia import GpuFacts, read_gpu_facts
 
-DOCUMENTATION = r"""
-module: gpu_facts
-short_description: Say what this host has of NVIDIA's, and whether its tasks can compute on their GPUs
-description:
-  - Asks nvidia-smi, which loads a driver that is installed, and makes its device nodes. Changes nothing else.
-options:
-  host:
-    description: The host's name, for messages.
-    type: str
-    required: true
-  tasks:
-    description: The host's tasks in the plan. Without any that has GPUs, the host is not looked at.
-    type: list
-    elements: dict
-    required: true
-  driver:
-    description:
-      - C(check) fails with all that keeps the tasks from their GPUs.
-      - C(present) takes it that packages can mend a driver. It fails with what they cannot, and where they
-        cannot be installed; else it says which packages it takes.
-      - C(installed) is C(check) after the packages were installed, C(look) never fails.
-    type: str
-    choices: [check, present, installed, look]
-    default: check
-  system_packages:
-    description:
-      - The driver's packages by distribution, such as C(debian-12). C({flavour}) in them is the kernel's.
-    type: dict
-    default: {}
-  packages:
-    description:
-      - Packages of the driver in place of the distribution's; with C(installed) those that were installed.
-    type: list
-    elements: str
-    default: []
-author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Check the GPUs of the host
-  psfleet.cluster.gpu_facts:
-    host: node1
-    tasks: [{job: worker, index: 0, host: node1, gpus: [0]}]
-"""
+DOCUMENTATION = {
+    "module": "gpu_facts",
+    "short_description": "Say what this host has of NVIDIA's, and whether its tasks can compute on GPUs",
+    "description": "Asks nvidia-smi, which loads a driver and makes its device nodes. Changes nothing else.",
+    "options": {
+        "host": {"required": True, "description": "The host's name, for messages."},
+        "tasks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "The host's tasks in the plan. Without any that has GPUs, nothing is looked at.",
+        },
+        "driver": {
+            "choices": ["check", "present", "installed", "look"],
+            "default": "check",
+            "description": [
+                "C(check) fails with all that keeps the tasks from their GPUs.",
+                "C(present) takes it that packages can mend a driver. It fails with what they cannot, and "
+                "where they cannot be installed; else it says which packages it takes.",
+                "C(installed) is C(check) after the packages were installed, C(look) never fails.",
+            ],
+        },
+        "system_packages": {
+            "type": "dict",
+            "default": {},
+            "description": "The driver's packages by distribution, such as C(debian-12).",
+        },
+        "packages": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "The driver's packages in place of these; with C(installed) the installed ones.",
+        },
+    },
+}
 
 RETURN = r"""
-gpu_facts:
-  description: What was found, as GpuFacts of trainer/host/nvidia.py; empty where no task has GPUs.
-  returned: always
-  type: dict
-checks:
-  description: What was looked at, each with C(name), C(state), C(found) and C(remedy).
-  returned: always
-  type: list
-  elements: dict
+gpu_facts: {returned: always, type: dict, description: GpuFacts of trainer/host/nvidia.py or none.}
+checks: {returned: always, type: list, description: "Each with C(name), C(state), C(found) and C(remedy)."}
 installation:
-  description:
-    - With O(driver=present), where the driver is to be installed, its C(packages) and in C(says) what that
-      means. Empty where it works.
   returned: always
   type: dict
-broken:
-  description: Names of the checks that failed and that a driver mends, once it is installed and loaded.
-  returned: always
-  type: list
-  elements: str
+  description: The C(packages) that C(present) takes, what that means in C(says). Empty where it works.
+broken: {returned: always, type: list, description: Names of failed checks that a loaded driver mends.}
 """
 
 # What a driver that is installed and loaded puts right.
@@ -138,20 +115,7 @@ def policy_of(packages: Sequence[str]) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "host": {"type": "str", "required": True},
-            "tasks": {"type": "list", "elements": "dict", "required": True},
-            "driver": {
-                "type": "str",
-                "choices": ["check", "present", "installed", "look"],
-                "default": "check",
-            },
-            "system_packages": {"type": "dict", "default": {}},
-            "packages": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     host, driver = module.params["host"], module.params["driver"]
     tasks = [task for task in module.params["tasks"] if task["gpus"]]
     if not tasks:

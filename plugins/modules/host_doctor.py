@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.disk_check import disk_check
 from ..module_utils.doctor_units import ask_tensorflow, skipped
+from ..module_utils.documented import documented_module
 from ..module_utils.host.check import Check, checks_of
 from ..module_utils.host.deployment import (
     NOT_DEPLOYED,
@@ -29,76 +28,50 @@ from ..module_utils.host.nvidia import read_gpu_facts
 from ..module_utils.host.port_checks import TaskPort, port_check, read_port_facts, task_ports
 from ..module_utils.host.task_units import parse_show, systemctl
 
-DOCUMENTATION = r"""
-module: host_doctor
-short_description: Look at everything on this host that its tasks need
-description:
-  - Changes nothing, and does not fail for what it finds.
-  - Where something is deployed, TensorFlow is tried in the sandbox of the tasks, by the unit
-    C(psfleet-doctor@). Not in check mode.
-options:
-  host:
-    description: The host's name in the plan.
-    type: str
-    required: true
-  tasks:
-    description: The plan's tasks of this host, each with C(job), C(index), C(port) and C(gpus).
-    type: list
-    elements: dict
-    required: true
-  addresses:
-    description: The plan's address of each host of the cluster.
-    type: dict
-    required: true
-  plan:
-    description: Hash of today's plan.
-    type: str
-    required: true
-  release:
-    description: Hash of the trainer that the controller would deploy today.
-    type: str
-    required: true
-  environments:
-    description:
-      - By the name of each environment that a host may get, its C(lock_hash), and the disk that its
-        installation needs, C(archive_bytes) and C(environment_bytes).
-    type: dict
-    required: true
-  python_version:
-    description: Version of Python that the inventory asks for. Empty for the host's own.
-    type: str
-    default: ""
-  cuda_source:
-    description: Where the CUDA libraries of a host with GPUs come from.
-    type: str
-    choices: [wheels, system]
-    default: wheels
-  paths:
-    description: The directories of this host, as the fact C(cluster_paths) has them.
-    type: dict
-    required: true
-author: psfleet
-"""
+DOCUMENTATION = {
+    "module": "host_doctor",
+    "short_description": "Look at everything on this host that its tasks need",
+    "description": [
+        "Changes nothing, and does not fail for what it finds.",
+        "Where something is deployed, TensorFlow is tried in the sandbox of the tasks, by the unit "
+        "C(psfleet-doctor@). Not in check mode.",
+    ],
+    "options": {
+        "host": {"required": True, "description": "The host's name in the plan."},
+        "tasks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "The plan's tasks of this host, each with C(job), C(index), C(port) and C(gpus).",
+        },
+        "addresses": {"type": "dict", "required": True, "description": "The plan's address of each host."},
+        "plan": {"required": True, "description": "Hash of today's plan."},
+        "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
+        "environments": {
+            "type": "dict",
+            "required": True,
+            "description": "By the name of each environment that a host may get, its C(lock_hash), and the "
+            "disk that its installation needs, C(archive_bytes) and C(environment_bytes).",
+        },
+        "python_version": {"default": "", "description": "As of M(psfleet.cluster.host_requirements)."},
+        "cuda_source": {
+            "choices": ["wheels", "system"],
+            "default": "wheels",
+            "description": "As of M(psfleet.cluster.host_requirements).",
+        },
+        "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+    },
+}
 
 RETURN = r"""
 checks:
-  description:
-    - What was looked at, each with C(task) (such as C(worker0), empty for the host), C(name), C(state),
-      C(found) and C(remedy).
   returned: always
   type: list
-deployed:
-  description: Version of TensorFlow that is in use, empty where nothing is deployed.
-  returned: always
-  type: str
-alive:
-  description: Names of the tasks of this host that run.
-  returned: always
-  type: list
-began:
-  description: This host's clock when it began to look, in Unix seconds; C(ended) when it had looked.
-  returned: always
-  type: float
+  description: Each with C(name), C(state), C(found), C(remedy) and C(task) (C(worker0), empty for the host).
+deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
+alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
+began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
+ended: {returned: always, type: float, description: That clock when it had looked.}
 """
 
 
@@ -190,20 +163,7 @@ def tensorflow_checks(
 def main() -> None:
     """Run the module."""
     began = time.time()
-    module = AnsibleModule(
-        argument_spec={
-            "host": {"type": "str", "required": True},
-            "tasks": {"type": "list", "elements": "dict", "required": True},
-            "addresses": {"type": "dict", "required": True},
-            "plan": {"type": "str", "required": True},
-            "release": {"type": "str", "required": True},
-            "environments": {"type": "dict", "required": True},
-            "python_version": {"type": "str", "default": ""},
-            "cuda_source": {"type": "str", "choices": ["wheels", "system"], "default": "wheels"},
-            "paths": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     values = module.params
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)

@@ -15,63 +15,66 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ..module_utils.documented import documented_module
 
-DOCUMENTATION = r"""
-module: managed_files
-short_description: Bring a set of directories and files to their described state
-description:
-  - All files are staged and validated before the first of them is replaced; each is replaced by a rename.
-  - A file that belongs to another user is written with that user's rights, so that a link in a directory
-    of theirs leads nowhere that they could not write themselves.
-  - C(owner) is the user that the module runs as unless it is given, C(group) the one of the same name.
-options:
-  directories:
-    description: Directories to make, in this order, each with C(path), and C(owner), C(group), C(mode).
-    type: list
-    elements: dict
-    default: []
-  files:
-    description:
-      - Files to write, each with C(path), C(content), and C(owner), C(group), C(mode).
-      - C(validate) is a command line, where C(%s) stands for the staged file. It must exit 0 and print
-        nothing on its standard error.
-    type: list
-    elements: dict
-    default: []
-  only:
-    description:
-      - Patterns of paths. A file that one of them matches is removed, unless C(files) or C(kept) names it.
-    type: list
-    elements: str
-    default: []
-  kept:
-    description: Paths of files that somebody else writes.
-    type: list
-    elements: str
-    default: []
-author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Write the tasks' environment
-  psfleet.cluster.managed_files:
-    directories:
-      - {path: /etc/psfleet/tasks, mode: "0755"}
-    files:
-      - {path: /etc/psfleet/tasks/ps-0.env, content: "A=1\n", mode: "0644"}
-    only: [/etc/psfleet/tasks/*.env]
-"""
+DOCUMENTATION = {
+    "module": "managed_files",
+    "short_description": "Bring a set of directories and files to their described state",
+    "description": [
+        "All files are staged and validated before the first of them is replaced, each by a rename.",
+        "A file that belongs to another user is written with that user's rights, so that a link in a "
+        "directory of theirs leads nowhere that they could not write themselves.",
+    ],
+    "options": {
+        "directories": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "description": "Directories to make, in this order.",
+            "suboptions": {
+                "path": {"required": True, "description": "Where it is."},
+                "owner": {"description": "The user that the module runs as unless it is given."},
+                "group": {"description": "The one of the owner's name unless it is given."},
+                "mode": {"description": "C(0755) unless it is given."},
+            },
+        },
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "description": "Files to write.",
+            "suboptions": {
+                "path": {"required": True, "description": "Where it is."},
+                "content": {"required": True, "description": "All that is in it."},
+                "owner": {"description": "As of a directory."},
+                "group": {"description": "As of a directory."},
+                "mode": {"description": "C(0644) unless it is given."},
+                "validate": {
+                    "type": "list",
+                    "elements": "str",
+                    "description": "A command line, where C(%s) stands for the staged file. It must exit 0 "
+                    "and print nothing on its standard error.",
+                },
+            },
+        },
+        "only": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Patterns of paths. What matches goes, unless C(files) or C(kept) names it.",
+        },
+        "kept": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Paths of files that somebody else writes.",
+        },
+    },
+}
 
 RETURN = r"""
-changed_paths:
-  description: Paths that were made, written or changed.
-  returned: always
-  type: list
-removed_paths:
-  description: Paths that were removed.
-  returned: always
-  type: list
+changed_paths: {returned: always, type: list, description: "Paths that were made, written or changed."}
+removed_paths: {returned: always, type: list, description: Paths that were removed.}
 """
 
 DROP_IN_SUFFIX = ".d"
@@ -237,19 +240,7 @@ def remove(path: Path) -> None:
 
 def main() -> None:
     """Run the module."""
-    directory = {"path": {"required": True}, "owner": {}, "group": {}, "mode": {}}
-    file = directory | {"content": {"required": True}, "validate": {"type": "list", "elements": "str"}}
-    entries = {"type": "list", "elements": "dict", "default": []}
-    names = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(
-        argument_spec={
-            "directories": entries | {"options": directory},
-            "files": entries | {"options": file},
-            "only": names,
-            "kept": names,
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     try:
         files = [Entry.of(values) for values in module.params["files"]]
         removed = extra_paths(files, module.params["only"], module.params["kept"])

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import (
     file_sha256,
     locked,
@@ -23,59 +22,38 @@ from ..module_utils.host.content_directory import (
 )
 from ..module_utils.host.disk_space import lacking_space, login_home
 
-DOCUMENTATION = r"""
-module: python_environment
-short_description: Install a locked Python environment offline and make it the one in use
-description:
-  - The environment is C(environments/<lock_hash>) below C(directory). The file C(.complete) in it is written
-    last. A directory without it is the rest of an interrupted installation, and is made anew.
-  - The link points to a complete environment or does not exist.
-  - With C(base) the new environment begins as a complete one that is there already, at no cost of disk, and
-    the archive holds only what is added to it.
-options:
-  wheels:
-    description:
-      - What the action C(wheel_store) says of the archive, C(lock_hash), which names the environment,
-        C(python_version), C(archive_sha256), C(archive_bytes) and C(environment_bytes).
-    type: dict
-    required: true
-  directory:
-    description: Where C(environments/) and the link are.
-    type: path
-    required: true
-  link:
-    description: Name of the link in C(directory) that points to the environment in use. Empty for none.
-    type: str
-    default: environment
-  base:
-    description: Hash of the lock of the environment that this one adds to. Empty for none.
-    type: str
-    default: ""
-  user:
-    description: User with whose rights the new environment is tried.
-    type: str
-    required: true
-  module:
-    description: Module of Python that the trial imports.
-    type: str
-    required: true
-  archive:
-    description:
-      - A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv).
-      - Without it the module only says whether it needs one.
-    type: path
-author: psfleet
-"""
+DOCUMENTATION = {
+    "module": "python_environment",
+    "short_description": "Install a locked Python environment offline and make it the one in use",
+    "description": [
+        "The environment is C(environments/<lock_hash>) below C(directory). The file C(.complete) in it is "
+        "written last. A directory without it is the rest of an interrupted installation, and is made anew.",
+        "The link points to a complete environment or does not exist.",
+        "With C(base) the new environment begins as a complete one that is there already, at no cost of "
+        "disk, and the archive holds only what is added to it.",
+    ],
+    "options": {
+        "wheels": {
+            "type": "dict",
+            "required": True,
+            "description": "What the action C(wheel_store) says of C(archive) and of the environment.",
+        },
+        "directory": {"type": "path", "required": True, "description": "Has environments and link."},
+        "link": {"default": "environment", "description": "Name of the link. Empty for none."},
+        "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
+        "user": {"required": True, "description": "User with whose rights the environment is tried."},
+        "module": {"required": True, "description": "Module of Python that the trial imports."},
+        "archive": {
+            "type": "path",
+            "description": "A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv). "
+            "Without it the module only says whether it needs one.",
+        },
+    },
+}
 
 RETURN = r"""
-needs_archive:
-  description: Whether the environment is not complete on this host.
-  returned: always
-  type: bool
-version:
-  description: Version of the module that was imported on trial.
-  returned: when the environment was installed
-  type: str
+needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
+version: {returned: when it was installed, type: str, description: Version of the module that was tried.}
 """
 
 # A second installation waits for a first one that a broken connection has left running.
@@ -215,18 +193,7 @@ def run_step(command: Sequence[str], settings: Mapping[str, str], **rights: Any)
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "wheels": {"type": "dict", "required": True},
-            "directory": {"type": "path", "required": True},
-            "user": {"type": "str", "required": True},
-            "module": {"type": "str", "required": True},
-            "link": {"type": "str", "default": "environment"},
-            "base": {"type": "str", "default": ""},
-            "archive": {"type": "path"},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     values = module.params
     environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
     complete, in_use = environment.is_complete(), environment.is_in_use()

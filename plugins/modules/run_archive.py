@@ -11,56 +11,44 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host.disk_space import readable
 from ..module_utils.host.safe_directory import opened, opened_below
 
-DOCUMENTATION = r"""
-module: run_archive
-short_description: Pack the logs, records, device reports, summaries, checkpoints and output of one run
-options:
-  run_id:
-    description: The run.
-    type: str
-    required: true
-  limit_megabytes:
-    description: What all files together may have; those that go beyond stay on the host and are named.
-    type: int
-    required: true
-  folders:
-    description: The folders of the run to be packed, such as C(summaries). Empty for all.
-    type: list
-    elements: str
-    default: []
-  paths:
-    description: The directories of this host, as the fact C(cluster_paths) has them.
-    type: dict
-    required: true
-author: psfleet
-"""
+DOCUMENTATION = {
+    "module": "run_archive",
+    "short_description": "Pack the logs, records, device reports, summaries, checkpoints and output of a run",
+    "description": "No link is followed, in no part of a path: what is there was written by the tasks.",
+    "options": {
+        "run_id": {"required": True, "description": "The run."},
+        "limit_megabytes": {
+            "type": "int",
+            "required": True,
+            "description": "What all files together may have; those beyond stay on the host and are named.",
+        },
+        "folders": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "The folders of the run to be packed, such as C(summaries). Empty for all.",
+        },
+        "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+    },
+}
 
 RETURN = r"""
 path:
-  description: The archive, readable by the connecting user alone. Remove it when it is fetched.
   returned: always
   type: str
-size:
-  description: The bytes of the archive.
-  returned: always
-  type: int
-files:
-  description: How many files it holds.
-  returned: always
-  type: int
-left_out:
-  description: What stays on the host, each with the reason.
-  returned: always
-  type: list
+  description: The archive, readable by the connecting user alone. Remove it when it is fetched.
+size: {returned: always, type: int, description: The bytes of the archive.}
+files: {returned: always, type: int, description: How many files it holds.}
+left_out: {returned: always, type: list, description: "What stays on the host, each with the reason."}
 """
 
 # In the order of their worth: where not all fits, the last ones stay behind.
-LOGS, CHECKPOINTS = "logs", "checkpoints"
+LOGS = "logs"
+CHECKPOINTS = "checkpoints"
 FOLDERS = ("events", LOGS, "devices", CHECKPOINTS, "summaries", "output")
 # What TensorFlow calls a save that is not whole yet.
 UNFINISHED = "tempstate"
@@ -139,15 +127,7 @@ class Packer:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "run_id": {"type": "str", "required": True},
-            "folders": {"type": "list", "elements": "str", "default": []},
-            "limit_megabytes": {"type": "int", "required": True},
-            "paths": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     values = module.params
     if module.check_mode:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])

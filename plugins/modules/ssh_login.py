@@ -6,45 +6,26 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from ansible.module_utils.basic import AnsibleModule
+from ..module_utils.documented import documented_module
 
-DOCUMENTATION = r"""
-module: ssh_login
-short_description: Prove that a user can log in over SSH without a question
-description:
-  - The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take part as
-    they do towards every other host.
-  - Where the login fails, sshd is told to read its configuration and certificate again, and the login is
-    tried for a few seconds more. That mends a host whose deployment was interrupted before sshd was reloaded.
-options:
-  user:
-    description: The user that logs in.
-    type: str
-    required: true
-  host:
-    description: The name to log in to.
-    type: str
-    required: true
-  service:
-    description: The systemd service of sshd.
-    type: str
-    required: true
-author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Prove the login
-  psfleet.cluster.ssh_login:
-    user: psfleet
-    host: node1
-    service: ssh
-"""
+DOCUMENTATION = {
+    "module": "ssh_login",
+    "short_description": "Prove that a user can log in over SSH without a question",
+    "description": [
+        "The host logs in to itself by its name in the cluster. Its own certificates and its own sshd take "
+        "part as they do towards every other host.",
+        "Where the login fails, sshd is told to read its configuration and certificate again, and the login "
+        "is tried for a few seconds more. That mends a host whose deployment was interrupted before that.",
+    ],
+    "options": {
+        "user": {"required": True, "description": "The user that logs in."},
+        "host": {"required": True, "description": "The name to log in to."},
+        "service": {"required": True, "description": "The systemd service of sshd."},
+    },
+}
 
 RETURN = r"""
-reloaded:
-  description: Whether sshd had to be reloaded.
-  returned: success
-  type: bool
+reloaded: {returned: success, type: bool, description: Whether sshd had to be reloaded.}
 """
 
 CONNECT_SECONDS = 10
@@ -74,14 +55,7 @@ def failure_after(seconds: float, command: Sequence[str]) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "host": {"type": "str", "required": True},
-            "service": {"type": "str", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     user, host, service = (module.params[name] for name in ("user", "host", "service"))
     if module.check_mode:
         module.exit_json(changed=False, reloaded=False)

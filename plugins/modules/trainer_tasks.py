@@ -6,98 +6,73 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
 from ..module_utils.host.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
-DOCUMENTATION = r"""
-module: trainer_tasks
-short_description: Start, stop and describe the trainer tasks of this host
-description:
-  - A task that fails to start does not fail the module. Its state and the reason that it left are returned,
-    so that the run can be ended everywhere before the playbook fails.
-options:
-  tasks:
-    description: The tasks of this host, each with C(job) and C(index).
-    type: list
-    elements: dict
-    required: true
-  others:
-    description:
-      - Take also the tasks that this host knows beside these, from units that systemd has loaded and from
-        what train.yml prepared. They may be of an inventory of the past.
-    type: bool
-    default: false
-  state:
-    description:
-      - C(queried) only looks. C(started) starts and does not wait.
-      - C(ready) waits until the server of each task that is starting listens; of the evaluator, which has
-        none, until it has ended. C(stopped) waits for the end.
-    type: str
-    choices: [queried, started, ready, stopped]
-    default: queried
-  stopped:
-    description: Names of tasks that were stopped before, of which C(ended_by) is to say so.
-    type: list
-    elements: str
-    default: []
-  traffic:
-    description: Tell also how many bytes each task has received and sent.
-    type: bool
-    default: false
-  details:
-    description: Tell also what people want to know of each task, such as its last step.
-    type: bool
-    default: false
-  paths:
-    description: The directories of this host, as the fact C(cluster_paths) has them.
-    type: dict
-    required: true
-author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Start the parameter servers
-  psfleet.cluster.trainer_tasks:
-    tasks: [{job: ps, index: 0}]
-    state: started
-    paths: "{{ cluster_paths }}"
-"""
+DOCUMENTATION = {
+    "module": "trainer_tasks",
+    "short_description": "Start, stop and describe the trainer tasks of this host",
+    "description": "A task that fails to start does not fail the module. Its state and the reason that it "
+    "left are returned, so that the run can be ended everywhere before the playbook fails.",
+    "options": {
+        "tasks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "The tasks of this host, each with C(job) and C(index).",
+        },
+        "others": {
+            "type": "bool",
+            "default": False,
+            "description": "Take also the tasks that this host knows beside these, from units that systemd "
+            "has loaded and from what train.yml prepared. They may be of an inventory of the past.",
+        },
+        "state": {
+            "choices": ["queried", "started", "ready", "stopped"],
+            "default": "queried",
+            "description": [
+                "C(queried) only looks. C(started) starts and does not wait.",
+                "C(ready) waits until the server of each task that is starting listens; of the evaluator, "
+                "which has none, until it has ended. C(stopped) waits for the end.",
+            ],
+        },
+        "stopped": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Names of tasks that were stopped before, of which C(ended_by) is to say so.",
+        },
+        "traffic": {
+            "type": "bool",
+            "default": False,
+            "description": "Tell what each received and sent.",
+        },
+        "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+        "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+    },
+}
 
 RETURN = r"""
-deployed:
-  description: The plan that deploy.yml left on this host, or an empty object.
-  returned: always
-  type: dict
-tensorflow:
-  description: The version of TensorFlow in use on this host, empty where no environment is whole.
-  returned: always
-  type: str
-lacks_cuda:
-  description: Whether that TensorFlow is the one that was built without CUDA.
-  returned: always
-  type: bool
+deployed: {returned: always, type: dict, description: The plan that deploy.yml left on this host.}
+tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
+lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 tasks:
+  returned: always
+  type: list
   description:
-    - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase) and
-      C(reason).
+    - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase)
+      and C(reason).
     - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
       a playbook ended has not C(failed), whatever its exit code.
-    - C(bytes_received) and C(bytes_sent) in this run, over all restarts, where C(traffic) asks for them; null
-      where systemd did not count.
-    - Where C(details) asks for it, also C(result), C(since_seconds) in this state, C(finished) (the reason
-      that it recorded), C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step),
-      C(last_step_age_seconds) and C(progress).
-  returned: always
-  type: list
-stopped:
-  description: Names of the tasks that ran and were stopped now.
-  returned: always
-  type: list
+    - With C(traffic) C(bytes_received) and C(bytes_sent) in this run, over all restarts; null if not counted.
+    - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
+      C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
+      and C(progress).
+stopped: {returned: always, type: list, description: Names of the tasks that ran and were stopped now.}
 """
 
 PROPERTIES = (
@@ -223,22 +198,7 @@ class Tasks:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "tasks": {"type": "list", "elements": "dict", "required": True},
-            "others": {"type": "bool", "default": False},
-            "state": {
-                "type": "str",
-                "choices": ["queried", "started", "ready", "stopped"],
-                "default": "queried",
-            },
-            "stopped": {"type": "list", "elements": "str", "default": []},
-            "traffic": {"type": "bool", "default": False},
-            "details": {"type": "bool", "default": False},
-            "paths": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     tasks = Tasks(module.params)
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     alive = [is_alive(values) for values in tasks.show().values()]

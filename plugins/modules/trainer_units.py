@@ -6,52 +6,35 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.documented import documented_module
 from ..module_utils.host import task_units
 from ..module_utils.host.task_units import parse_list, task_of
 from ..module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
 
-DOCUMENTATION = r"""
-module: trainer_units
-short_description: Stop the tasks that left the plan, have changed units read and metrics written
-description:
-  - Looks at what systemd has loaded, not at what a deployment changed, and so finishes an interrupted one.
-  - Never starts or restarts a task.
-options:
-  tasks:
-    description: The tasks that this host may run, each with C(job) and C(index).
-    type: list
-    elements: dict
-    required: true
-  metrics_directory:
-    description:
-      - Where the metrics of the tasks are written for node_exporter, by units that are there already.
-      - Empty for none, and none of an earlier directory.
-    type: str
-    default: ""
-  metrics_record:
-    description: File that says where metrics are written.
-    type: path
-    default: /etc/psfleet/metrics_directory
-author: psfleet
-"""
-
-EXAMPLES = r"""
-- name: Stop the tasks that left the plan
-  psfleet.cluster.trainer_units:
-    tasks: [{job: ps, index: 0}]
-"""
+DOCUMENTATION = {
+    "module": "trainer_units",
+    "short_description": "Stop the tasks that left the plan, have changed units read and metrics written",
+    "description": "Looks at what systemd has loaded, not at what a deployment changed, and so finishes an "
+    "interrupted one. Never starts or restarts a task.",
+    "options": {
+        "tasks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "The tasks that this host may run, each with C(job) and C(index).",
+        },
+        "metrics_directory": {
+            "default": "",
+            "description": "Where the metrics of the tasks are written for node_exporter, by units that are "
+            "there already. Empty for none, and none of an earlier directory.",
+        },
+        "metrics_record": {"type": "path", "required": True, "description": "File that says where they are."},
+    },
+}
 
 RETURN = r"""
-stopped:
-  description: Units of tasks that left the plan.
-  returned: always
-  type: list
-reloaded:
-  description: Whether systemd has read its units again.
-  returned: always
-  type: bool
+stopped: {returned: always, type: list, description: Units of tasks that left the plan.}
+reloaded: {returned: always, type: bool, description: Whether systemd has read its units again.}
 """
 
 PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.service", TIMER, SERVICE)
@@ -73,14 +56,7 @@ def systemctl(*arguments: str) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "tasks": {"type": "list", "elements": "dict", "required": True},
-            "metrics_directory": {"type": "str", "default": ""},
-            "metrics_record": {"type": "path", "default": "/etc/psfleet/metrics_directory"},
-        },
-        supports_check_mode=True,
-    )
+    module = documented_module(DOCUMENTATION)
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
     try:
         loaded = parse_list(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
