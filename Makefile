@@ -31,7 +31,7 @@ demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODE
 demo-down: setup ## Remove the practice hosts of `make demo` and their inventory
 	@$(PRACTICE) playbooks/practice_down.yml
 
-test: setup-dev ## Run everything: lint, unit, molecule
+test: setup-dev ## Run everything, side by side: lint, unit, molecule
 	@tools/run_tests.py lint unit molecule
 
 lint: setup-dev ## Check the style of all files
