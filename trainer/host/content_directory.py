@@ -74,20 +74,22 @@ def content_hash(root: Path) -> str:
     """
     digest = hashlib.sha256()
     for name, path in content_files(root).items():
-        with path.open("rb") as stream:
-            digest.update(f"{name}\0{os.fstat(stream.fileno()).st_size}\0".encode())
-            while block := stream.read(BLOCK_BYTES):
-                digest.update(block)
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+        _add_content(digest, path)
     return digest.hexdigest()[:HASH_DIGITS]
 
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file of any size, in hex digits."""
     digest = hashlib.sha256()
+    _add_content(digest, path)
+    return digest.hexdigest()
+
+
+def _add_content(digest: hashlib._Hash, path: Path) -> None:
     with path.open("rb") as stream:
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
-    return digest.hexdigest()
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .check import Finding, failed, ok, skipped, warning
+from .content_directory import HASH_DIGITS
 from .environment import TENSORFLOW_VERSION
 from .task_traces import bytes_of, read_object
 
@@ -14,7 +15,6 @@ NOT_DEPLOYED = "not deployed"
 MARKER = ".complete"
 # Of a cluster of thousands of tasks; it is root's file.
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
-HASH_DIGITS = 12
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from .check import Check, Finding, checks_of, failed, joined, ok, warning
 from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from .host_facts import HostFacts, Interpreter
+from .wording import counted
 
 TESTED = {"debian": ("12", "13")}
 UNTESTED = {"ubuntu": ("22.04", "24.04")}
@@ -207,7 +208,7 @@ def _memory(facts: HostFacts, tasks: int) -> Finding:
     """Say whether the host's tasks fit into its memory, and have room there to train."""
     known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
     fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK, tasks * BYTES_OF_TASK
-    for_tasks = f"for {tasks} task{'' if tasks == 1 else 's'}"
+    for_tasks = f"for {counted(tasks, 'task')}"
     if not known:
         remedy = f"see that there are {_gib(usual)} {for_tasks}"
         return warning("/proc/meminfo says nothing of the memory", remedy)

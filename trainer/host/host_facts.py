@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", 
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
 # What roles and units call, besides what Ansible itself needs.
 PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "tail", "sleep", "cp", "mv")
-SECONDS_TO_ANSWER = 20
+SECONDS_TO_ANSWER = 20.0
 # cgroup v1 says "no limit" by the largest number of pages; nothing has that much memory.
 NO_LIMIT_BYTES = 2**60
 
@@ -78,10 +79,8 @@ def read_host_facts(
     """Look at this host, or at the files of another one below `root`, whose `machine` is given then."""
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
-    libc, libc_version = parse_libc(_answer(root, "getconf", "GNU_LIBC_VERSION"))
-    if not libc and any(root.glob("lib/ld-musl-*")):
-        libc = "musl"
-    pythons = read_pythons(root)
+    libc_version = parse_version("glibc", _answer(root, "getconf", "GNU_LIBC_VERSION"))
+    musl = "musl" if any(root.glob("lib/ld-musl-*")) else ""
     return HostFacts(
         distribution=parse_os_release(
             text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release")
@@ -89,11 +88,11 @@ def read_host_facts(
         machine=machine,
         processor=first_value(cpuinfo, "model name"),
         avx=parse_avx(cpuinfo),
-        libc=libc,
+        libc="glibc" if libc_version else musl,
         libc_version=libc_version,
-        pythons=pythons,
+        pythons=read_pythons(root),
         default_python=_version_of(find_program(root, "python3")),
-        systemd=parse_systemd(_answer(root, "systemctl", "--version")),
+        systemd=next(iter(parse_version("systemd", _answer(root, "systemctl", "--version"))), None),
         booted=(root / "run/systemd/system").is_dir(),
         missing_programs=tuple(name for name in programs if find_program(root, name) is None),
         memory_bytes=parse_memory(text_of(root / "proc/meminfo")),
@@ -133,16 +132,10 @@ def parse_avx(cpuinfo: str) -> bool | None:
     return "avx" in flags if flags else None
 
 
-def parse_libc(words: str) -> tuple[str, tuple[int, ...]]:
-    """Parse what `getconf GNU_LIBC_VERSION` prints, such as "glibc 2.36"; ("", ()) for anything else."""
-    match = re.match(r"(glibc) ([0-9]+)\.([0-9]+)", words)
-    return (match[1], (int(match[2]), int(match[3]))) if match else ("", ())
-
-
-def parse_systemd(words: str) -> int | None:
-    """Parse what `systemctl --version` prints, such as "systemd 252 (252.38-1)"; None for anything else."""
-    match = re.match(r"systemd ([0-9]+)", words)
-    return int(match[1]) if match else None
+def parse_version(program: str, words: str) -> tuple[int, ...]:
+    """Return (2, 36) of "glibc 2.36" and (252,) of "systemd 252 (252.38-1)"; () of anything else."""
+    match = re.match(rf"{program} ([0-9]+)(?:\.([0-9]+))?", words)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def parse_memory(meminfo: str) -> int | None:
@@ -171,12 +164,7 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
             match = re.fullmatch(r"python(3\.[0-9]+)", path.name)
             if match and match[1] not in found and _version_of(str(path)) == match[1]:
                 found[match[1]] = Interpreter(str(path), match[1])
-    return tuple(sorted(found.values(), key=lambda python: minor_of(python.version)))
-
-
-def minor_of(version: str) -> int:
-    """Return 11 of "3.11"."""
-    return int(version.split(".")[1])
+    return tuple(sorted(found.values(), key=lambda python: int(python.version[len("3.") :])))
 
 
 def _version_of(interpreter: str | None) -> str:
@@ -190,16 +178,37 @@ def _answer(root: Path, program: str, *arguments: str) -> str:
 
 def _printed(program: str | None, *arguments: str) -> str:
     """Return what a program prints, "" where there is none, or where it fails."""
-    if program is None:
-        return ""
-    command = [program, *arguments]
+    status, printed, _ = (1, "", "") if program is None else ask([program, *arguments], SECONDS_TO_ANSWER)
+    return printed.strip() if status == 0 else ""
+
+
+def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
+    """Return a program's exit status, what it printed, and what it complained of.
+
+    Of one that cannot be run, or that does not answer within so many seconds, the complaint says so.
+    """
+    name, streams = Path(command[0]).name, subprocess.PIPE
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_ANSWER, env=ENVIRONMENT
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=streams,
+            stderr=streams,
+            text=True,
+            errors="replace",
+            env=ENVIRONMENT,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    except OSError as error:
+        return 127, "", f"{name} cannot be run: {error.strerror}"
+    try:
+        printed, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        # One that waits within a driver cannot be killed, and is not waited for.
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        return 124, "", f"{name} did not answer within {seconds:g} s"
+    return process.returncode, printed, complaint
 
 
 def text_of(file: Path) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .check import Finding, failed, ok, warning
+from .host_facts import ask
+from .wording import counted, first_of
 
 SECONDS_TO_RESOLVE = 10
 AT_ONCE = 16
@@ -36,17 +37,9 @@ def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
 
 
 def _resolve(name: str) -> Resolution:
-    command = ["getent", "ahosts", name]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RESOLVE
-        )
-    except subprocess.TimeoutExpired:
-        return Resolution((), f"no answer within {SECONDS_TO_RESOLVE} s")
-    except OSError as error:
-        return Resolution((), str(error))
-    found = tuple(sorted({line.split()[0] for line in done.stdout.splitlines() if line.strip()}))
-    return Resolution(found, "" if found else "not known")
+    _, printed, complaint = ask(["getent", "ahosts", name], SECONDS_TO_RESOLVE)
+    found = tuple(sorted({line.split()[0] for line in printed.splitlines() if line.strip()}))
+    return Resolution(found, "" if found else complaint.strip() or "not known")
 
 
 def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
@@ -74,14 +67,13 @@ def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, R
         elif loopback and len(addresses) > 1:
             own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
     if wrong:
-        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        return failed("; ".join(wrong[:SHOWN]) + more, "; ".join(sorted(remedies)))
+        return failed(first_of(wrong, SHOWN, "; "), "; ".join(sorted(remedies)))
     if own:
         return warning(
             f"{own}: psfleet's tasks listen on every address, a program of one's own may listen there alone",
             "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
         )
-    return ok(f"{len(names)} name{'' if len(names) == 1 else 's'} found")
+    return ok(f"{counted(len(names), 'name')} found")
 
 
 def _called(host: str, name: str) -> str:

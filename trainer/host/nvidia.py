@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .host_facts import ENVIRONMENT, find_program, text_of
+from .host_facts import ask, find_program, text_of
 
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
@@ -19,7 +17,7 @@ MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
 # A driver of 470 does not know the capability; older ones nothing of MIG, and most nothing of a fabric.
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
 # Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
-SMI_SECONDS = 60
+SMI_SECONDS = 60.0
 # Of a GPU whose infoROM is corrupted, which computes all the same: the list, a line that warns, this status.
 WARNED, WARNING = 14, "WARNING:"
 
@@ -151,7 +149,9 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
         return (), "nvidia-smi is not installed"
     fields = [*FIELDS, MIG_FIELD, FABRIC_FIELD]
     while True:
-        status, said = _run([program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"])
+        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+        status, *printed = ask(command, SMI_SECONDS)
+        said = "\n".join(printed)  # it explains itself on either stream
         unknown = _UNKNOWN_FIELD.search(said)
         if unknown is None or unknown["field"] not in set(fields) & set(OPTIONAL_FIELDS):
             break
@@ -163,31 +163,6 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
         return parse_smi(said, fields), ""
     except ValueError as error:
         return (), str(error)
-
-
-def _run(command: Sequence[str], seconds: float = SMI_SECONDS) -> tuple[int, str]:
-    """Return the exit status and all that a command printed; it explains itself on either stream."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=ENVIRONMENT,
-        )
-    except OSError as error:
-        return 127, f"nvidia-smi cannot be run: {error.strerror}"
-    try:
-        said, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        # One that waits within the driver cannot be killed, and is not waited for.
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=1)
-        return 124, f"nvidia-smi did not answer within {seconds:g} s"
-    return process.returncode, said
 
 
 def _secure_boot(root: Path) -> bool | None:

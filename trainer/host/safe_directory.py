@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
@@ -21,31 +21,27 @@ def parts_of(name: str) -> tuple[str, ...]:
     return parts
 
 
-@contextmanager
-def opened(path: Path, *, make: bool = False) -> Iterator[int]:
+def opened(path: Path, *, make: bool = False) -> AbstractContextManager[int]:
     """Give a descriptor of the directory `path`; with `make`, directories that lack are made.
 
     A link in it is followed only where no other user than root (or oneself) could have put it there.
     Raises ValueError for any other link, OSError where there is no such directory.
     """
-    here = os.open("/", DIRECTORY)
-    try:
-        for part in path.parts[1:]:
-            below = _step(here, part, path, make=make, links=_is_ours_alone(here))
-            os.close(here)
-            here = below
-        yield here
-    finally:
-        os.close(here)
+    return _reached(os.open("/", DIRECTORY), path.parts[1:], path, _is_ours_alone, make=make)
+
+
+def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[int]:
+    """Give a descriptor of a directory below that of `root`. No link is followed."""
+    return _reached(os.dup(root), parts, Path(*parts), lambda _: False, make=make)
 
 
 @contextmanager
-def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Give a descriptor of a directory below that of `root`. No link is followed."""
-    here = os.dup(root)
+def _reached(
+    here: int, parts: Sequence[str], path: Path, follows: Callable[[int], bool], *, make: bool
+) -> Iterator[int]:
     try:
         for part in parts:
-            below = _step(here, part, Path(*parts), make=make, links=False)
+            below = _step(here, part, path, make=make, links=follows(here))
             os.close(here)
             here = below
         yield here

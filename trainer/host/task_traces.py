@@ -57,13 +57,7 @@ def last_record(events: Path) -> dict[str, Any]:
 
 def _last_records(events: Path) -> Iterator[dict[str, Any]]:
     """Give the records at the end of a file, the last one first."""
-    for line in reversed(last_lines_of(events)):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield record
+    yield from filter(None, map(object_in, reversed(last_lines_of(events))))
 
 
 def number(value: object) -> float | None:
@@ -126,8 +120,13 @@ def run_id_of(file: Path) -> str:
 
 def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return the JSON object in a file, empty where there is none or where it has more bytes than `most`."""
+    return object_in(bytes_of(file, most=most))
+
+
+def object_in(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a text is, empty where it is none."""
     try:
-        values = json.loads(bytes_of(file, most=most))
+        values = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -10,9 +10,8 @@ import pytest
 from tests.trainer.host.recorded_hosts import ALPINE, DEBIAN_12, ROCKY_9, UBUNTU_2404, RecordedHost
 from trainer.host.host_facts import (
     parse_avx,
-    parse_libc,
     parse_os_release,
-    parse_systemd,
+    parse_version,
     read_host_facts,
     read_memory_limit,
 )
@@ -100,10 +99,10 @@ def test_avx_is_a_flag_of_its_own_and_avx2_is_not_it() -> None:
 
 
 def test_versions_that_are_none_are_not_guessed() -> None:
-    assert parse_libc("undefined") == ("", ())
-    assert parse_libc("glibc 2.9") == ("glibc", (2, 9))
-    assert parse_systemd("systemd 257 (257.9-1~deb13u1)\n+PAM") == 257
-    assert parse_systemd("runit") is None
+    assert parse_version("glibc", "undefined") == ()
+    assert parse_version("glibc", "glibc 2.9") == (2, 9)
+    assert parse_version("systemd", "systemd 257 (257.9-1~deb13u1)\n+PAM") == (257,)
+    assert parse_version("systemd", "runit") == ()
 
 
 @pytest.mark.parametrize(

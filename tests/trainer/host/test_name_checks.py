@@ -57,5 +57,5 @@ def test_debians_name_for_itself_deserves_a_warning() -> None:
 def test_of_many_names_the_first_are_told() -> None:
     addresses = {f"node{number}": f"node{number}" for number in range(1, 31)}
     check = name_check("other", addresses, {name: Resolution((), "not known") for name in addresses})
-    assert check.found.endswith("; and 25 more")
+    assert check.found.endswith(" and 25 more")
     assert len(check.found) < 300

@@ -152,7 +152,7 @@ def test_a_gpu_whose_inforom_is_corrupted_computes_all_the_same(tmp_path: Path) 
 def test_an_nvidia_smi_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its child keeps the pipe, as a process does that waits within the driver and cannot be killed."""
     make_host(tmp_path, smi="#!/bin/sh\nsleep 20\n")
-    monkeypatch.setattr(nvidia._run, "__defaults__", (0.2,))
+    monkeypatch.setattr(nvidia, "SMI_SECONDS", 0.2)
     began = time.monotonic()
     facts = read_gpu_facts(tmp_path)
     assert time.monotonic() - began < 5
