@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,10 +10,8 @@ from pathlib import Path
 from .json_files import read_object, write_json
 from .task_names import lead_of
 
-PROGRESS_FILE = "progress.json"
 SECONDS_BETWEEN_REPORTS = 0.5
 
-_LOCK_FILE = ".progress.lock"
 # A program that hangs while it holds the lock must not take the launcher with it.
 _SECONDS_TO_LOCK = 1.0
 _LOCK_POLL_SECONDS = 0.01
@@ -40,8 +37,8 @@ def update_progress(run_directory: Path, changes: Mapping[str, object]) -> None:
 
     The launcher and the program in it both do so: a lock keeps them from undoing each other's changes.
     """
-    path = run_directory / PROGRESS_FILE
-    with _locked(run_directory / _LOCK_FILE):
+    path = run_directory / "progress.json"
+    with _locked(run_directory / ".progress.lock"):
         write_json(path, {**_EMPTY, **read_object(path), **changes, "wall": round(time.time(), 3)})
 
 
@@ -59,15 +56,12 @@ _EMPTY: Mapping[str, object] = {
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     deadline = time.monotonic() + _SECONDS_TO_LOCK
-    try:
+    with path.open("a", encoding="utf-8") as stream:
         while time.monotonic() < deadline:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 time.sleep(_LOCK_POLL_SECONDS)
         yield
-    finally:
-        os.close(descriptor)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from .json_files import finite
 
@@ -25,70 +26,42 @@ _NONCE_BITS = 48  # exact in JSON readers that know only doubles
 EVALUATOR = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 
-# What a field may hold: `int`, `number` (None where it was not finite), `seconds` (always a number), `str`,
-# `object`, `ints` and `numbers` (an object with such values), `counts` (a list of integers).
-_COMMON = {
-    "event": "str",
-    "run_id": "str",
-    "job": "str",
-    "index": "int",
-    "host": "str",
-    "pid": "int",
-    "plan_hash": "str",
-    "release": "str",
-    "wall": "seconds",
-    "monotonic": "seconds",
+
+def _fields(text: str) -> dict[str, str]:
+    """Return name -> kind (one of `_KINDS`) of "name:kind name:kind"."""
+    return dict(field.split(":") for field in text.split())
+
+
+_COMMON = _fields(
+    "event:str run_id:str job:str index:int host:str pid:int plan_hash:str release:str"
+    " wall:seconds monotonic:seconds"
+)
+_EVENTS = {
+    "started": _fields("nonce:int settings:object tensorflow:str python:str address:str"),
+    "peers_ready": _fields("ps_nonces:ints worker_nonces:ints waited_seconds:number global_step:int"),
+    "initialised": _fields("global_step:int"),
+    "restored": _fields("global_step:int checkpoint:str"),
+    "step": _fields(
+        "local_step:int steps:int global_step_before:int global_step_after:int loss:number loss_mean:number"
+        " examples:int seconds:number staleness_mean:number staleness_max:int"
+    ),
+    "checkpointed": _fields("global_step:int path:str seconds:number"),
+    "checkpoint_failed": _fields("global_step:int reason:str"),
+    "evaluated": _fields("global_step:int metrics:numbers"),
+    "recovering": _fields("reason:str"),
+    "finished": _fields("reason:str"),
+    "failed": _fields("class:str reason:str"),
 }
-_EVENTS: dict[str, dict[str, str]] = {
-    "started": {"nonce": "int", "settings": "object", "tensorflow": "str", "python": "str", "address": "str"},
-    "peers_ready": {
-        "ps_nonces": "ints",
-        "worker_nonces": "ints",
-        "waited_seconds": "number",
-        "global_step": "int",
-    },
-    "initialised": {"global_step": "int"},
-    "restored": {"global_step": "int", "checkpoint": "str"},
-    "step": {
-        "local_step": "int",
-        "steps": "int",
-        "global_step_before": "int",
-        "global_step_after": "int",
-        "loss": "number",
-        "loss_mean": "number",
-        "examples": "int",
-        "seconds": "number",
-        "staleness_mean": "number",
-        "staleness_max": "int",
-    },
-    "checkpointed": {"global_step": "int", "path": "str", "seconds": "number"},
-    "checkpoint_failed": {"global_step": "int", "reason": "str"},
-    "evaluated": {"global_step": "int", "metrics": "numbers"},
-    "recovering": {"reason": "str"},
-    "finished": {"reason": "str"},
-    "failed": {"class": "str", "reason": "str"},
-}
-_FINISHED_WORKER = {
-    "local_step": "int",
-    "global_step": "int",
-    "seconds": "number",
-    "examples": "int",
-    "loss": "number",
-}
-_FINISHED_CHIEF = {"contributions": "ints", "last_step": "int"}
-_EVALUATED_APART = {"fingerprint": "str", "examples": "int"}
-# Fields that an event may have, and their kinds.
+_FINISHED_WORKER = _fields("local_step:int global_step:int seconds:number examples:int loss:number")
+_FINISHED_CHIEF = _fields("contributions:ints last_step:int")
+_EVALUATED_APART = _fields("fingerprint:str examples:int")
+# Fields that an event may have.
 _OPTIONAL = {
-    "peers_ready": {"server_nonce": "int"},
-    "finished": {"fingerprint": "str", "fingerprint_step": "int"},
-    "initialised": {"ps_parameters": "object"},
-    "restored": {"ps_parameters": "object"},
-    "step": {
-        "staleness_histogram": "counts",
-        "waiting_seconds": "seconds",
-        "loss": "number",
-        "loss_mean": "number",
-    },
+    "peers_ready": _fields("server_nonce:int"),
+    "finished": _fields("fingerprint:str fingerprint_step:int"),
+    "initialised": _fields("ps_parameters:object"),
+    "restored": _fields("ps_parameters:object"),
+    "step": _fields("staleness_histogram:counts waiting_seconds:seconds loss:number loss_mean:number"),
 }
 # What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the
 # hash of its code.
@@ -203,8 +176,7 @@ def schema_problems(values: Mapping[str, object]) -> list[str]:
     """What keeps this object from being a record of this version, in words."""
     if values.get("v") != VERSION:
         return [f"v is {values.get('v')!r}, expected {VERSION}"]
-    problems = _kind_problems(values, _COMMON)
-    if problems:
+    if problems := _kind_problems(values, _COMMON):
         return problems
     event, job, index = str(values["event"]), str(values["job"]), int(str(values["index"]))
     if event not in _EVENTS:
@@ -227,10 +199,9 @@ def read_records(path: Path) -> tuple[list[Record], list[str]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        values, problem = _parse(line)
-        if problem is None:
-            records.append(_record(values))
-        else:
+        try:
+            records.append(_record(line))
+        except ValueError as problem:
             cut = ", and the line does not end: cut short" if number == len(lines) else ""
             complaints.append(f"{path}, line {number}: {problem}{cut}")
     return records, complaints
@@ -246,8 +217,7 @@ class RecordWriter:
             del self._identity["program"]
         self._path = path
         self._descriptor: int | None = None
-        self._inside_line = False
-        self._complained = False
+        self._inside_line = self._complained = False
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -296,15 +266,20 @@ class RecordWriter:
             sys.stderr.write(f"records are being lost: {self._path}: {reason}\n")
 
 
-def _parse(line: bytes) -> tuple[dict[str, object], str | None]:
+def _record(line: bytes) -> Record:
+    """Return the record in a line. Raises ValueError with what keeps it from being one."""
     try:
         values = json.loads(line.decode("utf-8"), parse_int=_int64)
     except (ValueError, RecursionError) as error:
-        return {}, f"not JSON ({error})"
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(values, dict):
-        return {}, "not a JSON object"
-    problems = schema_problems(values)
-    return values, "; ".join(problems) or None
+        raise ValueError("not a JSON object")
+    if problems := schema_problems(values):
+        raise ValueError("; ".join(problems))
+    common: dict[str, Any] = {name: values.pop(name) for name in _COMMON}
+    common |= {"wall": float(common["wall"]), "monotonic": float(common["monotonic"])}
+    del values["v"]
+    return Record(**common, fields=values)
 
 
 def _int64(digits: str) -> int:
@@ -315,38 +290,34 @@ def _int64(digits: str) -> int:
     return number
 
 
-def _record(values: Mapping[str, object]) -> Record:
-    common = {name: values[name] for name in _COMMON if name not in {"wall", "monotonic"}}
-    fields = {name: value for name, value in values.items() if name not in _COMMON and name != "v"}
-    wall, monotonic = float(str(values["wall"])), float(str(values["monotonic"]))
-    return Record(**common, wall=wall, monotonic=monotonic, fields=fields)  # type: ignore[arg-type]
-
-
 def _kind_problems(values: Mapping[str, object], kinds: Mapping[str, str]) -> list[str]:
-    problems = []
-    for name, kind in kinds.items():
-        if name not in values:
-            problems.append(f"{name} is missing")
-        elif not _is_kind(values[name], kind):
-            problems.append(f"{name} is {str(values[name])[:40]!r}, expected {kind}")
-    return problems
-
-
-def _is_kind(value: object, kind: str) -> bool:
-    if kind == "str":
-        return isinstance(value, str)
-    if kind == "int":
-        return _is_integer(value)
-    if kind in {"number", "seconds"}:
-        finite = isinstance(value, int | float) and not isinstance(value, bool)
-        return finite or (value is None and kind == "number")
-    if kind == "counts":
-        return isinstance(value, list) and all(_is_integer(item) for item in value)
-    if not isinstance(value, dict):
-        return False
-    inner = {"ints": "int", "numbers": "number"}.get(kind)
-    return inner is None or all(_is_kind(item, inner) for item in value.values())
+    return [
+        f"{name} is {str(values[name])[:40]!r}, expected {kind}" if name in values else f"{name} is missing"
+        for name, kind in kinds.items()
+        if name not in values or not _KINDS[kind](values[name])
+    ]
 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
+
+
+def _is_number_or_null(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+# What a field may hold. A `number` is null where it was not finite.
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "int": _is_integer,
+    "seconds": _is_number,
+    "number": _is_number_or_null,
+    "object": lambda value: isinstance(value, dict),
+    "ints": lambda value: isinstance(value, dict) and all(map(_is_integer, value.values())),
+    "numbers": lambda value: isinstance(value, dict) and all(map(_is_number_or_null, value.values())),
+    "counts": lambda value: isinstance(value, list) and all(map(_is_integer, value)),
+}
