@@ -9,15 +9,7 @@ from psfleet.inventory.problems import InventoryProblem
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
-PROGRAM_VARIABLES = {
-    "trainer_program_entry",
-    "trainer_program_arguments",
-    "trainer_program_flags",
-    "trainer_program_requirements",
-}
-# Only a folder of a virtual environment holds it.
-_ENVIRONMENT_MARK = "pyvenv.cfg"
-
+PROGRAM_VARIABLES = {f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "requirements")}
 
 # A variable, what was found of its value, and what is expected.
 _Finding = tuple[str, str, str]
@@ -32,13 +24,15 @@ def program_fact(
     """
     if not values.get("trainer_program") or not values.keys() >= PROGRAM_VARIABLES:
         return {}, []
-    source = controller_path(values["trainer_program"])
+    source, requirements = (
+        controller_path(values[f"trainer_program{name}"]) for name in ("", "_requirements")
+    )
     fact = {
         "source": str(source),
         "entry": values["trainer_program_entry"] if source.is_dir() else source.name,
         "arguments": values["trainer_program_arguments"],
         "flags": values["trainer_program_flags"],
-        "requirements": "",
+        "requirements": str(requirements) if values["trainer_program_requirements"] else "",
         "release": "",
     }
     findings: list[_Finding] = []
@@ -50,12 +44,9 @@ def program_fact(
     except OSError as error:
         unread = f"where {error.filename} cannot be read ({error.strerror})"
         findings.append(("trainer_program", unread, "files that you may read"))
-    if values["trainer_program_requirements"]:
-        path = controller_path(values["trainer_program_requirements"])
-        fact["requirements"] = str(path)
-        if not path.is_file():
-            found = f"and there is no file {path}"
-            findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
+    if fact["requirements"] and not requirements.is_file():
+        found = f"and there is no file {requirements}"
+        findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
     return fact, _problems(findings, values, hosts)
 
 
@@ -99,8 +90,7 @@ def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:
         expected = "a Python file, or a folder with one, on this machine"
         yield "trainer_program", f"and there is no {source}", expected
         return
-    environment = _virtual_environment(source)
-    if environment:
+    if environment := _virtual_environment(source):
         expected = "the program alone: move the other out of it, or begin its name with a dot"
         yield "trainer_program", f"which holds the virtual environment {environment}", expected
         return
@@ -121,7 +111,7 @@ def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:
 def _virtual_environment(source: Path) -> str:
     """Return the first virtual environment below the folder whose name has no dot before it, "" for none."""
     for parent, folders, names in os.walk(source):
-        if _ENVIRONMENT_MARK in names:
+        if "pyvenv.cfg" in names:  # only a folder of a virtual environment holds it
             return parent
         folders[:] = [name for name in folders if not name.startswith(".")]
     return ""

@@ -12,8 +12,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from psfleet.inventory.problems import PARENT, InventoryProblem
-
-_NAMED_PLACES = 3
+from trainer.host.wording import first_of
 
 
 class Definitions:
@@ -37,7 +36,7 @@ class Definitions:
         if problem.variable in self._command_line:
             return "given with -e on the command line"
         places = [self._place(host, problem.variable) for host in problem.hosts if problem.variable]
-        found = _some([*dict.fromkeys(filter(None, places))]) or shown(self._hosts_file)
+        found = first_of([*dict.fromkeys(filter(None, places))], 3) or shown(self._hosts_file)
         if problem.everywhere:
             common = self._hosts_file.parent / "group_vars" / f"{PARENT}.yml"
             return f"set it in {shown(common)} alone, not in {found}"
@@ -71,11 +70,6 @@ def _files(source: Path) -> list[Path]:
     files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
-
-
-def _some(places: Sequence[str]) -> str:
-    more = len(places) - _NAMED_PLACES
-    return ", ".join(places[:_NAMED_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
 def shown(file: Path) -> str:

@@ -7,20 +7,12 @@ from typing import Any
 
 from psfleet.inventory.asked_tasks import AskedTask
 from psfleet.inventory.problems import InventoryProblem, named
-from psfleet.inventory.variables import PORT_RANGE, TRAINER_RULES, bracketed
+from psfleet.inventory.variables import PLACING_VARIABLES, PORT_RANGE, TRAINER_RULES, bracketed
 from trainer.contract.plan import JOBS, Job, PlannedTask
+from trainer.host.wording import grouped
 
 # Without one of these a host has no place in the plan; what is wrong with it has been said then.
-_NEEDED = {
-    "trainer_address",
-    "trainer_base_port",
-    *(f"trainer_{job}_port" for job in JOBS),
-    "trainer_ps_tasks",
-    "trainer_worker_tasks",
-    "trainer_ps_gpus",
-    "trainer_ps_may_use_gpus",
-    "trainer_worker_gpus",
-}
+_NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
 _ADDRESS = TRAINER_RULES["trainer_address"]
 _JOBS_WITH_GPUS: tuple[Job, ...] = ("ps", "worker")
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
@@ -182,19 +174,22 @@ def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
     return sorted([*indexed.items(), *zip(free, others, strict=False)], key=lambda found: found[0])
 
 
-def _index_problems(job: Job, members: Sequence[_Place]) -> list[InventoryProblem]:
-    hosts_with: dict[int, list[str]] = {}
-    for member in members:
-        if member.asked.index is not None:
-            hosts_with.setdefault(member.asked.index, []).append(member.host)
-    wrong = {index: hosts for index, hosts in hosts_with.items() if index >= len(members) or len(hosts) > 1}
-    if not wrong:
-        return []
-    given = ", ".join(_occurrences(index, hosts) for index, hosts in sorted(hosts_with.items()))
-    expected = f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
-    what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
-    hosts = tuple(dict.fromkeys(host for found in wrong.values() for host in found))
-    return [InventoryProblem(what, f"trainer_{job}_tasks", hosts)]
+def _index_problems(job: Job, members: Sequence[_Place]) -> Iterator[InventoryProblem]:
+    asked = [(member.asked.index, member.host) for member in members]
+    hosts_with = grouped((index, host) for index, host in asked if index is not None)
+    at_fault = [
+        host
+        for index, hosts in hosts_with.items()
+        if index >= len(members) or len(hosts) > 1
+        for host in hosts
+    ]
+    if at_fault:
+        given = ", ".join(_occurrences(index, hosts_with[index]) for index in sorted(hosts_with))
+        expected = (
+            f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
+        )
+        what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
+        yield InventoryProblem(what, f"trainer_{job}_tasks", tuple(dict.fromkeys(at_fault)))
 
 
 def _occurrences(index: int, hosts: Sequence[str]) -> str:
@@ -202,9 +197,8 @@ def _occurrences(index: int, hosts: Sequence[str]) -> str:
     return f"{index}{often} on {named(list(dict.fromkeys(hosts)))}"
 
 
-def _taken_twice(placed: Sequence[tuple[PlannedTask, _Place]]) -> list[InventoryProblem]:
-    """Return the ports and GPUs of a host that two of its tasks have, and the ports that there are not."""
-    problems = []
+def _taken_twice(placed: Sequence[tuple[PlannedTask, _Place]]) -> Iterator[InventoryProblem]:
+    """Give the ports and GPUs of a host that two of its tasks have, and the ports that there are not."""
     holders: dict[tuple[str, str, int], PlannedTask] = {}
     for task, member in placed:
         of_gpus = f"trainer_{task.job}_{'gpus' if member.asked.gpus is None else 'tasks'}"
@@ -214,12 +208,11 @@ def _taken_twice(placed: Sequence[tuple[PlannedTask, _Place]]) -> list[Inventory
             other = holders.setdefault((task.host, kind, number), task)
             if other is not task:
                 what = f"{other.name} and {task.name} on {task.host} have {kind} {number}"
-                problems.append(InventoryProblem(f"{what}; expected {expected}", variable, (task.host,)))
+                yield InventoryProblem(f"{what}; expected {expected}", variable, (task.host,))
         if task.port > PORT_RANGE[1]:
             what = f"{task.name} on {task.host} would get port {task.port}, above {PORT_RANGE[1]}"
             what = f"{what}; expected a lower {member.port_variable}"
-            problems.append(InventoryProblem(what, member.port_variable, (task.host,)))
-    return problems
+            yield InventoryProblem(what, member.port_variable, (task.host,))
 
 
 def _addresses(
@@ -239,9 +232,7 @@ def _addresses(
 
 
 def _shared_addresses(addresses: Mapping[str, str]) -> list[InventoryProblem]:
-    hosts_at: dict[str, list[str]] = {}
-    for host, address in addresses.items():
-        hosts_at.setdefault(address.lower(), []).append(host)
+    hosts_at = grouped((address.lower(), host) for host, address in addresses.items())
     return [
         InventoryProblem(
             f"{named(hosts)} have one address, {address}; expected one inventory name for each machine "

@@ -1,6 +1,6 @@
 """Inventory in; the cluster plan and every task's settings out, or every problem that the inventory has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,6 +11,7 @@ from psfleet.inventory.problems import InventoryError, InventoryProblem, named
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import RULES, Rule, TrainingSettings, convert_all, replication_problems
+from trainer.host.wording import grouped
 
 # What ProtectHome and PrivateTmp of the units hide.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
@@ -89,55 +90,48 @@ def common_values(inventory: Inventory) -> dict[str, Any]:
     return next(iter(values.values()), {})
 
 
-def _contradictions(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
-    """Return what two variables of the whole cluster cannot both say."""
+def _contradictions(
+    inventory: Inventory, values: Mapping[str, Mapping[str, Any]]
+) -> Iterator[InventoryProblem]:
+    """Give what two variables of the whole cluster cannot both say."""
     hosts = tuple(values)
     if not hosts:
-        return []
+        return
     chosen = values[hosts[0]]
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
-    found = replication_problems(settings, _worker_count(inventory, values), PREFIX)
-    problems = [InventoryProblem(what, PREFIX + setting, hosts) for setting, what in found.items()]
-    if chosen.get("trainer_model") == "partition":
-        problems += _partition_problems(chosen, hosts)
-    return problems
-
-
-def _partition_problems(chosen: Mapping[str, Any], hosts: tuple[str, ...]) -> list[InventoryProblem]:
-    """Return what model partition, of which each worker has a part, cannot be trained with."""
-    problems = []
-    if chosen.get("trainer_replication") == "local":
+    for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
+        yield InventoryProblem(what, PREFIX + setting, hosts)
+    # Of model partition each worker has a part.
+    if settings.get("model") == "partition" and settings.get("replication") == "local":
         what = "trainer_model is 'partition' with trainer_replication 'local', which leaves worker 0 alone"
         what = f"{what} with its part; expected another replication, or another model"
-        problems.append(InventoryProblem(what, "trainer_replication", hosts))
-    if chosen.get("trainer_shard_data"):
+        yield InventoryProblem(what, "trainer_replication", hosts)
+    if settings.get("model") == "partition" and settings.get("shard_data"):
         what = "trainer_shard_data is true with trainer_model 'partition', which gives each worker its own"
-        problems.append(InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts))
-    return problems
+        yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
 
 
-def _data_problems(placement: Placement, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
-    """Return where tasks would not see their data, and where data would be carried to two places."""
-    problems: dict[InventoryProblem, None] = {}
-    directories: dict[str, dict[str, None]] = {}
-    for task in placement.tasks:
-        if task.job == "ps":
-            continue
-        own = placement.settings[task.name]
-        directory = str(_data_directory(values[task.host], own))
-        directories.setdefault(task.host, {})[directory] = None
+def _data_problems(
+    placement: Placement, values: Mapping[str, Mapping[str, Any]]
+) -> Iterator[InventoryProblem]:
+    """Give where tasks would not see their data, and where data would be carried to two places."""
+    settings = placement.settings
+    # Each directory of a host once, and what a task that reads it sets for itself.
+    own = {
+        (task.host, str(_data_directory(values[task.host], settings[task.name]))): settings[task.name]
+        for task in placement.tasks
+        if task.job != "ps"
+    }
+    for (host, directory), of_task in own.items():
         if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
-            what = (
-                f"the data_dir of {task.host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
-            )
-            variable = PREFIX + ("worker_tasks" if own.get("data_dir") else "data_dir")
-            problems[InventoryProblem(f"{what}, which tasks do not see", variable, (task.host,))] = None
-    for host, found in directories.items():
+            what = f"the data_dir of {host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
+            variable = PREFIX + ("worker_tasks" if of_task.get("data_dir") else "data_dir")
+            yield InventoryProblem(f"{what}, which tasks do not see", variable, (host,))
+    for host, found in grouped(own).items():
         if values[host].get("trainer_data_source") and len(found) > 1:
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
             what = f"{what}, for trainer_data_source is carried there once"
-            problems[InventoryProblem(what, "trainer_worker_tasks", (host,))] = None
-    return list(problems)
+            yield InventoryProblem(what, "trainer_worker_tasks", (host,))
 
 
 def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> int | None:
@@ -146,56 +140,45 @@ def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]])
     return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
 
 
-def _unknown_names(inventory: Inventory) -> list[InventoryProblem]:
-    hosts_with: dict[str, list[str]] = {name: [] for name in inventory.command_line}
-    for host, variables in inventory.variables.items():
-        for name in variables:
-            hosts_with.setdefault(name, []).append(host)
+def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
+    set_for_hosts = grouped((name, host) for host, of_host in inventory.variables.items() for name in of_host)
     known = tuple(inventory.rules)
     prefixes = tuple(f"{role}_" for role in inventory.roles)
-    problems = []
-    for name, hosts in hosts_with.items():
+    for name in dict.fromkeys((*inventory.command_line, *set_for_hosts)):
         given = name in inventory.command_line
-        advice = closest_name(name, known, prefixes, on_command_line=given)
-        if advice:
+        if advice := closest_name(name, known, prefixes, on_command_line=given):
             what = f"{name} is a variable that no role knows; {advice}"
-            problems.append(InventoryProblem(what, name, tuple(hosts)))
-    return problems
+            yield InventoryProblem(what, name, tuple(set_for_hosts.get(name, ())))
 
 
 def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
     """Return host -> variable -> value with the defaults, less what is refused; and what is refused."""
-    hosts_with: dict[tuple[str, str, str], list[str]] = {}
-    converted = {}
+    converted, refused = {}, []
     for host, variables in inventory.variables.items():
         given = {**inventory.defaults, **variables}
         known = {name: value for name, value in given.items() if name in inventory.rules}
         converted[host], problems = convert_all(known, inventory.rules, str)
-        for problem in problems:
-            variable, found = problem.name.partition("[")[0], f"{problem.name} {_found(problem.value)}"
-            hosts_with.setdefault((variable, found, problem.expected), []).append(host)
-    refused = []
-    for (name, found, expected), hosts in sorted(hosts_with.items()):
+        refused += [
+            ((each.name.partition("[")[0], f"{each.name} {_found(each.value)}", each.expected), host)
+            for each in problems
+        ]
+    found = []
+    for (name, what, expected), hosts in sorted(grouped(refused).items()):
         where = "" if len(hosts) == len(converted) else f" on {named(hosts)}"
-        refused.append(InventoryProblem(f"{found}{where}; expected {expected}", name, tuple(hosts)))
-    return converted, refused
+        found.append(InventoryProblem(f"{what}{where}; expected {expected}", name, tuple(hosts)))
+    return converted, found
 
 
 def _found(value: object) -> str:
     return f"cannot be read ({value.reason})" if isinstance(value, Unreadable) else f"is {value!r}"
 
 
-def _differences(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> list[InventoryProblem]:
-    problems = []
+def _differences(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
         if not name.startswith(PREFIX) or name in HOST_VARIABLES:
             continue
-        hosts_with: dict[str, list[str]] = {}
-        for host, chosen in values.items():
-            if name in chosen:
-                hosts_with.setdefault(repr(chosen[name]), []).append(host)
+        hosts_with = grouped((repr(chosen[name]), host) for host, chosen in values.items() if name in chosen)
         if len(hosts_with) > 1:
             seen = ", ".join(f"{value} on {named(hosts)}" for value, hosts in hosts_with.items())
             what = f"{name} is {seen}; expected one value for the whole cluster"
-            problems.append(InventoryProblem(what, name, tuple(values), everywhere=True))
-    return problems
+            yield InventoryProblem(what, name, tuple(values), everywhere=True)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from psfleet.inventory.asked_tasks import tasks_rule
+from trainer.contract.plan import JOBS
 from trainer.contract.settings import BOOLEAN, PER_HOST, RULES, Rule, integer, or_null, to_integer
 
 PREFIX = "trainer_"
@@ -133,21 +134,15 @@ TRAINER_RULES: Mapping[str, Rule] = {
     **{PREFIX + name: rule for name, rule in RULES.items()},
 }
 
+# What says which tasks a host has, and where they listen.
+PLACING_VARIABLES = {
+    "trainer_address",
+    "trainer_base_port",
+    *(f"trainer_{job}_port" for job in JOBS),
+    *(f"trainer_{job}_{what}" for job in ("ps", "worker") for what in ("tasks", "gpus")),
+}
 # What a host may set for itself. Every other variable of the trainer holds for the whole cluster.
-HOST_VARIABLES = frozenset(
-    {
-        "trainer_address",
-        "trainer_base_port",
-        "trainer_ps_port",
-        "trainer_worker_port",
-        "trainer_chief_port",
-        "trainer_ps_tasks",
-        "trainer_worker_tasks",
-        "trainer_ps_gpus",
-        "trainer_worker_gpus",
-    }
-    | {PREFIX + name for name in PER_HOST}
-)
+HOST_VARIABLES = PLACING_VARIABLES | {PREFIX + name for name in PER_HOST}
 
 # Names that people try, and what to say instead of the closest name.
 NOT_OFFERED = {
