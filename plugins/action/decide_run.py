@@ -11,7 +11,7 @@ from ansible.utils.vars import load_extra_vars
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
 from psfleet.run.settings import resumed_settings
-from psfleet.run.start import Folder, FolderState, decide
+from psfleet.run.start import Folder, FolderState, RefusedError, decide
 from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
@@ -35,22 +35,23 @@ class ActionModule(ActionBase):
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             return refusal(result, [f"{folder / 'settings.json'} is damaged: {error}"])
-        decision = decide(run_id, plan, tasks, arguments["found"], of_folder)
-        if decision.action == "refuse":
+        try:
+            action = decide(run_id, plan, tasks, arguments["found"], of_folder)
+        except RefusedError as refused:
             sources = variables["ansible_inventory_sources"]
-            return refusal(result, [with_inventory(problem, sources) for problem in decision.problems])
+            return refusal(result, [with_inventory(problem, sources) for problem in refused.problems])
         settings = today
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
             try:
                 settings = resumed_settings(
-                    ClusterPlan.from_json(plan), begun, today, chosen if decision.action == "start" else ()
+                    ClusterPlan.from_json(plan), begun, today, chosen if action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
                 return refusal(result, [f"run {run_id} cannot go on with what it began with: {error}"])
         run = {
             "id": run_id,
-            "action": decision.action,
+            "action": action,
             "folder": str(folder),
             "settings": {
                 **read_object(folder / "settings.json"),

@@ -7,7 +7,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
-from psfleet.run.start import Decision, going_on, stopped_tasks, unstopped
+from psfleet.run.start import RefusedError, going_on, stopped_tasks, unstopped
 from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 
@@ -25,10 +25,11 @@ class ActionModule(ActionBase):
         if variables.get("ansible_limit"):
             return result | {"failed": True, "msg": "stop.yml ends a whole run; type it without --limit"}
         hosts = self._task.args["found"]
-        run_id = going_on(hosts, str(self._task.args["run_id"]))
-        if isinstance(run_id, Decision):
+        try:
+            run_id = going_on(hosts, str(self._task.args["run_id"]))
+        except RefusedError as refused:
             sources = variables["ansible_inventory_sources"]
-            problems = [with_inventory(problem, sources) for problem in run_id.problems]
+            problems = [with_inventory(problem, sources) for problem in refused.problems]
             return result | {"failed": True, "msg": "\n".join(problems)}
         if not run_id:
             return result | {"changed": False, "run": {"id": ""}}

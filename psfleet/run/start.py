@@ -1,12 +1,13 @@
 """Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from psfleet.run.folder import lead_of
 from trainer.host.environment import TENSORFLOW_VERSION
+from trainer.host.wording import grouped
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
@@ -25,15 +26,12 @@ class Folder:
     plan_hash: str = ""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """`start` begins a run or lets it go on, `attach` watches one that is going on.
+class RefusedError(ValueError):
+    """What the user asked for cannot be done; `problems` says everything that keeps it from being done."""
 
-    `collect` is for one that has ended while nobody watched.
-    """
-
-    action: Literal["start", "attach", "collect", "refuse"]
-    problems: tuple[str, ...] = ()
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 def decide(
@@ -42,25 +40,27 @@ def decide(
     tasks: Sequence[Mapping[str, Any]],
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
-) -> Decision:
-    """Decide what train.yml does.
+) -> Literal["start", "attach", "collect"]:
+    """Decide what train.yml does: begin a run or let it go on, watch it, or collect one that has ended.
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
     `deployed` (a plan or {}), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was
-    built without) and `tasks`.
+    built without) and `tasks`. Raises RefusedError.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
-        return Decision("refuse", (f"run_id is {run_id!r}; expected {RUN_ID_RULE}",))
+        raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
-    leading = _leading(tasks, hosts)
+    lead = lead_of(tasks)
+    said = {task["name"]: task for task in hosts.get(lead["host"], {}).get("tasks", ())}
+    leading = said.get(lead["name"], {})
     of_lead = leading.get("run_id") == run_id
     attaches = of_lead and bool(leading["alive"])
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
-        problems += [*_versions(of_run), *_without_cuda(plan, of_run)]
+        problems += _unlike(plan, of_run)
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -72,35 +72,28 @@ def decide(
             "stays where its checkpoint is: put the inventory back, or begin a new run"
         )
     if problems:
-        return Decision("refuse", tuple(problems))
-    if attaches:
-        return Decision("attach")
+        raise RefusedError(*problems)
     # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
-    return Decision("collect" if collects else "start")
+    return "attach" if attaches else "collect" if collects else "start"
 
 
-def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> Decision | str:
-    """Return the run that stop.yml ends, "" where none is going on, or why it cannot be said.
+def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
+    """Return the run that stop.yml ends, "" where none is going on.
 
-    `asked` is the run that the user named; "" for whichever it is. Another one is refused.
+    `asked` is the run that the user named; "" for whichever it is. Raises RefusedError for another one, for
+    several, and for a name that is none.
     """
     tasks = [task for found in hosts.values() for task in found["tasks"]]
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
     spoiled = [run_id for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]
     if spoiled:
-        return Decision(
-            "refuse", tuple(f"a host names the run {name!r}; expected {RUN_ID_RULE}" for name in spoiled)
-        )
+        raise RefusedError(*(f"a host names the run {name!r}; expected {RUN_ID_RULE}" for name in spoiled))
     if len(run_ids) > 1:
-        names = ", ".join(run_ids)
-        return Decision("refuse", (f"several runs are going on: {names}; stop their units on the hosts",))
+        raise RefusedError(f"several runs are going on: {', '.join(run_ids)}; stop their units on the hosts")
     if asked and run_ids and asked != run_ids[0]:
-        return Decision(
-            "refuse",
-            (
-                f"run_id is {asked}, but the run that is going on is {run_ids[0]}; nothing was stopped. To "
-                f"stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}",
-            ),
+        raise RefusedError(
+            f"run_id is {asked}, but the run that is going on is {run_ids[0]}; nothing was stopped. To "
+            f"stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
         )
     return run_ids[0] if run_ids else ""
 
@@ -126,76 +119,61 @@ def stopped_tasks(
 
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Say which tasks of a run nobody could stop, for their hosts were not reached; empty where none."""
-    names = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
+    names = _elsewhere(tasks, hosts)
     if not names:
         return ""
     return (
-        f"Not reached, and perhaps still alive: {', '.join(names)}. Type stop.yml again when they can be "
+        f"Not reached, and perhaps still alive: {names}. Type stop.yml again when they can be "
         "reached, or on the host: systemctl stop 'psfleet-*@*'"
     )
 
 
-def _leading(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what the host of the run's lead says of it, {} where that host was not asked."""
-    lead = lead_of(tasks)
-    said: Sequence[Mapping[str, Any]] = hosts.get(lead["host"], {}).get("tasks", ())
-    return next((task for task in said if task["name"] == lead["name"]), {})
+def _elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+    """Name the tasks that are on none of these hosts."""
+    return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
-def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, object]) -> list[str]:
-    left_out = [f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts]
-    if not left_out:
-        return []
-    return [
-        f"Either --limit leaves out {', '.join(left_out)}, or these hosts gave no answer; a run needs every "
-        "task: start it without --limit, when all hosts can be reached"
-    ]
-
-
-def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    bare = [host for host, found in hosts.items() if not found["deployed"]]
-    problems = [f"run deploy.yml first, on these hosts: {', '.join(bare)}"] if bare else []
-    other = [
-        host for host in hosts if host not in bare and hosts[host]["deployed"].get("hash") != plan["hash"]
-    ]
-    if other:
-        differences = "; ".join(_differences(hosts[other[0]]["deployed"], plan))
-        problems.append(
-            f"the plan deployed on {', '.join(other)} is not today's inventory ({differences}); "
-            "run deploy.yml"
+def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Iterator[str]:
+    if names := _elsewhere(tasks, hosts):
+        yield (
+            f"Either --limit leaves out {names}, or these hosts gave no answer; a run needs every "
+            "task: start it without --limit, when all hosts can be reached"
         )
-    return problems
 
 
-def _versions(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say which hosts have which TensorFlow, where not all have one and the same.
+def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    bare = [host for host, found in hosts.items() if not found["deployed"]]
+    if bare:
+        yield f"run deploy.yml first, on these hosts: {', '.join(bare)}"
+    deployed = {host: found["deployed"] for host, found in hosts.items() if found["deployed"]}
+    other = [host for host, its in deployed.items() if its.get("hash") != plan["hash"]]
+    if other:
+        differences = "; ".join(_differences(deployed[other[0]], plan))
+        where = f"deployed on {', '.join(other)}"
+        yield f"the plan {where} is not today's inventory ({differences}); run deploy.yml"
+
+
+def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Say which hosts have which TensorFlow, where not all have one and the same; and who lacks CUDA.
 
     Their Pythons and what else their environments hold may differ: tasks exchange graphs and tensors, which
     are TensorFlow's own.
     """
-    by_version: dict[str, list[str]] = {}
-    for host, found in hosts.items():
-        if found["deployed"]:  # of the others something else is said
-            by_version.setdefault(found["tensorflow"] or "none that is whole", []).append(host)
-    if len(by_version) < 2:
-        return []
-    which = "; ".join(f"{version} on {', '.join(names)}" for version, names in by_version.items())
-    other = [name for version, names in by_version.items() if version != TENSORFLOW_VERSION for name in names]
-    return [
-        f"the hosts have different versions of TensorFlow ({which}): run deploy.yml on {', '.join(other)}"
-    ]
-
-
-def _without_cuda(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say on which hosts tasks have GPUs, and TensorFlow has no CUDA: a release that knew none deployed them.
-
-    Its tasks would say nothing, and train on the CPU.
-    """
+    by_version = grouped(
+        (found["tensorflow"] or "none that is whole", host)
+        for host, found in hosts.items()
+        if found["deployed"]  # of the others something else is said
+    )
+    if len(by_version) > 1:
+        which = "; ".join(f"{version} on {', '.join(names)}" for version, names in by_version.items())
+        by_version.pop(TENSORFLOW_VERSION, None)
+        other = ", ".join(name for names in by_version.values() for name in names)
+        yield f"the hosts have different versions of TensorFlow ({which}): run deploy.yml on {other}"
+    # A release that knew no GPUs may have deployed them: their tasks would say nothing, and train on the CPU.
     with_gpus = dict.fromkeys(task["host"] for task in plan["tasks"] if task["gpus"])
     lacking = [host for host in with_gpus if host in hosts and hosts[host]["lacks_cuda"]]
-    if not lacking:
-        return []
-    return [f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"]
+    if lacking:
+        yield f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"
 
 
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
@@ -209,23 +187,21 @@ def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[s
 
 
 def _places(plan: Mapping[str, Any]) -> dict[str, str]:
-    tasks: Sequence[Mapping[str, Any]] = plan.get("tasks", [])
     return {
         f"{task['job']}{task['index']}": (
             f"{task['host']} {task['address']}:{task['port']} GPUs {task['gpus']}"
         )
-        for task in tasks
+        for task in plan.get("tasks", ())
     }
 
 
-def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    going: dict[str, list[str]] = {}
-    for host, found in hosts.items():
-        for task in found["tasks"]:
-            if task["alive"] and task["run_id"] != run_id:
-                going.setdefault(task["run_id"], []).append(f"{task['name']} on {host}")
-    return [
-        f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
-        f"-e run_id={other}, or end it with ansible-playbook stop.yml"
-        for other, tasks in going.items()
-    ]
+def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
+    for other, tasks in grouped(
+        (task["run_id"], f"{task['name']} on {host}") for task, host in alive
+    ).items():
+        if other != run_id:
+            yield (
+                f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
+                f"-e run_id={other}, or end it with ansible-playbook stop.yml"
+            )

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -5,7 +6,7 @@ from typing import Any
 import pytest
 from ansible import constants
 
-from psfleet.run.start import Decision, Folder, decide, going_on, stopped_tasks, unstopped
+from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
 from psfleet.watch.hints import with_inventory
 from trainer.host.environment import TENSORFLOW_VERSION
 
@@ -58,9 +59,12 @@ def decided(
     folder: Folder = Folder(),  # noqa: B008 - it is frozen
     tasks: Sequence[dict[str, Any]] = TASKS,
     plan: Mapping[str, Any] = PLAN,
-) -> Decision:
-    """Return what is decided of the run r1, on hosts that are idle but for these."""
-    return decide("r1", plan, tasks, {**IDLE, **hosts}, folder)
+) -> str | tuple[str, ...]:
+    """Return what is decided of the run r1, or why not, on hosts that are idle but for these."""
+    try:
+        return decide("r1", plan, tasks, {**IDLE, **hosts}, folder)
+    except RefusedError as refused:
+        return refused.problems
 
 
 @pytest.mark.parametrize(
@@ -88,17 +92,17 @@ def decided(
     ],
 )
 def test_what_train_does(hosts: dict[str, dict[str, Any]], folder: Folder, action: str) -> None:
-    assert decided(hosts, folder) == Decision(action)  # type: ignore[arg-type]
+    assert decided(hosts, folder) == action
 
 
 def test_a_host_without_a_task_in_the_run_need_not_be_deployed() -> None:
-    assert decided({"n1": found("ps0", deployed={})}, tasks=TASKS[1:]).action == "start"
+    assert decided({"n1": found("ps0", deployed={})}, tasks=TASKS[1:]) == "start"
 
 
 @pytest.mark.parametrize(("alive", "action"), [(True, "attach"), (False, "start")])
 def test_the_chief_of_a_program_decides_whether_its_run_goes_on(alive: bool, action: str) -> None:
     hosts = {"n2": TRAINS, "n3": found("chief0", alive=alive, run_id="r1")}
-    assert decided(hosts, RUNNING, [*TASKS, CHIEF]).action == action
+    assert decided(hosts, RUNNING, [*TASKS, CHIEF]) == action
 
 
 MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "port": 2999}]}
@@ -160,15 +164,15 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
 def test_a_run_that_cannot_start_is_told_why(
     hosts: dict[str, dict[str, Any]], folder: Folder, problem: str
 ) -> None:
-    assert decided(hosts, folder) == Decision("refuse", (problem,))
+    assert decided(hosts, folder) == (problem,)
 
 
 def test_tasks_with_gpus_need_a_tensorflow_with_cuda() -> None:
     lacking = "tasks have GPUs on n2, and TensorFlow there has no CUDA: run deploy.yml"
-    assert decided({}, plan=WITH_GPUS) == Decision("refuse", (lacking,))
-    assert decided({"n2": found("worker0", lacks_cuda=False)}, plan=WITH_GPUS).action == "start"
+    assert decided({}, plan=WITH_GPUS) == (lacking,)
+    assert decided({"n2": found("worker0", lacks_cuda=False)}, plan=WITH_GPUS) == "start"
     ended = {"n2": found("worker0", run_id="r1", phase="finished")}
-    assert decided(ended, RUNNING, plan=WITH_GPUS).action == "collect"
+    assert decided(ended, RUNNING, plan=WITH_GPUS) == "collect"
 
 
 def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:
@@ -199,37 +203,35 @@ def test_another_run_than_the_one_named_is_not_stopped() -> None:
     assert going_on(hosts, "r1") == "r1"
     assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
     for other in ("r0", "r", "r11"):
-        refused = going_on(hosts, other)
-        assert isinstance(refused, Decision)
-        assert f"run_id is {other}, but the run that is going on is r1" in refused.problems[0]
+        with pytest.raises(RefusedError, match=f"run_id is {other}, but the run that is going on is r1"):
+            going_on(hosts, other)
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", ""])
 def test_a_host_cannot_name_a_path(run_id: str) -> None:
-    refused = going_on({"n1": found("ps0", alive=True, run_id=run_id)})
-    assert isinstance(refused, Decision)
-    assert repr(run_id) in refused.problems[0]
+    with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
+        going_on({"n1": found("ps0", alive=True, run_id=run_id)})
 
 
 def test_two_runs_are_not_stopped_as_one() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
-    refused = going_on(hosts)
-    assert isinstance(refused, Decision)
-    assert "r1, r2" in refused.problems[0]
+    with pytest.raises(RefusedError, match="r1, r2"):
+        going_on(hosts)
 
 
 def test_a_task_that_was_left_out_or_gave_no_answer_is_refused_with_all_else() -> None:
-    (problem,) = decide("r1", PLAN, TASKS, {"n1": found("ps0")}, Folder()).problems
-    assert "--limit leaves out worker0 on n2, or these hosts gave no answer" in problem
-    bare = {"n1": found("ps0", deployed={})}
-    assert len(decide("r1", PLAN, TASKS, bare, Folder("ended", "aaa")).problems) == 3
+    with pytest.raises(RefusedError, match="--limit leaves out worker0 on n2, or these hosts gave no answer"):
+        decide("r1", PLAN, TASKS, {"n1": found("ps0")}, Folder())
+    with pytest.raises(RefusedError) as refused:
+        decide("r1", PLAN, TASKS, {"n1": found("ps0", deployed={})}, Folder("ended", "aaa"))
+    assert len(refused.value.problems) == 3
 
 
 @pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
-    (problem,) = decide(run_id, PLAN, TASKS, IDLE, Folder()).problems
-    assert repr(run_id) in problem
-    assert decide("a" * 63, PLAN, TASKS, IDLE, Folder()).action == "start"
+    with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
+        decide(run_id, PLAN, TASKS, IDLE, Folder())
+    assert decide("a" * 63, PLAN, TASKS, IDLE, Folder()) == "start"
 
 
 def test_advice_names_the_inventory_unless_it_is_the_default(
