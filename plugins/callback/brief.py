@@ -10,7 +10,7 @@ from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 
-from psfleet.watch.wording import first_of
+from trainer.host.wording import first_of
 
 DOCUMENTATION = """
 name: brief

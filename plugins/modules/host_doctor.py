@@ -102,7 +102,7 @@ def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
 
 def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
     """Return checks as the answer holds them."""
-    return [{"task": task, **check.to_json()} for check in checks]
+    return [{**check.to_json(), "task": task} for check in checks]
 
 
 def own_checks(

@@ -4,12 +4,13 @@ Pure: `Findings.of` takes the hosts' answers, `psfleet.watch.doctor_table` shows
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
-from psfleet.watch.wording import counted, first_of, in_a_line
+from psfleet.watch.wording import in_a_line
 from trainer.host.check import Check, State
 from trainer.host.environment import TENSORFLOW_VERSION
+from trainer.host.wording import counted, first_of, grouped
 
 # The columns of the table: of the host, of its GPUs, and of what is deployed there.
 GROUPS = (
@@ -26,39 +27,35 @@ MEND_CONNECTION = (
 _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 
-class HostCheck(NamedTuple):
-    """A check of a host, or of a task there where `task` names one ("worker0")."""
-
-    check: Check
-    task: str = ""
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "HostCheck":
-        """Return the check as a host's answer holds it, in one line and without what steers a terminal."""
-        words = {name: in_a_line(content.get(name, "")) for name in ("task", "name", "found", "remedy")}
-        state = content.get("state")
-        if state not in _WORST:
-            return cls(Check(words["name"], "failed", f"the host said {in_a_line(state)}", "deploy again"))
-        return cls(Check(words["name"], state, words["found"], words["remedy"]), words["task"])
-
-
 @dataclass(frozen=True)
 class HostRow:
     """A host of the table; `problem` is why it gave no answer, "" where it did."""
 
     host: str
-    checks: tuple[HostCheck, ...]
+    checks: tuple[Check, ...]
     problem: str = ""
 
-    def state(self, name: str) -> State | None:
-        """Return the worst state of a check over the host's tasks, None where it has no such check."""
-        found = {entry.check.state for entry in self.checks if entry.check.name == name}
+    @classmethod
+    def of(cls, host: str, answer: Mapping[str, Any]) -> "HostRow":
+        """Read a host's answer, each word in one line and without what steers a terminal."""
+        problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
+        checks = map(_check, answer.get("checks", ()))
+        return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
+
+    def state(self, *names: str) -> State | None:
+        """Return the worst state of some checks, over the host's tasks; None where it has no such check."""
+        found = {"failed"} if self.problem else {check.state for check in self.checks if check.name in names}
         return next((state for state in _WORST if state in found), None)
 
-    def worst_of(self, names: Iterable[str]) -> State:
-        """Return the worst state of some of its checks; that of a host without an answer is "failed"."""
-        found = {"failed"} if self.problem else {self.state(name) for name in names}
-        return next((state for state in _WORST if state in found), "skipped")
+
+def _check(content: Mapping[str, Any]) -> Check:
+    name, found, remedy, task = (
+        in_a_line(content.get(field, "")) for field in ("name", "found", "remedy", "task")
+    )
+    state = content.get("state")
+    if state not in _WORST:
+        return Check(name, "failed", f"the host said {in_a_line(state)}", "deploy again")
+    return Check(name, state, found, remedy, task)
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Trouble:
     name: str
     state: State
     remedy: str
-    found: dict[str, list[str]] = field(default_factory=dict)
+    found: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Findings:
     @property
     def failure(self) -> str:
         """The summary where a check failed or a host gave no answer, else ""."""
-        return self.summary if any(row.worst_of(self.names) == "failed" for row in self.rows) else ""
+        return self.summary if any(row.state(*self.names) == "failed" for row in self.rows) else ""
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "Findings":
@@ -96,8 +93,8 @@ class Findings:
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
         `problem` ("" where it answered), `checks`, `deployed` and `alive`, as the action host_doctor returns.
         """
-        rows = _with_one_version([_row(host, answer) for host, answer in answers.items()], answers)
-        present = {entry.check.name for row in rows for entry in row.checks if entry.check.state != "skipped"}
+        rows = _with_one_version([HostRow.of(host, answer) for host, answer in answers.items()], answers)
+        present = {check.name for row in rows for check in row.checks if check.state != "skipped"}
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
         return cls(
             rows=tuple(rows),
@@ -108,18 +105,12 @@ class Findings:
         )
 
 
-def _row(host: str, answer: Mapping[str, Any]) -> HostRow:
-    problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
-    checks = [HostCheck.from_json(check) for check in answer.get("checks", ())]
-    return HostRow(host, tuple(sorted(checks, key=lambda entry: _place(entry.check.name))), problem)
-
-
 def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
     """Return the rows; where hosts have different versions of TensorFlow, those with another one fail."""
-    versions: dict[str, list[str]] = {}
-    for host, answer in answers.items():
-        if answer.get("deployed"):
-            versions.setdefault(in_a_line(answer["deployed"]), []).append(host)
+    deployed = {
+        host: in_a_line(answer["deployed"]) for host, answer in answers.items() if answer.get("deployed")
+    }
+    versions = grouped((version, host) for host, version in deployed.items())
     if len(versions) < 2:
         return list(rows)
     which = "; ".join(f"TensorFlow {version} on {first_of(hosts)}" for version, hosts in versions.items())
@@ -129,35 +120,28 @@ def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str
         f"the hosts compute with different versions: {which}",
         "run `ansible-playbook deploy.yml` on all hosts, between runs",
     )
-    return [
-        HostRow(row.host, (*row.checks, HostCheck(check)), row.problem)
-        if (version := answers[row.host].get("deployed")) and version != TENSORFLOW_VERSION
-        else row
-        for row in rows
-    ]
+    other = {host for host, version in deployed.items() if version != TENSORFLOW_VERSION}
+    return [replace(row, checks=(*row.checks, check)) if row.host in other else row for row in rows]
 
 
 def _troubles(rows: Iterable[HostRow]) -> list[Trouble]:
     """Return what failed, then what deserves a warning, each by column and by what to do about it."""
-    found: dict[tuple[State, str, str], Trouble] = {}
-    for row in rows:
-        for check, task in _wrong(row):
-            key = (check.state, check.name, check.remedy)
-            trouble = found.setdefault(key, Trouble(check.name, check.state, check.remedy))
-            where = f"{row.host} ({task})" if task else row.host
-            trouble.found.setdefault(check.found, []).append(where)
-    return sorted(found.values(), key=lambda trouble: (_WORST.index(trouble.state), _place(trouble.name)))
+    wrong = [
+        (check, f"{row.host} ({check.task})" if check.task else row.host)
+        for row in rows
+        for check in (
+            [Check(CONNECTION, "failed", row.problem, MEND_CONNECTION)] if row.problem else row.checks
+        )
+        if check.state in {"failed", "warning"}
+    ]
+    alike = grouped(((check.name, check.state, check.remedy), (check.found, where)) for check, where in wrong)
+    troubles = [Trouble(*what, grouped(found)) for what, found in alike.items()]
+    return sorted(troubles, key=lambda trouble: (_WORST.index(trouble.state), _place(trouble.name)))
 
 
 def _place(name: str) -> int:
     """Return the place of a check's column; connection comes first, a name that is not known last."""
     return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
-
-
-def _wrong(row: HostRow) -> Iterator[HostCheck]:
-    if row.problem:
-        yield HostCheck(Check(CONNECTION, "failed", row.problem, MEND_CONNECTION))
-    yield from (entry for entry in row.checks if entry.check.state in {"failed", "warning"})
 
 
 def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) -> Iterator[str]:
@@ -171,24 +155,26 @@ def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) ->
             f"Not deployed: {first_of(bare)}. TensorFlow was not tried there; "
             "`ansible-playbook deploy.yml` makes them ready."
         )
-    alive = {host: answer["alive"] for host, answer in answers.items() if answer.get("alive")}
+    alive = [
+        f"{', '.join(map(in_a_line, answer['alive']))} on {host}"
+        for host, answer in answers.items()
+        if answer.get("alive")
+    ]
     if alive:
-        where = [f"{', '.join(map(in_a_line, tasks))} on {host}" for host, tasks in alive.items()]
-        yield f"A run is going on, before which the doctor steps back: {first_of(where)}."
+        yield f"A run is going on, before which the doctor steps back: {first_of(alive)}."
     if left_out:
         yield f"Left out by --limit: {first_of(left_out)}."
 
 
 def _summary(rows: Sequence[HostRow]) -> str:
-    states = [row.state(name) for row in rows for name in {entry.check.name for entry in row.checks}]
-    looked = len(states) - states.count("skipped")
-    parts = [f"{counted(len(rows), 'host')}, {counted(looked, 'check')}"]
+    found = [(row.state(name), row.host) for row in rows for name in {check.name for check in row.checks}]
+    hosts_with = grouped(found)
+    looked = len(found) - len(hosts_with.get("skipped", ()))
+    parts = []
     shown: tuple[tuple[State, str], ...] = (("failed", "failed"), ("warning", "with a warning"))
     for state, words in shown:
-        if count := states.count(state):
-            on = {row.host for row in rows if any(entry.check.state == state for entry in row.checks)}
-            parts.append(f"{count} {words} on {counted(len(on), 'host')}")
-    silent = [row for row in rows if row.problem]
-    if silent:
+        if hosts := hosts_with.get(state):
+            parts.append(f"{len(hosts)} {words} on {counted(len(set(hosts)), 'host')}")
+    if silent := [row for row in rows if row.problem]:
         parts.append(f"{counted(len(silent), 'host')} not reached")
-    return f"{parts[0]}: {', '.join(parts[1:]) or 'all well'}"
+    return f"{counted(len(rows), 'host')}, {counted(looked, 'check')}: {', '.join(parts) or 'all well'}"

@@ -8,8 +8,9 @@ from rich.table import Table
 
 from psfleet.watch.console import PlaybookConsole, empty_table
 from psfleet.watch.doctor_findings import GROUPS, Findings, HostRow, Trouble
-from psfleet.watch.wording import cut, first_of
+from psfleet.watch.wording import cut
 from trainer.host.check import State
+from trainer.host.wording import first_of
 
 # Of more hosts, those that follow one another and are alike share a row.
 MOST_ROWS = 20
@@ -55,7 +56,7 @@ def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
     if len(rows) <= MOST_ROWS:
         return [(cut(row.host, HOST_CHARACTERS), row) for row in rows]
     folded = []
-    for _, alike in groupby(rows, lambda row: (bool(row.problem), *(row.state(name) for name in names))):
+    for _, alike in groupby(rows, lambda row: [bool(row.problem), *map(row.state, names)]):
         group = list(alike)
         first, last = (cut(row.host, HOST_CHARACTERS) for row in (group[0], group[-1]))
         folded.append((first if len(group) == 1 else f"{first} .. {last} ({len(group)} hosts)", group[0]))
@@ -89,15 +90,15 @@ def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:
         table.add_column(console.words(heading.upper()), no_wrap=heading != "host")
     for title, row in rows:
         cells = ["not reached"] if row.problem else [_CELLS[row.state(name)] for name in names]
-        table.add_row(*map(console.words, [title, *cells]), style=_STYLES[row.worst_of(names)])
+        table.add_row(*map(console.words, [title, *cells]), style=_STYLES[row.state(*names) or "skipped"])
     return table
 
 
 def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]:
     """Give every check of a host, with what was found."""
     yield console.words(row.host)
-    for check, task in row.checks:
-        of_task = f" of {task}" if task else ""
+    for check in row.checks:
+        of_task = f" of {check.task}" if check.task else ""
         words = f"{_CELLS[check.state]:<6}  {check.name}{of_task}: {check.found}"
         yield console.indented(words, _STYLES[check.state])
 

@@ -9,8 +9,9 @@ from rich.text import Text
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.pace import Pace, Trend
 from psfleet.watch.task_states import TaskState, serving_pieces, worker_pieces
-from psfleet.watch.wording import clock, first_of, rate_of
+from psfleet.watch.wording import clock, rate_of
 from trainer.contract.progress import Progress, printable
+from trainer.host.wording import first_of
 
 BAR_COLUMNS = 60
 FEWEST_BAR_COLUMNS = 8

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from psfleet.watch.pace import Pace
-from psfleet.watch.wording import clock, counted, first_of, in_a_line, rate_of
+from psfleet.watch.wording import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
+from trainer.host.wording import counted, first_of
 
 # Looks in a row that a worker must be slow, or quick again, before people hear of it.
 STRAGGLER_LOOKS = 8

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from psfleet.watch.wording import counted, duration, first_of, in_a_line
+from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
 from trainer.contract.task_names import LEADS, split_name
+from trainer.host.wording import counted, first_of
 
 JOBS = ("ps", "chief", "worker", "server")
 # A worker that takes steps records them every 30 s at least.

@@ -8,8 +8,9 @@ from statistics import median
 from rich.text import Text
 
 from psfleet.watch.notices import SLOW_SHARE
-from psfleet.watch.wording import counted, rate_of
+from psfleet.watch.wording import rate_of
 from trainer.contract.task_names import split_name
+from trainer.host.wording import counted
 
 WORKERS_BY_NAME = 8
 DIFFERING_SHOWN = 6

@@ -1,6 +1,4 @@
-"""Words for people: others' words made safe, names, counts, times and rates in few characters."""
-
-from collections.abc import Sequence
+"""Words for people: others' words made safe, times and rates in few characters."""
 
 from trainer.contract.progress import printable
 
@@ -13,17 +11,6 @@ def in_a_line(text: object, most: int = 1000) -> str:
 def cut(text: str, most: int) -> str:
     """Return as much of a text as `most` characters hold, with dots where something is left out."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
-    """Return the first of these, and how many more there are."""
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return separator.join(names[:shown]) + more
-
-
-def counted(count: int, noun: str) -> str:
-    """Return "1 time", "2 times"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def rate_of(per_second: float, unit: str = "") -> str:

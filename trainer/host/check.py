@@ -35,12 +35,16 @@ def joined(findings: Sequence[Finding]) -> Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A finding under its `name` (a column of doctor.yml's table, such as "driver")."""
+    """A finding under its `name` (a column of doctor.yml's table, such as "driver").
+
+    `task` is such as "worker0" where it is a task's, "" where it is the host's.
+    """
 
     name: str
     state: State
     found: str
     remedy: str = ""
+    task: str = ""
 
     def to_json(self) -> dict[str, str]:
         """Return the check as a module's answer holds it."""
