@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
 from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
 from trainer.host.disk_space import readable
+
+from ..plugin_utils.actions import HostAction
 
 display = Display()
 
@@ -23,33 +24,32 @@ BATCH_BYTES = 64 * MEGABYTE
 ROOM_BYTES = 2 * BATCH_BYTES
 
 
-class ActionModule(ActionBase):
-    """Arguments: `index` (of the action `carried_manifest`), `directory` and `records` (on the host)."""
+class ActionModule(HostAction):
+    """Ask the host; where its record does not answer, show it the manifest, and carry what it lacks.
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the host; where its record does not answer, show it the manifest, and carry what it lacks."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self._variables = task_vars or {}
-        arguments = dict(self._task.args)
+    Arguments: `index` (of the action `carried_manifest`), `directory` and `records` (on the host).
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        asked = self._ask(arguments)
+        asked = self._run_module(MODULE, arguments)
         if asked.get("failed") or not asked.get("needs_manifest"):
-            return result | asked
+            return asked
         remote = self._make_tmp_path()
         try:
             with tempfile.TemporaryDirectory() as directory:
                 local = Path(directory) / "manifest.json"
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
-                compared = self._ask(arguments)
+                compared = self._run_module(MODULE, arguments)
                 places = compared.pop("lacking", [])
                 if not (compared.get("failed") or self._task.check_mode):
                     compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
         finally:
             self._remove_tmp_path(remote, force=True)
-        return result | compared
+        return compared
 
     def _carry(
         self,
@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
         """Pack one archive after the other, and let the host receive it. Return its answer where it fails."""
         listed = list(files.values())
         total, done = sum(listed[place].size for place in places), 0
-        where = f"{self._variables['inventory_hostname']}: {arguments['directory']}"
+        where = f"{self.variables['inventory_hostname']}: {arguments['directory']}"
 
         def so_far() -> str:
             return f"{where}: {readable(done)} of {readable(total)}"
@@ -73,17 +73,13 @@ class ActionModule(ActionBase):
                     pack(parts, archive)
                 except OSError as error:
                     raise AnsibleActionFail(f"{error}. Deploy again") from error
-                received = self._ask({**arguments, "archive": self._send(archive, remote)})
+                received = self._run_module(MODULE, {**arguments, "archive": self._send(archive, remote)})
                 if received.get("failed"):
                     return received
                 done += sum(part.size for part in parts)
         if total > BATCH_BYTES:
             display.display(f"  {so_far()}")
         return {}
-
-    def _ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(MODULE, arguments, task_vars=self._variables)
-        return answer
 
     def _send(self, local: Path, remote: str) -> str:
         path: str = self._connection._shell.join_path(remote, local.name)

@@ -4,27 +4,23 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from psfleet.carry.manifest import index_path, write_index
 
+from ..plugin_utils.actions import ControllerAction
+
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Arguments: `sources` (from the path below the hosts' directory to a file or folder), `cache_directory`.
 
     Runs on the controller alone. Returns `index`, for the action `carried_files`, `files` and `bytes`. A file
     whose size and time have not changed is not read again.
     """
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write the manifest into the cache of the controller."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = self._task.args
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
         index = index_path(sources, Path(arguments["cache_directory"]).expanduser())
         try:
@@ -32,4 +28,4 @@ class ActionModule(ActionBase):
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(f"{error}") from error
         size = sum(file.size for file in files.values())
-        return result | {"changed": False, "index": str(index), "files": len(files), "bytes": size}
+        return {"index": str(index), "files": len(files), "bytes": size}

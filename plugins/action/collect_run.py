@@ -4,32 +4,28 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
+
+from ..plugin_utils.actions import HostAction
 
 MEGABYTE = 1_000_000
 
 
-class ActionModule(ActionBase):
-    """Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` but `run_id`."""
+class ActionModule(HostAction):
+    """Pack on the host, fetch as the connecting user, unpack, remove the archive from the host.
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Pack on the host, fetch as the connecting user, unpack, remove the archive from the host.
+    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` but `run_id`. Returns
+    `files`, and `left_out`: what stays on the host, each with the reason.
+    """
 
-        Returns `files`, and `left_out`: what stays on the host, each with the reason.
-        """
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        host = str((task_vars or {})["inventory_hostname"])
-        arguments = dict(self._task.args)
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         arguments["run_id"] = run["id"]
-        packed: dict[str, Any] = self._execute_module(
-            "psfleet.cluster.run_archive", arguments, task_vars=task_vars
-        )
+        packed = self._run_module("psfleet.cluster.run_archive", arguments)
         if packed.get("failed") or packed.get("unreachable") or self._task.check_mode:
-            return result | packed
+            return packed
         program = run["settings"].get("program") is not None
         lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
@@ -40,7 +36,7 @@ class ActionModule(ActionBase):
         finally:
             self._remove(packed["path"])
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
-        return result | {"changed": bool(names), "files": names, "left_out": left_out}
+        return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _brought(
         self, packed: dict[str, Any], places: Places, most_bytes: int

@@ -21,10 +21,7 @@ class ActionModule(CarryingAction):
 
     MODULE = "psfleet.cluster.content_release"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Name the release, and carry it where it is not yet."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         source = Path(arguments.pop("source"))
         found = content_hash(source)
         if arguments.setdefault("release", found) != found:
@@ -35,7 +32,7 @@ class ActionModule(CarryingAction):
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / f"release-{found}.tar"
             pack(source, archive, arguments.get("package", ""))
-            return result | self.carry(arguments, archive, task_vars or {})
+            return self._carry(arguments, archive)
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:

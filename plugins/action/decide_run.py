@@ -5,7 +5,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.variables import PREFIX
@@ -16,16 +15,17 @@ from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
 
+from ..plugin_utils.actions import ControllerAction
 
-class ActionModule(ActionBase):
-    """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks)."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fail."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        plan, today = variables["cluster_plan"], variables["cluster_settings"]
-        arguments = self._task.args
+class ActionModule(ControllerAction):
+    """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks).
+
+    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails.
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
         now = datetime.now(tz=timezone.utc)
         run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
         folder = Path(arguments["runs_directory"]).resolve() / run_id
@@ -34,12 +34,12 @@ class ActionModule(ActionBase):
             begun = begun_settings(folder)
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
-            return refusal(result, [f"{folder / 'settings.json'} is damaged: {error}"])
+            return refusal([f"{folder / 'settings.json'} is damaged: {error}"])
         try:
             action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         except RefusedError as refused:
-            sources = variables["ansible_inventory_sources"]
-            return refusal(result, [with_inventory(problem, sources) for problem in refused.problems])
+            sources = self.variables["ansible_inventory_sources"]
+            return refusal([with_inventory(problem, sources) for problem in refused.problems])
         settings = today
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
                     ClusterPlan.from_json(plan), begun, today, chosen if action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
-                return refusal(result, [f"run {run_id} cannot go on with what it began with: {error}"])
+                return refusal([f"run {run_id} cannot go on with what it began with: {error}"])
         run = {
             "id": run_id,
             "action": action,
@@ -62,12 +62,12 @@ class ActionModule(ActionBase):
             "tasks": tasks,
             "lead": lead_of(tasks),
         }
-        return result | {"changed": False, "run": run}
+        return {"run": run}
 
 
-def refusal(result: dict[str, Any], problems: Iterable[str]) -> dict[str, Any]:
+def refusal(problems: Iterable[str]) -> dict[str, Any]:
     """Return the result of a task that fails with every problem."""
-    return result | {"failed": True, "msg": "The run cannot start:\n- " + "\n- ".join(problems)}
+    return {"failed": True, "msg": "The run cannot start:\n- " + "\n- ".join(problems)}
 
 
 def state_of(folder: Path) -> FolderState:

@@ -3,25 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from psfleet.report.devices import render
+
+from ..plugin_utils.actions import ControllerAction
 
 FILE = "devices.txt"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Argument: `folder`, of the run on the controller. Without reports in it nothing is written."""
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return whether the text changed."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        folder = Path(self._task.args["folder"])
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(arguments["folder"])
         if self._task.check_mode or not any(folder.glob("devices/*.json")):
-            return result | {"changed": False}
-        return result | {"changed": write_report(folder)}
+            return {}
+        return {"changed": write_report(folder)}
 
 
 def write_report(folder: Path) -> bool:

@@ -4,23 +4,19 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from psfleet.run.summaries import runs_going_on, runs_of, sources_of
 
+from ..plugin_utils.actions import ControllerAction
 
-class ActionModule(ActionBase):
+
+class ActionModule(ControllerAction):
     """Arguments: `runs_directory`, `run_id` ("" for all), `cluster_name`, `required` (that there are some).
 
-    Runs on the controller alone. Returns `sources` for `carried_manifest`, `going_on` for `collect_run`.
+    Returns `sources` for `carried_manifest`, `going_on` for `collect_run`.
     """
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Look into the folders of the runs."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = self._task.args
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory = Path(arguments["runs_directory"]).resolve()
         try:
             runs = runs_of(directory, arguments["run_id"], arguments["cluster_name"])
@@ -34,4 +30,4 @@ class ActionModule(ActionBase):
                 f"{directory} has no summaries of {which}. trainer_summary_steps above 0 lets the workers "
                 "write them; a run that has just begun has none yet"
             )
-        return result | {"changed": False, "going_on": going_on, "sources": sources}
+        return {"going_on": going_on, "sources": sources}

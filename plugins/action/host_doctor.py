@@ -5,31 +5,24 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.clock_checks import clock_check, clock_offset
 from trainer.host.content_directory import content_hash
 from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 
+from ..plugin_utils.actions import HostAction
 from ..plugin_utils.reaching import ask
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostAction):
     """Arguments: those of the module but `release` and `environments`, and three folders on the controller.
 
-    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels).
+    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). Returns
+    `problem` ("" where the host answered), and `checks`, `deployed` and `alive` as the module does. The check
+    `clock` is added here, where the other clock is.
     """
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `problem` ("" where the host answered); `checks`, `deployed`, `alive` as the module does.
-
-        The check `clock` is added here, where the other clock is.
-        """
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments |= {
             "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
@@ -37,14 +30,13 @@ class ActionModule(ActionBase):
             ),
         }
         asked = time.time()
-        answer, problem = ask(self, "psfleet.cluster.host_doctor", arguments, task_vars or {})
+        answer, problem = ask(self, "psfleet.cluster.host_doctor", arguments)
         answered = time.time()
         checks = list(answer.get("checks", ()))
         if answer:
             ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
             checks.append({"task": "", "name": "clock", **clock_check(ahead, uncertainty)._asdict()})
-        return result | {
-            "changed": False,
+        return {
             "problem": problem,
             "checks": checks,
             "deployed": answer.get("deployed", ""),

@@ -2,23 +2,20 @@
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ..plugin_utils.actions import HostAction
 from ..plugin_utils.reaching import ask
 
 
-class ActionModule(ActionBase):
-    """Arguments: `tasks` (those that the host has by the plan), `paths` (`cluster_paths`)."""
+class ActionModule(HostAction):
+    """Arguments: `tasks` (those that the host has by the plan), `paths` (`cluster_paths`).
 
-    _supports_check_mode = True
+    Returns `problem` ("" where the host answered), `deployed` and `tasks`, as trainer_tasks does.
+    """
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `problem` ("" where the host answered), `deployed` and `tasks`, as trainer_tasks does."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = {**self._task.args, "others": True, "details": True}
-        answer, problem = ask(self, "psfleet.cluster.trainer_tasks", arguments, task_vars or {})
-        return result | {
-            "changed": False,
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        arguments |= {"others": True, "details": True}
+        answer, problem = ask(self, "psfleet.cluster.trainer_tasks", arguments)
+        return {
             "problem": problem,
             "deployed": answer.get("deployed", {}),
             "tasks": answer.get("tasks", []),

@@ -11,9 +11,5 @@ class ActionModule(CarryingAction):
 
     MODULE = "psfleet.cluster.python_environment"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the host whether its environment is complete; carry the archive where it is not."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
-        archive = Path(arguments["wheels"]["archive"])
-        return result | self.carry(arguments, archive, task_vars or {})
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._carry(arguments, Path(arguments["wheels"]["archive"]))

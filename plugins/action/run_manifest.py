@@ -3,22 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from psfleet.evidence.manifest import FILE_NAME, Manifest
 
+from ..plugin_utils.actions import ControllerAction
 
-class ActionModule(ActionBase):
-    """Argument: `folder`."""
 
-    _requires_connection = False
+class ActionModule(ControllerAction):
+    """Argument: `folder`. Returns `files`, how many it names; fails where it could not be written whole."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `files`, how many the manifest names; fail where it could not be written whole."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        folder = Path(self._task.args["folder"])
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(arguments["folder"])
         if self._task.check_mode:
-            return result | {"changed": False}
+            return {}
         file = folder / FILE_NAME
         try:
             before = file.read_bytes() if file.exists() else b""
@@ -26,8 +22,8 @@ class ActionModule(ActionBase):
             manifest.write(folder)
             changed = file.read_bytes() != before
         except OSError as error:
-            return result | {
+            return {
                 "failed": True,
                 "msg": f"{file} was not written: {error.filename}: {error.strerror}",
             }
-        return result | {"changed": changed, "files": len(manifest.files)}
+        return {"changed": changed, "files": len(manifest.files)}

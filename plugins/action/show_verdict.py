@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from psfleet.evidence.reading import keep_settings, read_run
@@ -16,6 +15,8 @@ from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
 from psfleet.watch.hints import with_inventory
 from trainer.contract.progress import printable
 
+from ..plugin_utils.actions import ControllerAction
+
 display = Display()
 
 PREFIX = "training_evidence_"
@@ -23,31 +24,27 @@ COLORS = {"proven": "green", "completed": "cyan", "not proven": "red", "cannot t
 LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "open": "cyan", "figure": None}
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value).
 
-    `required`: whether a run that is neither proven nor completed fails.
+    `required`: whether a run that is neither proven nor completed fails. Returns `verdict`, `run_id` and
+    `folder`.
     """
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `verdict`, `run_id` and `folder`; where it is `required`, fail unless it is a good one."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = self._task.args
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run_id = arguments.get("run_id")
         try:
             settings = EvidenceSettings.from_mapping(arguments["settings"], PREFIX)
             runs_directory = Path(arguments["runs_directory"]).resolve()
             folder = find_run(runs_directory, None if run_id is None else str(run_id))
         except NoSuchRun as refusal:
-            return result | {
+            return {
                 "failed": True,
-                "msg": with_inventory(str(refusal), (task_vars or {})["ansible_inventory_sources"]),
+                "msg": with_inventory(str(refusal), self.variables["ansible_inventory_sources"]),
             }
         except ValueError as problems:
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
-            return result | {"failed": True, "msg": f"{problems}; {where}"}
+            return {"failed": True, "msg": f"{problems}; {where}"}
         run = read_run(folder, folder.name)
         verdict = judge_run(run, settings)
         for line, kind in as_lines(verdict, folder):
@@ -56,12 +53,7 @@ class ActionModule(ActionBase):
         if not self._task.check_mode:
             self._keep(verdict, folder)
             self._draw(run, verdict)
-        result |= {
-            "changed": False,
-            "verdict": verdict.verdict,
-            "run_id": verdict.run_id,
-            "folder": str(folder),
-        }
+        result = {"verdict": verdict.verdict, "run_id": verdict.run_id, "folder": str(folder)}
         if verdict.exit_code == 0 or not arguments["required"]:
             return result
         # Which checks, and why, was just said.

@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from psfleet.watch.lead_reading import (
@@ -26,6 +25,8 @@ from psfleet.watch.screen import Screen
 from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
+from ..plugin_utils.actions import HostAction
+
 display = Display()
 
 LINGER_SECONDS = 15  # between the lead's last word and the end of its process
@@ -34,15 +35,15 @@ PROBE_SECONDS = 10  # between two looks at the other tasks' ports
 RAW_VERBOSITY = 2
 
 
-class ActionModule(ActionBase):
-    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `poll_seconds`, `plain_seconds`."""
+class ActionModule(HostAction):
+    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `poll_seconds`, `plain_seconds`.
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    Returns `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost.
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._task.check_mode:
-            return result | {"changed": False, "phase": "not started", "reason": "check mode", "restarts": 0}
-        arguments = self._task.args
+            return {"phase": "not started", "reason": "check mode", "restarts": 0}
         run, paths = arguments["run"], arguments["paths"]
         self._lead = str(run["lead"]["name"])
         self._view = WatchedRun(run)
@@ -56,15 +57,14 @@ class ActionModule(ActionBase):
             f"  {again}",
             "  ansible-playbook stop.yml",
         )
-        inventory = (task_vars or {})["ansible_inventory_sources"]
+        inventory = self.variables["ansible_inventory_sources"]
         with Screen(float(arguments["plain_seconds"]), parting, inventory) as screen:
             screen.say(f"Run {run['id']}: Ctrl-C ends the watching, not the run.")
             if not screen.on_terminal:
                 screen.say(f"Watch it again: {again}")
             for place in places(run, paths) if display.verbosity else ():
                 screen.say(place)
-            outcome = self._watch(screen, float(arguments["poll_seconds"]))
-        return result | {"changed": False} | outcome
+            return self._watch(screen, float(arguments["poll_seconds"]))
 
     def _watch(self, screen: Screen, poll_seconds: float) -> dict[str, Any]:
         over_since, answered, silent = 0.0, time.monotonic(), False

@@ -3,26 +3,27 @@
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
 from trainer.host.disk_space import readable
 
+from .actions import HostAction
+
 display = Display()
 
 
-class CarryingAction(ActionBase):
+class CarryingAction(HostAction):
     """Base of actions whose module of the same name answers `needs_archive`, and then takes `archive`."""
 
     MODULE = ""
 
-    def carry(self, arguments: dict[str, Any], archive: Path, task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _carry(self, arguments: dict[str, Any], archive: Path) -> dict[str, Any]:
         """Ask the host; where it needs the archive, copy it there and run the module with it."""
-        asked: dict[str, Any] = self._execute_module(self.MODULE, arguments, task_vars=task_vars)
+        asked = self._run_module(self.MODULE, arguments)
         if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
             return asked
-        host = task_vars["inventory_hostname"]
+        host = self.variables["inventory_hostname"]
         size = readable(archive.stat().st_size)
 
         def copied() -> str:
@@ -35,9 +36,6 @@ class CarryingAction(ActionBase):
                 self._transfer_file(str(archive), remote)
             self._fixup_perms2((directory, remote))
             with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
-                done: dict[str, Any] = self._execute_module(
-                    self.MODULE, {**arguments, "archive": remote}, task_vars=task_vars
-                )
+                return self._run_module(self.MODULE, arguments | {"archive": remote})
         finally:
             self._remove_tmp_path(directory, force=True)
-        return done

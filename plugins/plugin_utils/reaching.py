@@ -5,23 +5,17 @@ from textwrap import shorten
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
+
+from .actions import HostAction
 
 # Of ansible-core 2.19 on the hosts.
 OLDEST_PYTHON = "3.8"
 
 
-def ask(
-    action: ActionBase, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], str]:
-    """Return the module's answer and "", or what kept the host from giving one.
-
-    `variables` are the task's. An answer is one that the module gave, and without having failed.
-    """
+def ask(action: HostAction, module: str, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Return what a module answers that does not fail, and ""; or what kept the host from it, in words."""
     try:
-        answer = action._execute_module(
-            module_name=module, module_args=dict(arguments), task_vars=dict(variables)
-        )
+        answer = action._run_module(module, arguments)
     except AnsibleConnectionFailure as error:
         return {}, f"could not log in: {last_line(str(error))}"
     except AnsibleError as error:
