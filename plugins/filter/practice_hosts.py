@@ -32,11 +32,6 @@ class Host(TypedDict):
     vars: dict[str, Any]
 
 
-def practice_hosts_clone(path: str) -> str:
-    """The 8 hex digits that tell the containers of one clone from those of another."""
-    return _short_hash(path)
-
-
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
     """The name of a suite's base image: another recipe is another image."""
     shape = recipe + suite + " ".join(packages)
@@ -46,10 +41,6 @@ def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
 def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
     """Where the inventory in `directory` keeps the password that sudo asks for on the host of that name."""
     return f"{directory}/.ssh/{name}.sudo_password"
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[str]:
@@ -159,7 +150,7 @@ def _login_variables(host: Host, key: str, directory: str) -> dict[str, Any]:
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_private_key_file": f"{ssh}/id_ed25519",
         "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o 'UserKnownHostsFile=\"{ssh}/known_hosts\"'",
-        "ansible_control_path": f"%(directory)s/practice-{_short_hash(key)}-%%r",
+        "ansible_control_path": f"%(directory)s/practice-{hashlib.sha256(key.encode()).hexdigest()[:8]}-%%r",
     }
     if host["ssh_port"] != SSH_PORT:
         variables["ansible_port"] = host["ssh_port"]
@@ -169,20 +160,19 @@ def _login_variables(host: Host, key: str, directory: str) -> dict[str, Any]:
     return variables
 
 
+FILTERS = (
+    practice_hosts_image,
+    practice_hosts_inventory,
+    practice_hosts_known_hosts,
+    practice_hosts_plan,
+    practice_hosts_problems,
+    practice_hosts_sudo_password_file,
+)
+
+
 class FilterModule:
-    """The filters of this role."""
+    """What Ansible looks for."""
 
     def filters(self) -> dict[str, Any]:
-        """Each filter by the name that templates use."""
-        return {
-            function.__name__: function
-            for function in (
-                practice_hosts_clone,
-                practice_hosts_image,
-                practice_hosts_inventory,
-                practice_hosts_known_hosts,
-                practice_hosts_plan,
-                practice_hosts_problems,
-                practice_hosts_sudo_password_file,
-            )
-        }
+        """Return the filters by name."""
+        return {function.__name__: function for function in FILTERS}

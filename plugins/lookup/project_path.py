@@ -14,11 +14,7 @@ description:
     Ansible was started.
   - The collection itself is no place for it. It may be installed, and is then replaced by the next version.
 options:
-  _terms:
-    description: Paths in the project, such as C(runs).
-    type: list
-    elements: str
-    required: true
+  _terms: {type: list, elements: str, required: true, description: "Paths in the project, such as C(runs)."}
 """
 
 EXAMPLES = r"""
@@ -26,10 +22,7 @@ training_run_runs_directory: "{{ lookup('psfleet.cluster.project_path', 'runs') 
 """
 
 RETURN = r"""
-_raw:
-  description: The path of each on the controller.
-  type: list
-  elements: str
+_raw: {type: list, elements: str, description: The path of each on the controller.}
 """
 
 
@@ -37,12 +30,8 @@ class LookupModule(LookupBase):
     """What Ansible looks for."""
 
     def run(self, terms: list[str], variables: object = None, **options: Any) -> list[str]:  # noqa: ANN401, ARG002
-        """Return the paths."""
-        return [str(project() / term) for term in terms]
-
-
-def project() -> Path:
-    """Return the folder of the project, which Ansible was started for."""
-    used = constants.CONFIG_FILE
-    of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
-    return Path.cwd() if used in of_no_project else Path(used).parent
+        """Return the paths of what lies in the project, in whose folder Ansible was started."""
+        used = constants.CONFIG_FILE
+        of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
+        project = Path.cwd() if used in of_no_project else Path(used).parent
+        return [str(project / term) for term in terms]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from plugins.filter.exit_codes import exit_codes
+from plugins.filter.filters import exit_codes
 from plugins.module_utils.host.task_units import parse_list
 from plugins.modules.trainer_units import departed
 from psfleet.run.task_files import run_environment_path

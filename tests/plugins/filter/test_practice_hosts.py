@@ -7,7 +7,6 @@ from ansible.errors import AnsibleFilterError
 
 from plugins.filter.practice_hosts import (
     Host,
-    practice_hosts_clone,
     practice_hosts_image,
     practice_hosts_inventory,
     practice_hosts_known_hosts,
@@ -26,10 +25,6 @@ KEYS = ["ssh-ed25519 AAAA1 root@node1", "ssh-ed25519 AAAA2 root@node2", "ssh-ed2
 
 def plan() -> list[Host]:
     return practice_hosts_plan(NODES, "psfleet-0a1b2c3d-demo", "10.89.3.0/24", "bookworm")
-
-
-def test_two_clones_have_names_of_their_own() -> None:
-    assert practice_hosts_clone("/home/a/psfleet") != practice_hosts_clone("/home/b/psfleet")
 
 
 def test_hosts_keep_their_order_and_take_addresses_of_their_network() -> None:

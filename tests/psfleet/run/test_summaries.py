@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.filter.tunnel_command import tunnel_command
+from plugins.filter.filters import tunnel_command
 from psfleet.run.summaries import runs_going_on, runs_of, sources_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
 

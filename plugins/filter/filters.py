@@ -1,0 +1,56 @@
+"""The filters of roles and playbooks but for practice_hosts: most are functions of psfleet's rooms."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from psfleet.run import task_files
+from psfleet.run.cuda_environment import cuda_environment
+from psfleet.watch.hints import with_inventory
+from trainer.contract import exit_codes as codes
+
+
+def exit_codes(name: str) -> list[int]:
+    """Return the codes that trainer/contract/exit_codes.py lists under `name`, such as NO_RESTART."""
+    return list(getattr(codes, name))
+
+
+def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
+    """Return the ssh command that brings a port of a host's loopback address to the one who types it.
+
+    User, address, port, key and options are those by which Ansible reaches the host. Where it knows two names
+    of a variable, the one with `ssh` wins, as in its ssh plugin.
+    """
+
+    def known(name: str) -> str:
+        return str(variables.get(f"ansible_ssh_{name}") or variables.get(f"ansible_{name}") or "").strip()
+
+    words = ["ssh", "-N", "-L", f"{port}:127.0.0.1:{port}"]
+    for option, value in (("-p", known("port")), ("-i", known("private_key_file"))):
+        words += [option, value] if value else []
+    # These are pieces of a command line already.
+    options = [known("common_args"), known("extra_args")]
+    user, address = known("user"), known("host") or str(variables["inventory_hostname"])
+    place = shlex.quote(f"{user}@{address}" if user else address)
+    return " ".join([shlex.join(words), *filter(None, options), place])
+
+
+FILTERS = (
+    cuda_environment,
+    exit_codes,
+    task_files.evaluator_files,
+    task_files.gpu_drop_ins,
+    task_files.run_environment_path,
+    task_files.run_files,
+    task_files.task_environments,
+    tunnel_command,
+    with_inventory,
+)
+
+
+class FilterModule:
+    """What Ansible looks for."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by name."""
+        return {function.__name__: function for function in FILTERS}
