@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
 
 from ..plugin_utils.carrying import CarryingAction
@@ -39,10 +40,4 @@ def pack(source: Path, archive: Path, package: str = "") -> None:
     """Write a tar archive of the content of `source`: owned by root, readable by all, without times."""
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():
-            with path.open("rb") as content:
-                member = stream.gettarinfo(arcname=str(Path(package, name)), fileobj=content)
-                member.uid = member.gid = 0
-                member.uname = member.gname = "root"
-                member.mtime = 0
-                member.mode = 0o755 if member.mode & 0o100 else 0o644
-                stream.addfile(member, content)
+            stream.add(path, str(Path(package, name)), recursive=False, filter=plain)

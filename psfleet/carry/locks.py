@@ -22,13 +22,12 @@ class Pinned:
 
 def read_lock(text: str) -> dict[str, Pinned]:
     """Return the packages of a lock by their normalized names."""
-    found: dict[str, Pinned] = {}
-    for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE):
-        match = PINNED.match(block)
-        if match:
-            pinned = Pinned(match["name"], match["version"], frozenset(HASH.findall(block)))
-            found[canonicalize_name(pinned.name)] = pinned
-    return found
+    pinned = [
+        Pinned(match["name"], match["version"], frozenset(HASH.findall(block)))
+        for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
+        if (match := PINNED.match(block))
+    ]
+    return {canonicalize_name(package.name): package for package in pinned}
 
 
 def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:

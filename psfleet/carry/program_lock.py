@@ -27,17 +27,16 @@ EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, withou
 # TensorFlow has two names, of which a host's environment has one; programs and libraries ask for either.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 CUDA_EXTRA = "and-cuda"
-# What uv is told of pip's settings, so that there is one place to configure a mirror.
+# What uv is told of pip's settings, so that there is one place to configure a mirror. The values of one that
+# may have several are separated by blanks and ends of lines for pip, and for uv as is said here.
 SETTINGS = {
-    "index-url": "UV_DEFAULT_INDEX",
-    "extra-index-url": "UV_INDEX",
-    "find-links": "UV_FIND_LINKS",
-    "trusted-host": "UV_INSECURE_HOST",
-    "cert": "SSL_CERT_FILE",
-    "proxy": "ALL_PROXY",
+    "index-url": ("UV_DEFAULT_INDEX", ""),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "cert": ("SSL_CERT_FILE", ""),
+    "proxy": ("ALL_PROXY", ""),
 }
-# pip separates the values of such a setting by blanks and ends of lines, uv by these.
-SEPARATORS = {"UV_INDEX": " ", "UV_FIND_LINKS": ",", "UV_INSECURE_HOST": " "}
 # In uv's words where an index did not answer, or not with packages: the requirements may be as they should.
 UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
@@ -48,6 +47,22 @@ class Asked:
 
     requirement: Requirement
     hashes: frozenset[str]
+
+    @classmethod
+    def of(cls, line: str) -> "Asked":
+        """Return what a line asks for. Raises ValueError with what is wrong with it."""
+        words = re.sub(r"\s+--hash[= ]sha256:[0-9a-f]{64}", "", line).strip()
+        if words.startswith("-"):
+            raise ValueError(f"the option {re.split('[= ]', words)[0]}")
+        if re.match(r"[./~]|[A-Za-z+]+://", words) or re.search(r"\.(whl|zip|tar\.gz)$", words):
+            raise ValueError("a path or a URL")
+        try:
+            requirement = Requirement(words)
+        except InvalidRequirement as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+        if requirement.url:
+            raise ValueError("a URL")
+        return cls(requirement, frozenset(re.findall(r"--hash[= ]sha256:([0-9a-f]{64})", line)))
 
 
 @dataclass(frozen=True)
@@ -126,17 +141,17 @@ class ProgramLock:
 
     def _asked(self) -> list[Asked]:
         """Return what the user's file asks for, or raise ValueError for a line."""
-        asked = []
-        for number, line in logical_lines(self.requirements.read_text(encoding="utf-8")):
-            words, hashes = without_hashes(line)
-            problem, requirement = parsed(words)
-            if requirement is None:
-                raise ValueError(
-                    f"{VARIABLE}: {self.requirements}, line {number}: {line!r} is refused ({problem}); "
-                    f"{EXPECTED}: hosts install offline what a hash names. Edit {self.requirements}"
-                )
-            asked.append(Asked(requirement, hashes))
-        return asked
+        text = self.requirements.read_text(encoding="utf-8")
+        return [self._asked_by(line, number) for number, line in logical_lines(text)]
+
+    def _asked_by(self, line: str, number: int) -> Asked:
+        try:
+            return Asked.of(line)
+        except ValueError as problem:
+            raise ValueError(
+                f"{VARIABLE}: {self.requirements}, line {number}: {line!r} is refused ({problem}); "
+                f"{EXPECTED}: hosts install offline what a hash names. Edit {self.requirements}"
+            ) from None
 
     def _resolvable(self, asked: Requirement, tensorflow: Pinned | None) -> str:
         """Return a requirement as uv is to resolve it: TensorFlow and its CUDA are the environment's own."""
@@ -217,25 +232,6 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
             yield start, said
 
 
-def without_hashes(line: str) -> tuple[str, frozenset[str]]:
-    """Return a line without its `--hash` options, and the hashes that they give."""
-    hashes = frozenset(re.findall(r"--hash[= ]sha256:([0-9a-f]{64})", line))
-    return re.sub(r"\s+--hash[= ]sha256:[0-9a-f]{64}", "", line).strip(), hashes
-
-
-def parsed(line: str) -> tuple[str, Requirement | None]:
-    """Return a line's requirement, or what is wrong with it."""
-    if line.startswith("-"):
-        return f"the option {re.split('[= ]', line)[0]}", None
-    if re.match(r"[./~]|[A-Za-z+]+://", line) or re.search(r"\.(whl|zip|tar\.gz)$", line):
-        return "a path or a URL", None
-    try:
-        requirement = Requirement(line)
-    except InvalidRequirement as error:
-        return str(error).splitlines()[0], None
-    return ("a URL", None) if requirement.url else ("", requirement)
-
-
 def pip_settings() -> dict[str, str]:
     """Return pip's settings of where packages are and how they are reached, as uv's environment variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
@@ -243,10 +239,9 @@ def pip_settings() -> dict[str, str]:
     found: dict[str, str] = {}
     for line in done.stdout.splitlines():  # sections come in the order in which the later one wins
         name, _, value = line.partition("=")
-        variable = SETTINGS.get(name.rpartition(".")[2])
+        variable, separator = SETTINGS.get(name.rpartition(".")[2], ("", ""))
         if variable:
             text = str(ast.literal_eval(value))
-            separator = SEPARATORS.get(variable)
             found[variable] = separator.join(text.split()) if separator else text
     if "UV_INDEX" in found:  # as pip does: all indexes are one
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match"

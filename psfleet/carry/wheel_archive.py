@@ -43,10 +43,10 @@ def add(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
 
 
 def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a member without the times and owners of this machine."""
+    """Return a member without the times and owners of this machine, readable by all."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = "root"
-    member.mode = 0o644
+    member.mode = 0o755 if member.mode & 0o100 else 0o644
     return member
 
 

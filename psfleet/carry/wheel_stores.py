@@ -12,8 +12,7 @@ from psfleet.carry.locks import Pinned, read_locks
 from psfleet.carry.long_step import MEGABYTE, told
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheel_download import left_by_pip
-from psfleet.carry.wheels import fitting, obtain, require_own_modules
+from psfleet.carry.wheels import fitting, left_by_pip, obtain, require_own_modules
 from trainer.host.content_directory import HASH_DIGITS, locked
 from trainer.host.disk_space import lacking_space, readable
 from trainer.host.environment import HostEnvironment

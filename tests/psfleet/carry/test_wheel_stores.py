@@ -49,7 +49,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         )
         return ["sh", "-c", f"cp {copies} {wheels}"]
 
-    monkeypatch.setattr("psfleet.carry.wheel_download.download_command", command)
+    monkeypatch.setattr("psfleet.carry.wheels.download_command", command)
     return found
 
 

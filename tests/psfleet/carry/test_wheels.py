@@ -11,8 +11,7 @@ from packaging.utils import parse_wheel_filename
 
 from psfleet.carry.locks import Pinned
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheel_download import download_command, platforms
-from psfleet.carry.wheels import fitting, require_own_modules, supported_tags
+from psfleet.carry.wheels import download_command, fitting, platforms, require_own_modules, supported_tags
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
 from trainer.host.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 
