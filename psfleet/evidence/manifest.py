@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.untrusted_files import read_json, write_whole
@@ -24,30 +25,12 @@ _FOLDERS = ("events", "logs", "checkpoints", "devices")
 # For people to look at: what was said of it.
 _ALSO_PACKED = (FILE_NAME, "verdict.json", "report.html", "loss.png")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the manifest says of a file."""
-
-    sha256: str
-    size: int
-
-    @classmethod
-    def of(cls, path: Path) -> "Entry":
-        """Read a file. Raises OSError."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return cls(digest, os.fstat(file.fileno()).st_size)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the entry as manifest.json holds it."""
-        return {"sha256": self.sha256, "bytes": self.size}
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The entries by the files' names, relative to the run's folder."""
+    """The `sha256` and the `bytes` of each file by its name, relative to the run's folder."""
 
     run_id: str
     files: Mapping[str, Entry]
@@ -55,7 +38,7 @@ class Manifest:
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
         """Read all files of the folder that a verdict rests on. Raises OSError."""
-        return cls(folder.resolve().name, {name: Entry.of(folder / name) for name in covered(folder)})
+        return cls(folder.resolve().name, {name: _entry(folder / name) for name in covered(folder)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -66,23 +49,24 @@ class Manifest:
         files = content.get("files")
         if not isinstance(files, dict) or not isinstance(content.get("run_id"), str):
             raise ValueError("it lacks run_id or files")
-        return cls(content["run_id"], {name: _entry(name, value) for name, value in files.items()})
+        for name, entry in files.items():
+            if not _is_entry(entry):
+                raise ValueError(f"it tells no hash of {name[:80]!r}")
+        return cls(content["run_id"], files)
 
     def write(self, folder: Path) -> None:
         """Put manifest.json into the folder, in one piece. Raises OSError."""
-        files = {name: entry.as_json() for name, entry in sorted(self.files.items())}
-        content = {"version": VERSION, "run_id": self.run_id, "files": files}
+        content = {"version": VERSION, "run_id": self.run_id, "files": dict(sorted(self.files.items()))}
         write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
     def with_file(self, folder: Path, name: str) -> "Manifest":
         """Return the manifest with a file as it is now. Raises OSError."""
-        return Manifest(self.run_id, {**self.files, name: Entry.of(folder / name)})
+        return Manifest(self.run_id, {**self.files, name: _entry(folder / name)})
 
     def holds(self, folder: Path, name: str) -> bool:
         """Whether the file is there and is the one that was collected. Raises OSError."""
-        return (
-            name in self.files and (folder / name).is_file() and Entry.of(folder / name) == self.files[name]
-        )
+        there = name in self.files and (folder / name).is_file()
+        return there and _entry(folder / name).items() <= self.files[name].items()
 
 
 def covered(folder: Path) -> Iterator[str]:
@@ -116,16 +100,20 @@ def files_unchanged(findings: Findings, folder: Path) -> Good:
                 findings.wrong.append(f"{name} was changed after it was collected")
         except OSError as error:  # noqa: PERF203 - the others count
             findings.lacking.append(f"{name}: {error.strerror}")
-    size, count = sum(entry.size for entry in manifest.files.values()), len(manifest.files)
+    size, count = sum(entry["bytes"] for entry in manifest.files.values()), len(manifest.files)
     good = f"{counted(count, 'file')} of {size:,} bytes are as they were collected"
     return good, {"files": count, "bytes": size}
 
 
-def _entry(name: str, value: object) -> Entry:
+def _entry(path: Path) -> Entry:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"sha256": digest, "bytes": os.fstat(file.fileno()).st_size}
+
+
+def _is_entry(value: object) -> bool:
     digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
-    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
-        raise ValueError(f"it tells no hash of {name[:80]!r}")
-    return Entry(digest, size)
+    return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and type(size) is int and size >= 0
 
 
 def is_plain(path: Path) -> bool:
@@ -147,15 +135,11 @@ def pack(folder: Path, target: Path) -> list[str]:
                 tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
             ):
                 for name in names:
-                    _add(archive, folder / name, f"{folder.resolve().name}/{name}")
+                    entry = tarfile.TarInfo(f"{folder.resolve().name}/{name}")
+                    with (folder / name).open("rb") as content:
+                        entry.size, entry.mode = os.fstat(content.fileno()).st_size, 0o644
+                        archive.addfile(entry, content)
         except BaseException:
             target.unlink()
             raise
     return names
-
-
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    with path.open("rb") as content:
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.mode = path.stat().st_size, 0o644
-        archive.addfile(entry, content)
