@@ -1,7 +1,6 @@
 """Whether the counts of each worker's gradients agree with the global step and with the records."""
 
 import math
-from collections.abc import Iterable
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.recorded_run import Process, Run, TaskRecords
@@ -66,12 +65,14 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     Each is from the last window of a process that ended without a word to the first of those after it, and
     without an end where there is none.
     """
-    lives = worker.processes
-    return [
-        (_last_global_step(process), _first_global_step(lives[number:]))
-        for number, process in enumerate(lives, start=1)
-        if process.cut_off or (number < len(lives) and _served_on(run, worker, process))
-    ]
+    spans: list[tuple[int, float]] = []
+    begun = math.inf  # where the processes after this one began
+    for process in reversed(worker.processes):
+        is_last = process is worker.processes[-1]
+        if process.cut_off or (not is_last and _served_on(run, worker, process)):
+            spans.append((process.reach[1] if process.reach else 0, begun))
+        begun = process.reach[0] if process.reach else begun
+    return spans
 
 
 def sessions_broken(run: Run, worker: TaskRecords) -> int:
@@ -85,11 +86,9 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
 
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     """Count the steps that this worker may have applied without a record, by what its records tell."""
-    spans = [
-        (start, run.global_steps if math.isinf(end) else int(end))
-        for start, end in unrecorded_spans(run, worker)
-    ]
-    return sum(max(end - start, 0) for start, end in spans) + sessions_broken(run, worker)
+    spans = unrecorded_spans(run, worker)
+    ends = ((start, run.global_steps if math.isinf(end) else int(end)) for start, end in spans)
+    return sum(max(end - start, 0) for start, end in ends) + sessions_broken(run, worker)
 
 
 def _served_on(run: Run, worker: TaskRecords, process: Process) -> bool:
@@ -106,19 +105,3 @@ def _lost_at_most(run: Run, worker: TaskRecords) -> int:
     if not restored:
         return 0
     return sum(window.steps for window in worker.windows if window.after > min(restored))
-
-
-def _first_global_step(processes: Iterable[Process]) -> float:
-    """Return where the first of these began that took steps or met its peers; infinity where none did."""
-    begun = (process.windows[0].before if process.windows else _met_at(process) for process in processes)
-    return next((step for step in begun if step is not None), math.inf)
-
-
-def _last_global_step(process: Process) -> int:
-    return process.windows[-1].after if process.windows else _met_at(process) or 0
-
-
-def _met_at(process: Process) -> int | None:
-    """Return the global step when the process met its peers at last; None where it never did."""
-    met = process.last("peers_ready")
-    return met.integer("global_step") if met else None

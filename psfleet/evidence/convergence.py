@@ -1,31 +1,62 @@
-"""Checks that the model is worth having: its loss finite and falling, its metrics good on the test data."""
+"""Checks that the model is worth having: its loss finite and fallen, its metrics good on the test data.
+
+Losses are smoothed by medians over bins of windows, all workers' together, in the order of the global step. A
+median is not moved by a few windows that stand out, and a plateau is still a plateau in it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 from operator import itemgetter
 from statistics import median
-from typing import Any
 
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.goals import Goal
-from psfleet.evidence.recorded_run import Run, Window
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from trainer.contract.records import Record
 
 _TAIL = 0.1  # of the windows: the first tenth and the last are compared
+_LAST_PART = 1 / 3  # of the windows: where the loss must not rise
+_BINS = 30  # at most; a slope by pairs grows with their square
+_WINDOWS_OF_A_BIN = 4
+# The last windows are asked for a level, not for a slope: fewer and steadier bins.
+_PATIENCE_BINS = 10
+_WINDOWS_OF_A_PATIENCE_BIN = 10
+# Of Kendall's tau: chance alone goes beyond it in one run of a thousand.
+_SIGNIFICANT = 3.0
+_LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
+# Losses below this part of the target are all the same: rounding errors of a model that fits exactly.
+_OF_THE_TARGET = 0.1
+_OF_THE_FIRST = 1e-6
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How the loss moved in the last third: `factor` from its begin to its end by the Theil-Sen slope.
+
+    `significance` is Kendall's tau in its own standard deviations: how far the order of the losses is from
+    chance. Both are 0 and 1 where there are too few windows.
+    """
+
+    factor: float = 1.0
+    significance: float = 0.0
+
+    @property
+    def rises(self) -> bool:
+        """Whether it rose, beyond noise and by an amount that matters."""
+        return self.factor >= _LEAST_RISE and self.significance >= _SIGNIFICANT
 
 
 @check
 def loss_finite(findings: Findings, run: Run) -> Good:
     """No worker ever saw a loss that was no number, and the final metrics are numbers."""
     for worker in run.workers:
-        bad = [
-            window.after for window in worker.windows if window.loss is not None and not _is_finite(window)
-        ]
+        told = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
+        bad = [after for after, *losses in told if not all(map(_is_finite, losses))]
         if bad:
-            broken = f"{worker.name}: the loss was no finite number by global step {bad[0]}"
-            findings.wrong.append(broken)
+            findings.wrong.append(f"{worker.name}: the loss was no finite number by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
     findings.wrong += [
@@ -53,15 +84,50 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 
 
 @check
+def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
+    """The loss does not rise in the last third of the run, and stays at its target in the last windows.
+
+    The target is `target_loss`, else the model's own; where there is none, the loss must only not rise. It
+    has stayed there where every median of the last `loss_patience` of the windows is at most the target.
+    """
+    losses = losses_of(run)
+    target = settings.target_loss_of(run.model)
+    if len(losses) < 2 or not all(math.isfinite(loss) for _, loss in losses):
+        findings.lacking.append("there are too few finite losses to judge")
+        return "", {}
+    trend = trend_of(losses, target)
+    if trend.rises:
+        findings.add(
+            f"the loss rises: {trend.factor:.2f} times as high at the end of the last third of the run as at"
+            " its begin, beyond noise",
+            certain=run.whole,
+        )
+    levels = _levels(losses, settings.loss_patience)
+    highest, last = max(levels), f"the last {settings.loss_patience:.0%} of the windows"
+    if target is not None and highest > target:
+        findings.add(
+            f"in {last} the loss was {highest:.4g} (highest median of {len(levels)}), "
+            f"expected at most {target:g} all the time",
+            certain=run.whole,
+        )
+    stays = "" if target is None else f", at most {target:g}"
+    return f"{highest:.4g}{stays} in {last}, and not rising", {
+        "target_loss": target,
+        "highest_median": highest,
+        "factor_of_last_third": round(trend.factor, 4),
+        "significance": round(trend.significance, 2),
+    }
+
+
+@check
 def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The final model, evaluated on the test data, reaches the goals of its kind.
 
     What was found by the process that took no part counts; `evaluated_apart` asks that there is one, and that
     it agrees with the chief.
     """
-    evaluated, known = last_evaluation(run), settings.goals_of(run.model)
-    metrics = metrics_of(evaluated)
-    if known is None:
+    evaluated, goals, good = last_evaluation(run), settings.goals_of(run.model), ""
+    if not goals:
         findings.lacking.append(
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"
         )
@@ -72,15 +138,15 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
         final = run.last_step is not None and step >= run.last_step
         if not final:
             findings.lacking.append(f"the last evaluation is of global step {step}")
-        compare(known.goals, metrics, findings, certain=final)
-    evidence = {"model": run.model, "metrics": final_metrics(run)}
-    return in_words(known.goals if known else (), metrics), evidence
+        good = compare(goals, metrics_of(evaluated), findings, certain=final)
+    return good, {"model": run.model, "metrics": final_metrics(run)}
 
 
-def compare(
-    goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, *, certain: bool
-) -> None:
-    """Find the goals that were not evaluated, and those that were missed: `certain` of a final model."""
+def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
+    """Find the goals that were not evaluated, and those that were missed: `certain` of a final model.
+
+    Returns what was found for each goal, and what was expected.
+    """
     for goal in goals:
         if goal.metric not in metrics:
             findings.lacking.append(f"{goal.metric} was not evaluated")
@@ -89,10 +155,6 @@ def compare(
             if goal.missed_by(metrics):
                 missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not found"
             findings.add(missed, certain=certain)
-
-
-def in_words(goals: Sequence[Goal], metrics: Mapping[str, float]) -> str:
-    """What was found for each goal, and what was expected."""
     return listed(
         f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals
     )
@@ -114,6 +176,44 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
         return math.nan, math.nan
     tail = max(1, round(len(losses) * _TAIL))
     return median(losses[:tail]), median(losses[-tail:])
+
+
+def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend:
+    """Return how finite losses, by global step, moved in their last third."""
+    floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
+    # The least positive number keeps a loss of exactly 0 within the logarithm.
+    floor = max(floor, math.ulp(0.0))
+    last = losses[-max(round(len(losses) * _LAST_PART), 1) :]
+    bins = _binned(last, _BINS, _WINDOWS_OF_A_BIN)
+    points = [
+        (median(step for step, _ in part), math.log(max(median(loss for _, loss in part), floor)))
+        for part in bins
+    ]
+    pairs = [(one, other) for one, other in combinations(points, 2) if other[0] > one[0]]
+    if not pairs:
+        return Trend()
+    slope = median((other[1] - one[1]) / (other[0] - one[0]) for one, other in pairs)
+    rises = sum((other[1] > one[1]) - (other[1] < one[1]) for one, other in pairs)
+    count = len(points)
+    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    span = points[-1][0] - points[0][0]
+    return Trend(math.exp(min(slope * span, 700.0)), rises / deviation)
+
+
+def _levels(losses: Sequence[tuple[int, float]], patience: float) -> list[float]:
+    """Return the medians of the last `patience` of the windows, each over ten at least if there are."""
+    last = losses[-max(round(len(losses) * patience), 1) :]
+    bins = _binned(last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
+    return [median(loss for _, loss in part) for part in bins]
+
+
+def _binned(
+    losses: Sequence[tuple[int, float]], most: int, windows_of_a_bin: int
+) -> list[Sequence[tuple[int, float]]]:
+    """Cut into bins of equal counts, which never differ by more than one."""
+    count = min(max(len(losses) // windows_of_a_bin, 1), most)
+    edges = [round(number * len(losses) / count) for number in range(count + 1)]
+    return [losses[start:end] for start, end in pairwise(edges)]
 
 
 def final_metrics(run: Run) -> dict[str, float | None]:
@@ -139,24 +239,19 @@ def last_evaluation(run: Run) -> Record | None:
     of_newest = [record for record in found if record.integer("global_step") == newest]
     if not of_newest:
         return None
-    merged = {name: value for record in of_newest for name, value in _told_metrics(record).items()}
+    merged = {name: value for record in of_newest for name, value in metrics_of(record).items()}
     return replace(of_newest[-1], fields={**of_newest[-1].fields, "metrics": merged})
 
 
-def _is_finite(window: Window) -> bool:
-    losses = (window.loss, window.loss_mean)
-    return all(loss is not None and math.isfinite(loss) for loss in losses)
-
-
-def _told_metrics(record: Record) -> Mapping[str, Any]:
-    metrics = record.fields.get("metrics")
-    return metrics if isinstance(metrics, Mapping) else {}
+def _is_finite(loss: float | None) -> bool:
+    return loss is not None and math.isfinite(loss)
 
 
 def metrics_of(evaluated: Record | None) -> dict[str, float]:
     """Return what an evaluation found; nan for what was no finite number."""
-    told = _told_metrics(evaluated).items() if evaluated else ()
-    return {str(name): math.nan if value is None else float(value) for name, value in told}
+    told = evaluated.fields.get("metrics") if evaluated else None
+    values = told.items() if isinstance(told, Mapping) else ()
+    return {str(name): math.nan if value is None else float(value) for name, value in values}
 
 
 def finite_or_none(value: float) -> float | None:

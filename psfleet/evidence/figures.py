@@ -1,29 +1,32 @@
-"""The figures of a run, for programs and, line by line, for people."""
+"""The figures of a run: how fast each worker was, what it waited for, how stale its gradients were."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+from statistics import median
 from typing import Any
 
-from psfleet.evidence import convergence, speed
-from psfleet.evidence.answer import counted, listed
-from psfleet.evidence.recorded_run import Run
+from psfleet.evidence import convergence
+from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 
-_WORKERS_SHOWN = 8
+# A worker this many times slower than the median one is a straggler.
+STRAGGLER = 2.0
 
 
 def figures_of(run: Run) -> dict[str, Any]:
     """Return the figures: `seconds` is how long the busiest worker trained, rates are over all workers.
 
-    `replication` is None for a program of one's own. Bytes are None where systemd did not count them. What
-    the speed and the staleness figures mean stands in speed.py.
+    `replication` is None for a program of one's own. Bytes are None where systemd did not count them.
+    `staleness` is None where nobody knows it; its `histogram` is as `Window.staleness`. `ps` has the saved
+    variables that each ps held, by the chief.
     """
-    seconds = max((speed.seconds_of(worker) for worker in run.workers), default=0.0)
-    examples = sum(speed.applied_examples(run, worker) for worker in run.workers)
+    seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
+    examples = sum(_applied_examples(run, worker) for worker in run.workers)
     first, last = convergence.smoothed_loss(run)
     told = run.contributions
     steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
     total = sum(steps.values())
-    speeds = speed.speeds_of(run)
+    speeds = speeds_of(run)
     return {
         "model": run.model,
         "replication": None if run.program is not None else str(run.rules),
@@ -32,12 +35,12 @@ def figures_of(run: Run) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "examples": examples,
         "examples_per_second": round(examples / seconds, 1) if seconds else None,
-        "loss_first": None if math.isnan(first) else first,
-        "loss_last": None if math.isnan(last) else last,
+        "loss_first": convergence.finite_or_none(first),
+        "loss_last": convergence.finite_or_none(last),
         "metrics": convergence.final_metrics(run),
-        "staleness": speed.staleness_of(run),
-        "stragglers": speed.stragglers_in(speeds),
-        "ps": speed.ps_of(run),
+        "staleness": _staleness(run),
+        "stragglers": stragglers_in(speeds),
+        "ps": _ps(run),
         "workers": {
             worker.name: {
                 "steps": steps[worker.name],
@@ -59,60 +62,94 @@ def figures_of(run: Run) -> dict[str, Any]:
     }
 
 
-def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each figure that there is, in words: not more lines for more tasks."""
-    steps, asked = figures["global_steps"], figures["last_step"]
-    if not steps and figures["replication"] is None:
-        return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
-    yield "seconds", f"{figures['seconds']:.1f}"
-    if figures["examples_per_second"] is not None:
-        yield "examples per second", f"{figures['examples_per_second']:,.0f}"
-    if figures["loss_first"] is not None:
-        yield "training loss", f"{figures['loss_first']:.4g} -> {figures['loss_last']:.4g}"
-    for name, value in figures["metrics"].items():
-        yield f"test {name.replace('_', ' ')}", _metric(value)
-    stale = figures["staleness"]
-    if stale is not None:
-        yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
-    if len(figures["ps"]) > 1:
-        shares = [ps["share"] for ps in figures["ps"].values()]
-        yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"
-    yield from _worker_lines(figures["workers"], figures["stragglers"])
+def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
+    """Return for each worker its rates, waiting, staleness and slowdown; None for what is not known.
+
+    `slowdown` compares, with the median worker, the steps per second of the time that it did not wait for
+    others: of workers that wait for one another, each takes as long as the slowest.
+    """
+    speeds: dict[str, dict[str, float | None]] = {}
+    paces: dict[str, float | None] = {}
+    for worker in run.workers:
+        steps, seconds = sum(window.steps for window in worker.windows), _seconds(worker)
+        told = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
+        waiting = sum(told) if told else None
+        paces[worker.name] = _ratio(steps, seconds - (waiting or 0.0)) or None
+        speeds[worker.name] = {
+            "steps_per_second": _ratio(steps, seconds),
+            "examples_per_second": _ratio(_applied_examples(run, worker), seconds),
+            "waiting_seconds": waiting,
+            "staleness_mean": _mean_staleness(worker.windows),
+        }
+    known = [pace for pace in paces.values() if pace is not None]
+    for name, pace in paces.items():
+        speeds[name]["slowdown"] = median(known) / pace if pace is not None else None
+    return {name: {what: _rounded(value) for what, value in of.items()} for name, of in speeds.items()}
 
 
-def _worker_lines(
-    workers: Mapping[str, Mapping[str, Any]], stragglers: list[str]
-) -> Iterator[tuple[str, str]]:
-    """Each worker's share and speed; of many workers the range, and the slowest by name."""
-    if len(workers) <= _WORKERS_SHOWN:
-        for name, worker in workers.items():
-            yield name, _worker_in_words(worker, straggles=name in stragglers)
-        return
-    shares = [worker["share"] for worker in workers.values()]
-    yield "workers", f"{len(workers)}, {min(shares):.2%} to {max(shares):.2%} of the steps each"
-    rates = [rate for worker in workers.values() if (rate := worker["steps_per_second"]) is not None]
-    if rates:
-        yield "steps per second", f"{min(rates):.3g} to {max(rates):.3g} each"
-    slow = listed(f"{name} {workers[name]['slowdown']:.1f} times slower" for name in stragglers)
-    if slow:
-        yield "stragglers", slow
+def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """Return the names of the workers that were at least twice as slow as the median one, slowest first."""
+    slow = {name: speed["slowdown"] or 0.0 for name, speed in speeds.items()}
+    return sorted((name for name in slow if slow[name] >= STRAGGLER), key=lambda name: -slow[name])
 
 
-def _metric(value: float | None) -> str:
-    if value is None:
-        return "not finite"
-    return f"{value:.0f}" if value.is_integer() else f"{value:.4f}"
+def _seconds(worker: TaskRecords) -> float:
+    """The seconds that its windows of steps took, by its own clock alone."""
+    return sum(window.seconds for window in worker.windows if math.isfinite(window.seconds))
 
 
-def _worker_in_words(worker: Mapping[str, Any], *, straggles: bool) -> str:
-    words = [f"{worker['share']:.1%} of the steps ({worker['steps']})"]
-    if worker["steps_per_second"] is not None:
-        words.append(f"{worker['steps_per_second']:.3g} a second")
-    if worker["waiting_seconds"]:
-        words.append(f"waited {worker['waiting_seconds']:.1f} s for others")
-    if straggles:
-        words.append(f"{worker['slowdown']:.1f} times slower than the median")
-    if worker["restarts"]:
-        words.append(f"started again {counted(worker['restarts'], 'time')}")
-    return ", ".join(words)
+def _applied_examples(run: Run, worker: TaskRecords) -> int:
+    """How many examples of its own went into the model.
+
+    A synchronous step drops the gradients that come too late, and the chief counts those that it took.
+    """
+    examples = sum(window.examples for window in worker.windows)
+    if not run.rules.drops_late_gradients or not worker.local_steps:
+        return examples
+    taken = run.contributions.get(worker.name, worker.local_steps)
+    return round(examples * min(taken / worker.local_steps, 1.0))
+
+
+def _staleness(run: Run) -> dict[str, Any] | None:
+    mean = _mean_staleness(run.windows)
+    if mean is None:
+        return None
+    counts = [window.staleness or () for window in run.windows]
+    maximum = max((window.staleness_max or 0 for window in run.windows), default=0)
+    histogram = [sum(places) for places in zip_longest(*counts, fillvalue=0)]
+    return {"histogram": histogram, "mean": _rounded(mean), "maximum": maximum}
+
+
+def _ps(run: Run) -> dict[str, dict[str, float]]:
+    told: dict[str, tuple[int, int]] = {}
+    for record in run.chief.of("initialised", "restored"):
+        told = _parameters(record.fields.get("ps_parameters")) or told
+    total = sum(size for _, size in told.values())
+    return {
+        name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
+        for name, (count, size) in told.items()
+    }
+
+
+def _parameters(value: object) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, held in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(held, Mapping):
+            count, size = held.get("variables"), held.get("bytes")
+            if type(count) is int and type(size) is int:
+                found[str(name)] = (count, size)
+    return found
+
+
+def _mean_staleness(windows: Iterable[Window]) -> float | None:
+    known = [(window.steps, window.staleness_mean) for window in windows if window.staleness_mean is not None]
+    steps = sum(count for count, _ in known)
+    return sum(count * mean for count, mean in known) / steps if steps else None
+
+
+def _ratio(amount: float, by: float) -> float | None:
+    return amount / by if by > 0 else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

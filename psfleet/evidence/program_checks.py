@@ -17,24 +17,20 @@ TOGETHER = "the workers trained one model together"
 
 @dataclass
 class ProgramAnswers:
-    """The checks that this run allows, and what it does not show: each a clause and its reason.
+    """The checks that this run allows, and what it leaves open: each a clause, and why it is not shown.
 
     `together` and `learned` say whether something was asked that shows the one and the other.
     """
 
     checks: list[Answer] = field(default_factory=list)
-    open: list[tuple[str, str]] = field(default_factory=list)
+    open: dict[str, str] = field(default_factory=dict)
     together: bool = False
     learned: bool = False
-
-    def leave_open(self, what: str, why: str) -> None:
-        """Say that the run does not show something."""
-        self.open.append((what, why))
 
     @property
     def not_shown(self) -> tuple[str, ...]:
         """What the run does not show, in sentences."""
-        return tuple(f"Not shown is that {what}: {why}." for what, why in self.open)
+        return tuple(f"Not shown is that {what}: {why}." for what, why in self.open.items())
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
@@ -100,23 +96,25 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
         findings.lacking.append("no task recorded an evaluation")
         return "", {}
     goals, metrics = tuple(settings.goals.values()), convergence.metrics_of(evaluated)
-    convergence.compare(goals, metrics, findings, certain=True)
-    found = f"{convergence.in_words(goals, metrics)} (of global step {evaluated.integer('global_step')})"
-    return found, {"metrics": convergence.final_metrics(run)}
+    good = convergence.compare(goals, metrics, findings, certain=True)
+    good += f" (of global step {evaluated.integer('global_step')})"
+    return good, {"metrics": convergence.final_metrics(run)}
 
 
 def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
     if not run.rules.shared:
         answers.together = not silent
-        return
-    if len(silent) == len(run.workers):
-        why = "the program leaves no records of its steps (psfleet_records writes them)"
+    elif len(silent) == len(run.workers):
+        answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
     elif silent:
-        why = f"{listed(silent)} left no records of steps"
+        answers.open[TOGETHER] = f"{listed(silent)} left no records of steps"
     elif any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings):
         why = "it trained synchronously, and then each worker alone would leave the same records"
-    elif not (why := sharing.steps_unrecorded(run)):
+        answers.open[TOGETHER] = why
+    elif why := sharing.steps_unrecorded(run):
+        answers.open[TOGETHER] = why
+    else:
         answers.checks += [
             sharing.fair_shares(run, settings),
             sharing.workers_overlap(run, settings),
@@ -124,9 +122,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         ]
         answers.together = True
         why = "its records tell of one global step, not which ps each worker used"
-        answers.leave_open("all parameters were shared", why)
-        return
-    answers.leave_open(TOGETHER, why)
+        answers.open["all parameters were shared"] = why
 
 
 def _name_falls(run: Run, answers: ProgramAnswers) -> None:
@@ -137,24 +133,22 @@ def _name_falls(run: Run, answers: ProgramAnswers) -> None:
         if fall:
             answers.together = False
             why = f"its global step fell from {fall[0]} to {fall[1]}"
-            answers.leave_open(f"the model holds all that {worker.name} trained", why)
+            answers.open[f"the model holds all that {worker.name} trained"] = why
 
 
 def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
-    if len(run.expected) < 2:
-        return
     names = [task.name for task in run.expected]
+    if len(names) < 2:
+        return
     told = {name: run.endings[name].exchanged for name in names if name in run.endings}
     exchanged = {name: of for name, of in told.items() if of is not None}
     if exchanged:
         answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
         what = "what the tasks exchanged were parameters and gradients"
-        answers.leave_open(what, "bytes are counted, not read")
-    uncounted = listed(name for name in names if name not in exchanged)
-    if uncounted:
-        answers.leave_open(
-            f"{uncounted} exchanged anything with the others", "systemd did not count the bytes"
-        )
+        answers.open[what] = "bytes are counted, not read"
+    if uncounted := listed(name for name in names if name not in exchanged):
+        what = f"{uncounted} exchanged anything with the others"
+        answers.open[what] = "systemd did not count the bytes"
 
 
 def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
@@ -162,28 +156,27 @@ def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers)
         answers.checks += [convergence.loss_finite(run), convergence.loss_fell(run, settings)]
         answers.learned = True
     else:
-        answers.leave_open("the loss fell", "the program recorded no losses")
+        answers.open["the loss fell"] = "the program recorded no losses"
     if settings.goals:
         answers.checks.append(goals_reached(run, settings))
         answers.learned = True
     else:
-        answers.leave_open(
-            "the model is good enough for anything", "training_evidence_goals asks for nothing"
-        )
+        why = "training_evidence_goals asks for nothing"
+        answers.open["the model is good enough for anything"] = why
 
 
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
     """Name what endings leave open: work that was cut off, and work that was begun anew."""
-    for name in (task.name for task in run.expected):
-        ending = run.endings.get(name)
+    for task in run.expected:
+        ending = run.endings.get(task.name)
         if ending is None or not ending.well:
             continue
-        if not ending.by_itself and name.startswith(("worker", "chief")):
+        if not ending.by_itself and task.job in {"worker", "chief"}:
             why = "it still ran when the run was over, and train.yml ended it"
-            answers.leave_open(f"{name} had done its work", why)
+            answers.open[f"{task.name} had done its work"] = why
         if ending.restarts:
             why = f"it was started again {counted(ending.restarts, 'time')}"
-            answers.leave_open(f"{name} went on where it had been", why)
+            answers.open[f"{task.name} went on where it had been"] = why
 
 
 def _in_words(ending: Ending) -> str:

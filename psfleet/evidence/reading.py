@@ -28,25 +28,26 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
-    training, program, unusable = _settings(folder / "settings.json")
-    plan, problem = _plan(folder / "plan.json", program=program is not None)
+    told, unread = _json(folder / "settings.json")
+    training, asked = _object(told, "training"), told.get("program") if isinstance(told, Mapping) else None
+    program = asked if isinstance(asked, Mapping) else None
     files = {path.stem: _read(path, folder) for path in sorted((folder / "events").glob("*.jsonl"))}
-    told = [record for records, _ in files.values() for record in records]
-    rules, expected = ReplicationRules(), tuple[RunTask, ...]()
-    if plan is not None:
-        problem = unusable or problem
-        try:
-            if not problem:
-                chief, _ = files.get(CHIEF, ([], ()))
-                rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
-        except ValueError as error:
-            problem = str(error)
-    if program is None:
-        # A program of one's own leaves records where it likes to; our own tasks always do.
-        for task in expected:
-            if task.name not in files:
-                files[task.name] = _read(events_file(folder, task.job, task.index), folder)
-    run_id = run_id or _run_id(folder, told)
+    run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
+    plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
+    try:
+        plan = _plan(folder / "plan.json")
+        if unread and (folder / "settings.json").exists():
+            raise ValueError(f"settings.json: {unread}")
+        if asked is not program:
+            raise ValueError(f"settings.json: program is {asked!r}; expected an object or null")
+        chief, _ = files.get(CHIEF, ([], ()))
+        rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
+    except ValueError as error:
+        problem = str(error)
+    # A program of one's own leaves records where it likes to; our own tasks always do.
+    for task in expected if program is None else ():
+        if task.name not in files:
+            files[task.name] = _read(events_file(folder, task.job, task.index), folder)
     # It is no task of any plan, but has its place in every run of our own models.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
     names = {task.name for task in expected}
@@ -105,52 +106,38 @@ def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
         manifest.with_file(folder, path.name).write(folder)
 
 
-def _settings(path: Path) -> tuple[Mapping[str, object], Mapping[str, object] | None, str]:
-    """Return what settings.json says of the training and of a program, and why it cannot be used."""
-    content, problem = _json(path)
-    program = content.get("program") if isinstance(content, Mapping) else None
-    if problem:
-        problem = f"settings.json: {problem}" if path.exists() else ""
-    elif program is not None and not isinstance(program, Mapping):
-        program, problem = None, f"settings.json: program is {program!r}; expected an object or null"
-    return _object(content, "training"), program, problem
-
-
 def _who_takes_part(
     plan: ClusterPlan, training: Mapping[str, object], chief: list[Record], *, program: bool
 ) -> tuple[ReplicationRules, tuple[RunTask, ...]]:
     """Return how the workers trained, and which tasks there are. Raises ValueError where nobody can tell."""
+    workers, leads = len(plan.tasks_of("worker")), len(plan.tasks_of("chief"))
     if program:
-        workers = len(plan.tasks_of("worker")) + len(plan.tasks_of("chief"))
-        return ReplicationRules(workers=workers), run_tasks(plan, {}, program=True)
+        if not workers + leads:
+            raise ValueError("plan.json: it has no worker and no chief")
+        return ReplicationRules(workers=workers + leads), run_tasks(plan, {}, program=True)
+    if not workers or not plan.tasks_of("ps"):
+        raise ValueError("plan.json: it has no worker or no ps")
     source = "settings.json"
     if "replication" not in training:
         started = [record for record in chief if record.event == "started"]
         training = _object(started[-1].fields, "settings") if started else {}
         source = f"{CHIEF}'s settings"
     try:
-        rules = rules_of(training, len(plan.tasks_of("worker")))
+        rules = rules_of(training, workers)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
     taking_part = {"replication": rules.replication, "existing_servers": rules.existing_servers}
     return rules, run_tasks(plan, taking_part, program=False)
 
 
-def _plan(path: Path, *, program: bool) -> tuple[ClusterPlan | None, str]:
-    """Return the plan, and why it cannot be used."""
+def _plan(path: Path) -> ClusterPlan:
     content, problem = _json(path)
-    if not problem and not isinstance(content, Mapping):
-        problem = "not a JSON object"
-    if problem or not isinstance(content, Mapping):
-        return None, f"plan.json: {problem}"
     try:
-        plan = ClusterPlan.from_json(content)
+        if problem or not isinstance(content, Mapping):
+            raise ValueError(problem or "not a JSON object")
+        return ClusterPlan.from_json(content)
     except ValueError as error:
-        return None, f"plan.json: {error}"
-    workers, chiefs = plan.tasks_of("worker"), plan.tasks_of("chief")
-    if program:
-        return plan, "" if workers or chiefs else "plan.json: it has no worker and no chief"
-    return plan, "" if workers and plan.tasks_of("ps") else "plan.json: it has no worker or no ps"
+        raise ValueError(f"plan.json: {error}") from error
 
 
 def _json(path: Path) -> tuple[object, str]:

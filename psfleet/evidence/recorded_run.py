@@ -91,6 +91,14 @@ class Process:
         return tuple(tuple(stretch) for stretch in stretches)
 
     @cached_property
+    def reach(self) -> tuple[int, int] | None:
+        """From which global step to which it got: by its windows, else where it met its peers at last."""
+        if self.windows:
+            return self.windows[0].before, self.windows[-1].after
+        met = self.last("peers_ready")
+        return (met.integer("global_step"), met.integer("global_step")) if met else None
+
+    @cached_property
     def ending(self) -> Record | None:
         """Its `finished` or `failed`; None where it was killed, or its records are cut."""
         return self.last("finished", "failed")

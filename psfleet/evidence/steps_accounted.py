@@ -4,32 +4,70 @@ A worker's records say from where to where the global step moved while it took s
 was others': who they were, their own records must tell.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.contributions import sessions_broken, unrecorded_spans
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from psfleet.evidence.sharing import has_steps
-from psfleet.evidence.steps_taken import Account, Tally, account_of, single_steps_end
 
 # A stretch is looked at as a whole and in pieces: too many steps in one place make up for none in another.
 _PIECES = 10
 _WINDOWS_OF_A_PIECE = 4
 
 
+class Tally:
+    """The steps of a set of windows by global step, and how many more may have been taken without a record.
+
+    All of the global steps in `spans` may be such, and so many steps `anywhere`. Ranges are (before, after],
+    as those of windows. Each count is a few searches, however many windows there are.
+    """
+
+    def __init__(
+        self, windows: Iterable[Window], spans: Sequence[tuple[int, float]] = (), anywhere: int = 0
+    ) -> None:
+        every = [(min(w.before, w.after), max(w.before, w.after), w.steps) for w in windows]
+        self._begins, self._begun = _sums((begin, steps) for begin, _, steps in every)
+        self._ends, self._ended = _sums((end, steps) for _, end, steps in every)
+        self._total, self._spans, self._anywhere = self._begun[-1], spans, anywhere
+
+    def at_least(self, before: int, after: int) -> int:
+        """Count the steps of the windows inside the range; fewer where others reach beyond both its ends."""
+        begun_before = self._begun[bisect_left(self._begins, before)]
+        ended_after = self._total - self._ended[bisect_right(self._ends, after)]
+        return max(self._total - begun_before - ended_after, 0)
+
+    def recorded(self, before: int, after: int) -> int:
+        """Count the steps of the windows that overlap the range."""
+        ended_before = self._ended[bisect_right(self._ends, before)]
+        begun_after = self._total - self._begun[bisect_left(self._begins, after)]
+        return self._total - ended_before - begun_after
+
+    def unrecorded(self, before: int, after: int) -> int:
+        """Count the steps that may have been taken in the range without a record."""
+        within = sum(max(min(end, after) - max(start, before), 0) for start, end in self._spans)
+        return int(within) + self._anywhere
+
+    def at_most(self, before: int, after: int) -> int:
+        """Count all that may have been taken in the range."""
+        return self.recorded(before, after) + self.unrecorded(before, after)
+
+
 class _Range(NamedTuple):
-    """A row of a worker's windows, between which the global step did not go back: from where to where."""
+    """A row of a worker's windows, between which the global step did not go back, from where to where.
+
+    `own` are the worker's steps in it. `is_stretch`: whether there is no longer such row around it.
+    """
 
     worker: str
     before: int
     after: int
     own: int
-
-    @classmethod
-    def of(cls, worker: str, windows: Sequence[Window]) -> "_Range":
-        """The steps `own` of a worker from the first of these windows to the last."""
-        return cls(worker, windows[0].before, windows[-1].after, sum(window.steps for window in windows))
+    is_stretch: bool
 
     @property
     def moved(self) -> int:
@@ -37,8 +75,7 @@ class _Range(NamedTuple):
         return self.after - self.before
 
 
-@dataclass(frozen=True)
-class _Comparison:
+class _Comparison(NamedTuple):
     """How many steps in a range `others` must have taken, by a worker's records and by their own.
 
     `least` is None where their records set no lower bound.
@@ -58,23 +95,22 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
     A step lies in the range (before, after] of its window, for `before` is read before the step is made and
     `after` behind it. Over windows from b to a with n own steps, others have thus taken a - b - n:
 
-        steps of others' windows inside (b, a]  <=  a - b - n  <=  steps of those that overlap it + unrecorded
+        steps of their windows inside (b, a]  <=  a - b - n  <=  steps of those that overlap it + unrecorded
 
     A synchronous step has R gradients, at most one of each worker. R (a - b) - min(n, a - b) are others', and
     each other has at most a - b; late gradients are dropped, so recorded ones set no lower bound. In-graph,
     where a step has a gradient of each worker, both bounds hold for each other worker, of a - b steps.
 
-    `unrecorded` is what steps_taken.py says. A number that was given again after the model was restored
-    stands for two steps: the lower bound is asked, and in-graph also the upper one, only below all such
-    numbers. No order of steps by different workers contradicts these inequalities, so no clock and no luck
-    is needed.
+    `unrecorded` is what `_tally_of` says. A number that was given again after the model was restored stands
+    for two steps: the lower bound is asked, and in-graph also the upper one, only below all such numbers. No
+    order of steps by different workers contradicts these inequalities, so no clock and no luck is needed.
     """
     told = [worker for worker in run.clients if has_steps(worker, findings)]
     seen: dict[str, dict[str, int]] = {}
     contradicted: set[str] = set()
-    for compared, is_stretch in _comparisons(run, told):
+    for compared in _comparisons(run, told):
         name = compared.range.worker
-        if is_stretch:
+        if compared.range.is_stretch:
             sums = seen.setdefault(name, dict.fromkeys(("steps_of_others", "at_least", "at_most"), 0))
             sums["steps_of_others"] += compared.needed
             sums["at_least"] += max(compared.least or 0, 0)
@@ -94,7 +130,6 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
 
 
 def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
-    """Find what is wrong in a comparison, if anything."""
     where = (
         f"from global step {compared.range.before} to {compared.range.after} {compared.range.worker}"
         f" saw {compared.needed} steps of {compared.others}, who recorded"
@@ -108,61 +143,73 @@ def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
     return False
 
 
-def _comparisons(run: Run, told: Sequence[TaskRecords]) -> Iterator[tuple[_Comparison, bool]]:
-    """Yield every comparison of what these workers saw, and whether it is of a whole stretch."""
-    accounts = {worker.name: account_of(run, worker) for worker in run.workers}
-    tally = Tally(run.windows)
-    end = single_steps_end(run)
-    for worker in told:
-        others = {name: account for name, account in accounts.items() if name != worker.name}
-        for part, is_stretch in _ranges(worker):
-            once = part.after < end
-            if part.moved < 0 and not once:
-                continue  # the model was set back within a window: how far it had come is not told
-            if run.rules.replication == "in_graph":
-                found = _towers(part, others) if once else []
-            elif run.rules.once_per_step:
-                found = [_gradients(part, others, run.rules.gradients_per_step)]
-            else:
-                found = [_steps(part, accounts[worker.name].tally, others, tally, once=once)]
-            for compared in found:
-                yield compared, is_stretch
+def _comparisons(run: Run, told: Sequence[TaskRecords]) -> Iterator[_Comparison]:
+    """Yield every comparison of what these workers saw."""
+    # The global steps to which the chief set the model after the first time, whenever it had to be restored.
+    set_to = [record.integer("global_step") for record in run.chief.of("initialised", "restored")][1:]
+    tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.workers}
+    every = Tally(run.windows)
+    for part in (part for worker in told for part in _ranges(worker)):
+        others = {name: tally for name, tally in tallies.items() if name != part.worker}
+        once = part.after < min(set_to, default=math.inf)  # each number was given to one step alone
+        if part.moved < 0 and not once:
+            continue  # the model was set back within a window: how far it had come is not told
+        if run.rules.replication == "in_graph":
+            yield from _towers(part, others) if once else ()
+        elif run.rules.once_per_step:
+            yield _gradients(part, others, run.rules.gradients_per_step)
+        else:
+            yield _steps(part, tallies[part.worker], others, every, once=once)
 
 
-def _steps(
-    part: _Range, own: Tally, others: Mapping[str, Account], tally: Tally, *, once: bool
-) -> _Comparison:
+def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, *, once: bool) -> _Comparison:
     """Compare asynchronous steps: all others' together."""
     span = part.before, part.after
-    least = max(tally.at_least(*span) - own.at_most(*span), 0) if once else None
+    least = max(every.at_least(*span) - own.recorded(*span), 0) if once else None
     # The sum of what each other may have recorded, without a look at each.
-    recorded = tally.at_most(*span) - own.at_most(*span)
-    unrecorded = sum(account.unrecorded(*span) for account in others.values())
+    recorded = every.recorded(*span) - own.recorded(*span)
+    unrecorded = sum(tally.unrecorded(*span) for tally in others.values())
     return _Comparison(part, "others", part.moved - part.own, least, recorded + unrecorded)
 
 
-def _gradients(part: _Range, others: Mapping[str, Account], per_step: int) -> _Comparison:
+def _gradients(part: _Range, others: Mapping[str, Tally], per_step: int) -> _Comparison:
     """Compare synchronous gradients: all others', at most one of each in a step."""
     needed = per_step * part.moved - min(part.own, part.moved)
-    most = sum(min(account.at_most(part.before, part.after), part.moved) for account in others.values())
+    most = sum(min(tally.at_most(part.before, part.after), part.moved) for tally in others.values())
     return _Comparison(part, "others", needed, None, most)
 
 
-def _towers(part: _Range, others: Mapping[str, Account]) -> list[_Comparison]:
+def _towers(part: _Range, others: Mapping[str, Tally]) -> Iterator[_Comparison]:
     """Compare the towers of each other worker with the client's steps."""
     span = part.before, part.after
-    return [
-        _Comparison(part, name, part.moved, account.tally.at_least(*span), account.at_most(*span))
-        for name, account in others.items()
-    ]
+    for name, tally in others.items():
+        yield _Comparison(part, name, part.moved, tally.at_least(*span), tally.at_most(*span))
 
 
-def _ranges(worker: TaskRecords) -> Iterator[tuple[_Range, bool]]:
+def _ranges(worker: TaskRecords) -> Iterator[_Range]:
     """Yield each stretch of the worker's windows, and its pieces."""
-    for process in worker.processes:
-        for stretch in process.stretches:
-            yield _Range.of(worker.name, stretch), True
-            count = min(len(stretch) // _WINDOWS_OF_A_PIECE, _PIECES)
-            for number in range(count if count > 1 else 0):
-                first, last = number * len(stretch) // count, (number + 1) * len(stretch) // count
-                yield _Range.of(worker.name, stretch[first:last]), False
+    for stretch in (stretch for process in worker.processes for stretch in process.stretches):
+        count = min(len(stretch) // _WINDOWS_OF_A_PIECE, _PIECES)
+        edges = [number * len(stretch) // count for number in range(count + 1)] if count > 1 else []
+        for first, last in [(0, len(stretch)), *pairwise(edges)]:
+            part = stretch[first:last]
+            own = sum(window.steps for window in part)
+            yield _Range(worker.name, part[0].before, part[-1].after, own, part == stretch)
+
+
+def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
+    """Return what is known of this worker's steps, where the model was set `again` so often.
+
+    Unrecorded are, at most: of a process that was killed, and of a served worker that was stopped, the global
+    steps from its last window to its next process's first; a step for each session that broke; and a window
+    for each time that the model was set again, for its range hides that the global step went back within.
+    """
+    spans = [(start, math.inf if again else end) for start, end in unrecorded_spans(run, worker)]
+    longest = max((window.steps for window in worker.windows), default=0)
+    return Tally(worker.windows, spans, sessions_broken(run, worker) + again * longest)
+
+
+def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Return the keys in order, and for each count of them the sum of their values."""
+    ordered = sorted(pairs)
+    return [key for key, _ in ordered], [0, *accumulate(value for _, value in ordered)]

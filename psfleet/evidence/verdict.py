@@ -1,7 +1,7 @@
 """The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.contributions import contributions_add_up
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.log_patterns import log_patterns
-from psfleet.evidence.loss_settled import loss_settled
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
 from psfleet.evidence.program_checks import TOGETHER, ProgramAnswers, judge_program
@@ -36,8 +35,9 @@ _SHARING = {
     "fingerprints_agree",
     "tasks_exchanged",
 }
-_CHANGED = "files of the run were changed after they were collected"
 _CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
+# What to say of checks that fail, the gravest first.
+_Gravest = tuple[tuple[Set[str], str], ...]
 
 
 @dataclass(frozen=True)
@@ -89,24 +89,25 @@ class Verdict:
 
 def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Judge a run that was read (reading.py). Whatever its folder holds, this does not raise for it."""
-    of_program = None
-    if run.program is not None and not run.problem:
-        of_program = judge_program(run, settings)
-        answers = of_program.checks
-    else:
-        answers = _ask(run, settings)
+    of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
+    answers = of_program.checks if of_program else _ask(run, settings)
     if (run.folder / MANIFEST).exists():
         answers.append(files_unchanged(run.folder))
-    found = {answer.ok for answer in answers}
-    best = COMPLETED if of_program and not (of_program.together and of_program.learned) else PROVEN
-    verdict = NOT_PROVEN if False in found else CANNOT_TELL if None in found else best
-    if verdict == CANNOT_TELL:
-        lacking = counted(sum(answer.ok is None for answer in answers), "check")
-        words = f"nothing speaks against the run, but {lacking} lacked evidence"
+    wrong = {answer.check for answer in answers if answer.ok is False}
+    lacking = sum(answer.ok is None for answer in answers)
+    if wrong:
+        verdict = NOT_PROVEN
+        gravest = _wrong_in_a_program(wrong) if of_program else _wrong_in_a_model(run, answers, wrong)
+        of_files = ({"files_unchanged"}, "files of the run were changed after they were collected")
+        words = next(words for checks, words in (of_files, *gravest) if wrong & checks)
+    elif lacking:
+        verdict = CANNOT_TELL
+        words = f"nothing speaks against the run, but {counted(lacking, 'check')} lacked evidence"
     elif of_program:
-        words = _of_a_program(run, of_program, verdict)
+        verdict = PROVEN if of_program.together and of_program.learned else COMPLETED
+        words = _shown_by_a_program(run, of_program, verdict)
     else:
-        words = _of_a_model(run, answers, verdict)
+        verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     headline = f"{verdict.upper()}: {words}"
     not_shown = of_program.not_shown if of_program else ()
     return Verdict(run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown)
@@ -131,7 +132,7 @@ def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
         final_model.fingerprints_agree(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),
-        loss_settled(run, settings),
+        convergence.loss_settled(run, settings),
         final_model.evaluated_apart(run),
         convergence.model_converged(run, settings),
         *([log_patterns(run, settings.log_patterns)] if settings.log_patterns else []),
@@ -139,39 +140,32 @@ def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
     return [Answer(answer.check, None, run.problem) for answer in answers] if run.problem else answers
 
 
-def _of_a_model(run: Run, answers: Sequence[Answer], verdict: str) -> str:
-    """Say what the run has shown, or name the gravest of what fails: not shared, diverged, ended badly."""
+def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _Gravest:
     together = run.rules.together(counted(len(run.ps), "ps"))
-    wrong = {answer.check for answer in answers if answer.ok is False}
-    if verdict == PROVEN:
-        return f"{together}, and it converged"
     shared = all(answer.ok for answer in answers if answer.check in _SHARING)
-    gravest = (
-        ({"files_unchanged"}, _CHANGED),
+    return (
         (_SHARING, f"nothing shows that {together}"),
         ({"loss_finite"}, "training diverged"),
         ({"evaluated_apart"}, "who took no part does not find the model that the chief evaluated"),
         (wrong - _CONVERGENCE, "the run did not end well, or these are not its records alone"),
         (wrong, f"{together}, but it did not converge" if shared else "the model did not converge"),
     )
-    return next(words for checks, words in gravest if wrong & checks)
 
 
-def _of_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
-    wrong = {answer.check for answer in answers.checks if answer.ok is False}
-    if verdict == PROVEN:
-        workers = counted(len(run.workers), "worker")
-        together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
-        return f"by the records of the program {together}, and it learned"
-    if verdict == COMPLETED:
-        what = next((what for what, _ in answers.open), "")
-        return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
-    only_logs = wrong == {"log_patterns"}
-    gravest = (
-        ({"files_unchanged"}, _CHANGED),
+def _wrong_in_a_program(wrong: Set[str]) -> _Gravest:
+    of_logs = wrong if wrong == {"log_patterns"} else set()
+    return (
         ({"tasks_ended_well"}, "the program did not end well on every task"),
         (_SHARING, f"nothing shows that {TOGETHER}"),
-        (wrong if only_logs else set(), "the program's logs do not say what was asked for"),
+        (of_logs, "the program's logs do not say what was asked for"),
         (wrong, "the program's records speak against it"),
     )
-    return next(words for checks, words in gravest if wrong & checks)
+
+
+def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
+    if verdict == COMPLETED:
+        what = next(iter(answers.open), "")
+        return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
+    workers = counted(len(run.workers), "worker")
+    together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
+    return f"by the records of the program {together}, and it learned"

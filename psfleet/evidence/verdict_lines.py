@@ -1,14 +1,15 @@
-"""A verdict in words, line by line, for a terminal."""
+"""A verdict and its figures in words, line by line, for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from psfleet.evidence.figures import figure_lines
+from psfleet.evidence.answer import counted, listed
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
 from trainer.contract.progress import printable
 
+_WORKERS_SHOWN = 8
 Kind = Literal["headline", "ok", "failed", "unknown", "open", "figure"]
 _MARKS: dict[bool | None, tuple[str, Kind]] = {
     True: ("ok", "ok"),
@@ -57,3 +58,62 @@ def shown(folder: Path) -> str:
     """Return the folder's path, from here where it lies below."""
     here = Path.cwd()
     return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
+
+
+def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each figure that there is, in words: not more lines for more tasks."""
+    steps, asked = figures["global_steps"], figures["last_step"]
+    if not steps and figures["replication"] is None:
+        return  # a program that recorded no steps
+    yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
+    yield "seconds", f"{figures['seconds']:.1f}"
+    if figures["examples_per_second"] is not None:
+        yield "examples per second", f"{figures['examples_per_second']:,.0f}"
+    if figures["loss_first"] is not None:
+        yield "training loss", f"{figures['loss_first']:.4g} -> {figures['loss_last']:.4g}"
+    for name, value in figures["metrics"].items():
+        yield f"test {name.replace('_', ' ')}", _metric(value)
+    stale = figures["staleness"]
+    if stale is not None:
+        yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
+    if len(figures["ps"]) > 1:
+        shares = [ps["share"] for ps in figures["ps"].values()]
+        yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"
+    yield from _worker_lines(figures["workers"], figures["stragglers"])
+
+
+def _worker_lines(
+    workers: Mapping[str, Mapping[str, Any]], stragglers: list[str]
+) -> Iterator[tuple[str, str]]:
+    """Each worker's share and speed; of many workers the range, and the slowest by name."""
+    if len(workers) <= _WORKERS_SHOWN:
+        for name, worker in workers.items():
+            yield name, _worker_in_words(worker, straggles=name in stragglers)
+        return
+    shares = [worker["share"] for worker in workers.values()]
+    yield "workers", f"{len(workers)}, {min(shares):.2%} to {max(shares):.2%} of the steps each"
+    rates = [rate for worker in workers.values() if (rate := worker["steps_per_second"]) is not None]
+    if rates:
+        yield "steps per second", f"{min(rates):.3g} to {max(rates):.3g} each"
+    slow = listed(f"{name} {workers[name]['slowdown']:.1f} times slower" for name in stragglers)
+    if slow:
+        yield "stragglers", slow
+
+
+def _metric(value: float | None) -> str:
+    if value is None:
+        return "not finite"
+    return f"{value:.0f}" if value.is_integer() else f"{value:.4f}"
+
+
+def _worker_in_words(worker: Mapping[str, Any], *, straggles: bool) -> str:
+    words = [f"{worker['share']:.1%} of the steps ({worker['steps']})"]
+    if worker["steps_per_second"] is not None:
+        words.append(f"{worker['steps_per_second']:.3g} a second")
+    if worker["waiting_seconds"]:
+        words.append(f"waited {worker['waiting_seconds']:.1f} s for others")
+    if straggles:
+        words.append(f"{worker['slowdown']:.1f} times slower than the median")
+    if worker["restarts"]:
+        words.append(f"started again {counted(worker['restarts'], 'time')}")
+    return ", ".join(words)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from psfleet.evidence.figures import figure_lines
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.verdict import Verdict
+from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.timeline import told_tasks
 from psfleet.report.wording import number, seconds, shortened, span
 

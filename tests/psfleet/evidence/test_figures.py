@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from psfleet.evidence.figures import figure_lines
+from psfleet.evidence.figures import speeds_of, stragglers_in
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.speed import speeds_of, stragglers_in
+from psfleet.evidence.verdict_lines import figure_lines
 from tests.psfleet.evidence.replications import STEPS, SYNC, count
 from tests.psfleet.evidence.run_folders import Record, edit, records, rewrite, verdict_of
 

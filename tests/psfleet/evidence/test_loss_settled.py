@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.loss_settled import loss_settled, trend_of
+from psfleet.evidence.convergence import loss_settled, trend_of
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.run_folders import checks, detail, records, rewrite, tell_settings, verdict_of

@@ -13,8 +13,7 @@ from psfleet.evidence.reading import read_run
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules
 from psfleet.evidence.settings import EvidenceSettings
-from psfleet.evidence.steps_accounted import steps_accounted
-from psfleet.evidence.steps_taken import Tally
+from psfleet.evidence.steps_accounted import Tally, steps_accounted
 from psfleet.evidence.verdict import judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.replications import IN_GRAPH, LOCAL, SYNC
