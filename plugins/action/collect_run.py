@@ -6,10 +6,9 @@ from typing import Any
 
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.long_step import MEGABYTE
 
 from ..plugin_utils.actions import HostAction
-
-MEGABYTE = 1_000_000
 
 
 class ActionModule(HostAction):

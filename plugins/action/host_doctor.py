@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.carry.wheel_stores import WheelStore
+from trainer.host.check import Check
 from trainer.host.clock_checks import clock_check, clock_offset
 from trainer.host.content_directory import content_hash
 from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
@@ -35,7 +36,7 @@ class ActionModule(HostAction):
         checks = list(answer.get("checks", ()))
         if answer:
             ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
-            checks.append({"task": "", "name": "clock", **clock_check(ahead, uncertainty)._asdict()})
+            checks.append(Check("clock", *clock_check(ahead, uncertainty)).to_json())
         return {
             "problem": problem,
             "checks": checks,

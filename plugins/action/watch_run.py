@@ -74,7 +74,11 @@ class ActionModule(HostAction):
                 reading = self._read(screen)
             except AnsibleError as error:
                 if time.monotonic() - answered > LOST_SECONDS:
-                    return self._lost(error)
+                    return {
+                        "failed": True,
+                        "msg": f"no answer from the host of {self._lead} for {LOST_SECONDS} s ({error}). The "
+                        "run goes on unwatched: watch it again with its run_id, or end it with stop.yml",
+                    }
                 if not silent:
                     self._note(screen, Notice(f"the host of {self._lead} does not answer: {error}"))
                 silent = True
@@ -101,13 +105,6 @@ class ActionModule(HostAction):
                 }
             time.sleep(poll_seconds)
         return {"failed": True, "msg": "the playbook that watched is gone; the run goes on"}
-
-    def _lost(self, error: AnsibleError) -> dict[str, Any]:
-        return {
-            "failed": True,
-            "msg": f"no answer from the host of {self._lead} for {LOST_SECONDS} s ({error}). The "
-            "run goes on unwatched: watch it again with its run_id, or end it with stop.yml",
-        }
 
     def _read(self, screen: Screen) -> Reading:
         """Return the lead's progress and its unit's state, in one command. Raises AnsibleError."""

@@ -40,7 +40,6 @@ class CallbackModule(Default):
     CALLBACK_NAME = f"{COLLECTION}brief"
 
     def __init__(self) -> None:
-        """Begin without a task."""
         super().__init__()
         self._task_title = ""
         self._changed: list[str] = []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,17 +32,24 @@ def skipped(reason: str) -> list[Check]:
     return [Check(name, "skipped", reason) for name in NAMES]
 
 
-def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> dict[str, list[Check]]:
-    """Start the doctor's unit of each task ("worker-0"), all at once, and return what it said, by task.
+def failed(found: str, remedy: str) -> list[Check]:
+    """Return the checks where the first has failed, which all others need."""
+    return [Check(NAMES[0], "failed", found, remedy), *skipped(f"{NAMES[0]} failed")[1:]]
+
+
+def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
+    """Start the doctor's unit of each task ("worker-0"), all at once, and return what they said.
 
     Whoever else asks at this moment is waited for.
     """
     try:
-        return _ask_together(tasks, log_directory)
+        answers = _ask_together(tasks, log_directory)
     except (OSError, subprocess.TimeoutExpired) as error:  # that a lock takes too long is an OSError
         remedy = "`systemctl status 'psfleet-doctor@*'` on the host says what holds it up"
-        failed = Check(NAMES[0], "failed", f"it could not be tried: {error}", remedy)
-        return {task: [failed, *skipped(f"{NAMES[0]} failed")[1:]] for task in tasks}
+        answers = dict.fromkeys(tasks, failed(f"it could not be tried: {error}", remedy))
+    return [
+        replace(check, task=task.replace("-", "")) for task, checks in answers.items() for check in checks
+    ]
 
 
 def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[Check]]:
@@ -69,13 +77,8 @@ def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
                 return parse_answer(line)
     ended = f"python -m trainer.doctor {_ended(unit)}"
     words = last_lines(output).replace("\n", " | ") if unit.get("Result") != "resources" else ""
-    failed = Check(
-        NAMES[0],
-        "failed",
-        f"{ended}: {words}" if words else ended,
-        f"look at its whole output on the host, {output.parent}/doctor-<job>-<index>.out",
-    )
-    return [failed, *skipped(f"{NAMES[0]} failed")[1:]]
+    remedy = f"look at its whole output on the host, {output.parent}/doctor-<job>-<index>.out"
+    return failed(f"{ended}: {words}" if words else ended, remedy)
 
 
 def parse_answer(line: str) -> list[Check]:

@@ -15,15 +15,14 @@ FILES = ("psfleet.prom", "psfleet.prom.new")
 WANTED = Path("/etc/systemd/system/timers.target.wants") / TIMER
 VARIABLE = "trainer_metrics_directory"
 
-# Runs systemctl with these arguments; raises ValueError with what it said where it fails.
+# Runs systemctl with these arguments and returns what it printed; fails the module with what it said.
 Systemctl = Callable[..., str]
 
 
 class MetricsTimer:
-    """What is wanted of the timer. `record` says where the metrics are, for when they are to leave it."""
+    """Metrics are wanted in a `directory`, "" for none. `record` says where they are, for when they leave."""
 
     def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
-        """Take the textfile collector's directory, "" for no metrics."""
         self.directory, self.record = directory, record
         self._systemctl, self._wanted = systemctl, wanted
         self.written_to = record.read_text(encoding="utf-8").strip() if record.is_file() else ""
@@ -54,7 +53,7 @@ class MetricsTimer:
         return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
-        """Change the host. Raises ValueError where systemd refuses, or where no metrics can be written."""
+        """Change the host."""
         if self.written_to and self.written_to != self.directory:
             self._stop()
             self._remove_files()

@@ -47,11 +47,7 @@ DOCUMENTATION = {
                 "Without it the module compares, removes what has to go, and says what lacks.",
             ],
         },
-        "archive_bytes": {
-            "type": "int",
-            "default": 0,
-            "description": "Room that archives need in the home of the connecting user.",
-        },
+        "archive_bytes": {"type": "int", "default": 0, "description": "Room for them in the login's home."},
     },
 }
 
@@ -92,13 +88,12 @@ class Known(NamedTuple):
 
 
 class CarriedFiles:
-    """A directory of this host and the record of what is `known` of its files.
+    """A directory of this host and the record of what is `known` of its files, which its path names.
 
-    `fulfilled` is the digest of the manifest that it had when the record was written, "" of none.
+    `digest` is that of the manifest today, `fulfilled` the one when the record was written, "" of none.
     """
 
     def __init__(self, directory: Path, records: Path, digest: str) -> None:
-        """Read the record, which the directory's path names; `digest` is that of the manifest today."""
         self.directory, self.digest = directory, digest
         self.path = records / f"{hashlib.sha256(bytes(directory)).hexdigest()[:16]}.json"
         content: dict[str, Any] = {"digest": "", "files": {}}

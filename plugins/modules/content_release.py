@@ -22,17 +22,9 @@ DOCUMENTATION = {
     ],
     "options": {
         "release": {"required": True, "description": "The release's name, which is the hash of its content."},
-        "folder": {
-            "type": "path",
-            "required": True,
-            "description": "Where the releases are.",
-        },
+        "folder": {"type": "path", "required": True, "description": "Where the releases are."},
         "package": {"default": "", "description": "Folder within the release that has its content."},
-        "link": {
-            "type": "path",
-            "default": "",
-            "description": "Symbolic link beside C(folder) that points to the release in use, if any.",
-        },
+        "link": {"type": "path", "default": "", "description": "Link beside C(folder) to the one in use."},
         "archive": {
             "type": "path",
             "description": "A tar archive on this host with the content, below C(package). Without it the "

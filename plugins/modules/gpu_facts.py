@@ -27,12 +27,7 @@ DOCUMENTATION = {
     "description": "Asks nvidia-smi, which loads a driver and makes its device nodes. Changes nothing else.",
     "options": {
         "host": {"required": True, "description": "The host's name, for messages."},
-        "tasks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "description": "The host's tasks in the plan. Without any that has GPUs, nothing is looked at.",
-        },
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
         "driver": {
             "choices": ["check", "present", "installed", "look"],
             "default": "check",
@@ -40,20 +35,11 @@ DOCUMENTATION = {
                 "C(check) fails with all that keeps the tasks from their GPUs.",
                 "C(present) takes it that packages can mend a driver. It fails with what they cannot, and "
                 "where they cannot be installed; else it says which packages it takes.",
-                "C(installed) is C(check) after the packages were installed, C(look) never fails.",
+                "C(installed) is C(check) after C(packages) were installed, C(look) never fails.",
             ],
         },
-        "system_packages": {
-            "type": "dict",
-            "default": {},
-            "description": "The driver's packages by distribution, such as C(debian-12).",
-        },
-        "packages": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "description": "The driver's packages in place of these; with C(installed) the installed ones.",
-        },
+        "system_packages": {"type": "dict", "default": {}, "description": "By distribution (C(debian-12))."},
+        "packages": {"type": "list", "elements": "str", "default": [], "description": "In place of those."},
     },
 }
 

@@ -38,12 +38,7 @@ DOCUMENTATION = {
     ],
     "options": {
         "host": {"required": True, "description": "The host's name in the plan."},
-        "tasks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "description": "The plan's tasks of this host, each with C(job), C(index), C(port) and C(gpus).",
-        },
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
         "addresses": {"type": "dict", "required": True, "description": "The plan's address of each host."},
         "plan": {"required": True, "description": "Hash of today's plan."},
         "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
@@ -100,11 +95,6 @@ def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
     return running
 
 
-def described(checks: Sequence[Check], task: str = "") -> list[dict[str, str]]:
-    """Return checks as the answer holds them."""
-    return [{**check.to_json(), "task": task} for check in checks]
-
-
 def own_checks(
     values: Mapping[str, Any],
     today: Mapping[str, Any],
@@ -145,19 +135,18 @@ def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts)
 
 def tensorflow_checks(
     values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
-) -> list[dict[str, str]]:
+) -> list[Check]:
     """Return what TensorFlow says in the sandbox of the host's tasks."""
     if not deployment.plan:
-        return described(skipped(NOT_DEPLOYED))
+        return skipped(NOT_DEPLOYED)
     if not (deployment.tensorflow and deployment.release):
-        return described(skipped("environment failed"))
+        return skipped("environment failed")
     if check_mode:
-        return described(skipped("check mode starts no unit"))
+        return skipped("check mode starts no unit")
     tasks = tried_tasks(values["tasks"], paths["configuration_directory"])
     if not tasks:
-        return described(skipped("none of its tasks is deployed"))
-    answers = ask_tensorflow(tasks, paths["log_directory"])
-    return [check for task, checks in answers.items() for check in described(checks, task.replace("-", ""))]
+        return skipped("none of its tasks is deployed")
+    return ask_tensorflow(tasks, paths["log_directory"])
 
 
 def main() -> None:
@@ -175,9 +164,10 @@ def main() -> None:
     checks = host_chain(facts, asked)
     checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
     checks += gpu_chain(read_gpu_facts(), tasks, facts.machine) if gpus else []
+    checks += tensorflow_checks(values, paths, deployment, check_mode=module.check_mode)
     module.exit_json(
         changed=False,
-        checks=described(checks) + tensorflow_checks(values, paths, deployment, check_mode=module.check_mode),
+        checks=[check.to_json() for check in checks],
         deployed=deployment.tensorflow if deployment.plan else "",
         alive=[port.name for port in ports if running.keys() & set(port.units)],
         began=began,

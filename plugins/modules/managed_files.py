@@ -63,12 +63,7 @@ DOCUMENTATION = {
             "default": [],
             "description": "Patterns of paths. What matches goes, unless C(files) or C(kept) names it.",
         },
-        "kept": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "description": "Paths of files that somebody else writes.",
-        },
+        "kept": {"type": "list", "elements": "str", "default": [], "description": "Files of somebody else."},
     },
 }
 

@@ -33,11 +33,7 @@ DOCUMENTATION = {
         "disk, and the archive holds only what is added to it.",
     ],
     "options": {
-        "wheels": {
-            "type": "dict",
-            "required": True,
-            "description": "What the action C(wheel_store) says of C(archive) and of the environment.",
-        },
+        "wheels": {"type": "dict", "required": True, "description": "What C(wheel_store) says of them."},
         "directory": {"type": "path", "required": True, "description": "Has environments and link."},
         "link": {"default": "environment", "description": "Name of the link. Empty for none."},
         "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
@@ -62,12 +58,11 @@ MARKER = ".complete"
 
 
 class Environment:
-    """A Python environment that is named by the hash of its lock; `wheels` are those of the option."""
+    """A Python environment that is named by the hash of its lock, below `directory`, and its link."""
 
     def __init__(
         self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
     ) -> None:
-        """Take the directory that holds `environments/` and the link; without a name there is no link."""
         self.folder = directory / "environments"
         self.link = directory / link if link else None
         self.wheels, self.base = wheels, base

@@ -21,17 +21,8 @@ DOCUMENTATION = {
     "description": "No link is followed, in no part of a path: what is there was written by the tasks.",
     "options": {
         "run_id": {"required": True, "description": "The run."},
-        "limit_megabytes": {
-            "type": "int",
-            "required": True,
-            "description": "What all files together may have; those beyond stay on the host and are named.",
-        },
-        "folders": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "description": "The folders of the run to be packed, such as C(summaries). Empty for all.",
-        },
+        "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
+        "folders": {"type": "list", "elements": "str", "default": [], "description": "Of it. Empty for all."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }

@@ -33,12 +33,6 @@ CONNECT_SECONDS = 10
 RELOAD_SECONDS = 5
 
 
-def login_command(user: str, host: str) -> list[str]:
-    """Return the command line that logs in as `user` and does nothing."""
-    ssh = ["ssh", "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}", host, "true"]
-    return ["runuser", "--user", user, "--", *ssh]
-
-
 def failure(command: Sequence[str]) -> str:
     """Run a command; return what it said where it failed, or an empty string."""
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
@@ -59,7 +53,8 @@ def main() -> None:
     user, host, service = (module.params[name] for name in ("user", "host", "service"))
     if module.check_mode:
         module.exit_json(changed=False, reloaded=False)
-    command = login_command(user, host)
+    ssh = ["ssh", "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}", host, "true"]
+    command = ["runuser", "--user", user, "--", *ssh]
     first = failure(command)
     if not first:
         module.exit_json(changed=False, reloaded=False)

@@ -19,12 +19,7 @@ DOCUMENTATION = {
     "description": "A task that fails to start does not fail the module. Its state and the reason that it "
     "left are returned, so that the run can be ended everywhere before the playbook fails.",
     "options": {
-        "tasks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "description": "The tasks of this host, each with C(job) and C(index).",
-        },
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
         "others": {
             "type": "bool",
             "default": False,
@@ -40,17 +35,8 @@ DOCUMENTATION = {
                 "which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
-        "stopped": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "description": "Names of tasks that were stopped before, of which C(ended_by) is to say so.",
-        },
-        "traffic": {
-            "type": "bool",
-            "default": False,
-            "description": "Tell what each received and sent.",
-        },
+        "stopped": {"type": "list", "elements": "str", "default": [], "description": "Tasks stopped before."},
+        "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
@@ -75,18 +61,8 @@ tasks:
 stopped: {returned: always, type: list, description: Names of the tasks that ran and were stopped now.}
 """
 
-PROPERTIES = (
-    "ActiveState",
-    "SubState",
-    "Result",
-    "ExecMainStatus",
-    "NRestarts",
-    "MainPID",
-    "LoadState",
-    "Job",
-    *TRAFFIC_PROPERTIES,
-    *DETAIL_PROPERTIES,
-)
+STATE_PROPERTIES = ("ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "LoadState", "Job")
+PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
 WAITING_TO_RESTART = "auto-restart"
 # Where systemd knows more than the process could tell, in words.
 RESULTS = {
@@ -106,7 +82,6 @@ class Tasks:
     """The tasks of this host, seen through systemd; `ended` are names of those that a playbook stopped."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        """Take the tasks and directories from the module's parameters."""
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
@@ -118,7 +93,6 @@ class Tasks:
         self.units = {unit_name(job, index): (job, index) for job, index in tasks}
 
     def _known(self) -> set[tuple[str, int]]:
-        """Return the tasks that run or failed, and those that train.yml prepared."""
         prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
         listed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
         return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}

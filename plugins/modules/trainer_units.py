@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,12 +16,7 @@ DOCUMENTATION = {
     "description": "Looks at what systemd has loaded, not at what a deployment changed, and so finishes an "
     "interrupted one. Never starts or restarts a task.",
     "options": {
-        "tasks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "description": "The tasks that this host may run, each with C(job) and C(index).",
-        },
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
         "metrics_directory": {
             "default": "",
             "description": "Where the metrics of the tasks are written for node_exporter, by units that are "
@@ -45,18 +39,14 @@ def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[st
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
-def systemctl(*arguments: str) -> str:
-    """Run systemctl and return what it printed. Raises ValueError with what it said where it fails."""
-    command = ["systemctl", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
-
-
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
+
+    def systemctl(*arguments: str) -> str:
+        _, printed, _ = module.run_command(["systemctl", *arguments], check_rc=True)
+        return str(printed)
+
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
     try:
         loaded = parse_list(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
@@ -81,7 +71,7 @@ def main() -> None:
                 systemctl("daemon-reload")
             if untimed and metrics.directory:
                 metrics.apply()
-    except (ValueError, OSError) as error:
+    except OSError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(gone or unread or untimed), stopped=gone, reloaded=unread)
 

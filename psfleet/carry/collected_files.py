@@ -48,14 +48,13 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 
 
 class Places:
-    """Where in a run's folder the files of one host go.
+    """Where in a run's `folder` the files of one `host` go.
 
     Where several hosts bring a file under one name, the first of `hosts` has it. What the others have goes to
     other_hosts/<host>/<name>. collected.json tells which host a shared name is of.
     """
 
     def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
-        """Take the run's folder, and the hosts in the order in which they have a name."""
         self._folder, self._host, self._hosts, self._allowed = folder, host, list(hosts), allowed
         self._owners: dict[str, str] = {}
 

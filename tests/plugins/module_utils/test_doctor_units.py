@@ -101,7 +101,7 @@ def test_somebody_who_asks_for_ever_is_named_and_not_waited_for_as_long(
     monkeypatch.setattr(doctor_units, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(doctor_units, "SECONDS_TO_ANSWER", 0)
     with locked(tmp_path / "lock", 0):
-        first, *rest = ask_tensorflow(["worker-0"], tmp_path)["worker-0"]
-    assert (first.name, first.state) == ("tensorflow", "failed")
+        first, *rest = ask_tensorflow(["worker-0"], tmp_path)
+    assert (first.task, first.name, first.state) == ("worker0", "tensorflow", "failed")
     assert f"{tmp_path}/lock has been locked for 0 s" in first.found
     assert {check.state for check in rest} == {"skipped"}

@@ -4,19 +4,12 @@ from typing import Any
 import pytest
 
 from plugins.action.host_doctor import environments
-from plugins.module_utils.host.check import Check
 from plugins.module_utils.host.deployment import Deployment
 from plugins.module_utils.host.environment import HostEnvironment
 from plugins.module_utils.host.host_checks import Asked
 from plugins.module_utils.host.host_facts import read_host_facts
 from plugins.module_utils.host.port_checks import task_ports
-from plugins.modules.host_doctor import (
-    described,
-    environment_today,
-    running_units,
-    tensorflow_checks,
-    tried_tasks,
-)
+from plugins.modules.host_doctor import environment_today, running_units, tensorflow_checks, tried_tasks
 from tests.repository import ROOT
 
 ROLES = ROOT / "roles"
@@ -30,9 +23,7 @@ def test_tensorflow_is_tried_for_each_deployed_task_with_gpus_and_else_for_one(t
     (tmp_path / "tasks").mkdir()
     deployment = Deployment(plan="a", environment="b", tensorflow="2.21.0", release="c")
     checks = tensorflow_checks({"tasks": [PS, WORKER]}, paths, deployment, check_mode=False)
-    assert {(check["state"], check["found"]) for check in checks} == {
-        ("skipped", "none of its tasks is deployed")
-    }
+    assert {(check.state, check.found) for check in checks} == {("skipped", "none of its tasks is deployed")}
     for name in ("ps-0", "worker-0", "worker-11"):
         (tmp_path / "tasks" / f"{name}.env").touch()
     assert tried_tasks([PS, WORKER, OTHER], tmp_path) == ["worker-0", "worker-11"]
@@ -44,12 +35,6 @@ def test_tensorflow_is_tried_for_each_deployed_task_with_gpus_and_else_for_one(t
 def test_a_host_without_systemd_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert running_units(task_ports([{"job": "ps", "index": 0, "port": 2222}])) == {}
-
-
-def test_checks_are_told_with_their_task() -> None:
-    assert described([Check("product", "ok", "well")], "worker0") == [
-        {"task": "worker0", "name": "product", "state": "ok", "found": "well", "remedy": ""}
-    ]
 
 
 @pytest.fixture(scope="module")
