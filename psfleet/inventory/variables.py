@@ -3,13 +3,23 @@
 import ipaddress
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from psfleet.inventory.asked_tasks import tasks_rule
 from trainer.contract.plan import JOBS
-from trainer.contract.settings import BOOLEAN, PER_HOST, RULES, Rule, integer, or_null, to_integer
+from trainer.contract.settings import (
+    BOOLEAN,
+    PER_HOST,
+    RULES,
+    Rule,
+    checked,
+    integer,
+    or_null,
+    to_integer,
+    to_text,
+)
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
@@ -21,12 +31,7 @@ _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
-    def convert(value: object) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError(value)
-        return str(value)
-
-    return Rule(expected, convert)
+    return checked(expected, to_text, pattern.fullmatch)
 
 
 def bracketed(address: str) -> str:
@@ -38,13 +43,12 @@ def bracketed(address: str) -> str:
 
 
 def _to_address(value: object) -> str:
-    if not isinstance(value, str):
+    address = to_text(value)
+    if address.startswith("[") and address.endswith("]"):
+        return f"[{ipaddress.IPv6Address(address[1:-1])}]"
+    if address and not _HOST_NAME.fullmatch(address):
         raise ValueError(value)
-    if value.startswith("[") and value.endswith("]"):
-        return f"[{ipaddress.IPv6Address(value[1:-1])}]"
-    if value and not _HOST_NAME.fullmatch(value):
-        raise ValueError(value)
-    return str(value)
+    return address
 
 
 def _to_gpus(value: object) -> tuple[int, ...]:
@@ -58,17 +62,9 @@ def _to_gpus(value: object) -> tuple[int, ...]:
     return gpus
 
 
-def _to_path(value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str) or "\0" in value:
-        raise ValueError(value)
-    return value.strip()
-
-
 def _to_entry(value: object) -> str:
-    path = PurePosixPath(str(value))
-    if not isinstance(value, str) or not path.name or path.is_absolute() or ".." in path.parts:
+    path = PurePosixPath(to_text(value))
+    if not path.name or path.is_absolute() or ".." in path.parts:
         raise ValueError(value)
     return str(path)
 
@@ -86,7 +82,11 @@ def _to_arguments(value: object) -> list[str]:
 _PORT = integer(*PORT_RANGE)
 _PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
 _GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
-_PATH = Rule("a path on this machine, or empty for none", _to_path)
+_PATH = checked(
+    "a path on this machine, or empty for none",
+    lambda value: "" if value is None else to_text(value).strip(),
+    lambda path: "\0" not in path,
+)
 _TASK_KEYS = {"index": integer(0), "port": _PORT}
 _PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
 _WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
@@ -191,23 +191,14 @@ def _to_text(value: object) -> str:
     return str(value)
 
 
-def _instance_of(kind: type) -> Callable[[object], object]:
-    def convert(value: object) -> object:
-        if not isinstance(value, kind):
-            raise ValueError(value)
-        return value
-
-    return convert
-
-
-_SPECIFIED_TYPES: Mapping[str, tuple[str, Callable[[object], object]]] = {
-    "int": ("an integer", integer(-(2**63)).convert),
-    "float": ("a number", lambda value: float(str(value))),
-    "bool": (BOOLEAN.expected, BOOLEAN.convert),
-    "str": ("a text", _to_text),
-    "path": ("a path", _to_text),
-    "list": ("a list", _instance_of(list)),
-    "dict": ("a mapping", _instance_of(dict)),
+_SPECIFIED_TYPES: Mapping[str, Rule] = {
+    "int": Rule("an integer", to_integer),
+    "float": Rule("a number", lambda value: float(str(value))),
+    "bool": BOOLEAN,
+    "str": Rule("a text", _to_text),
+    "path": Rule("a path", _to_text),
+    "list": checked("a list", lambda value: value, lambda value: isinstance(value, list)),
+    "dict": checked("a mapping", lambda value: value, lambda value: isinstance(value, dict)),
 }
 
 
@@ -220,18 +211,10 @@ def _as_written(choice: object) -> str:
 
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
     """Return the rule that an entry of argument_specs says: its type and its choices."""
-    expected, to_type = _SPECIFIED_TYPES.get(str(specification.get("type", "str")), ("", lambda value: value))
+    rule = _SPECIFIED_TYPES.get(str(specification.get("type", "str")), Rule("", lambda value: value))
     choices = specification.get("choices")
-    nullable = specification.get("default") is None and not specification.get("required")
-
-    def convert(value: object) -> object:
-        if value is None and nullable:
-            return None
-        converted = to_type(value)
-        if isinstance(choices, list) and converted not in choices:
-            raise ValueError(value)
-        return converted
-
     if isinstance(choices, list):
-        expected = f"one of {', '.join(map(_as_written, choices))}"
-    return Rule(expected + (", or null" if nullable else ""), convert)
+        rule = checked(f"one of {', '.join(map(_as_written, choices))}", rule.convert, choices.__contains__)
+    if specification.get("required") or specification.get("default") is not None:
+        return rule
+    return Rule(f"{rule.expected}, or null", lambda value: None if value is None else rule.convert(value))

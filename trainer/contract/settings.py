@@ -19,7 +19,7 @@ ACTIVATIONS = ("sigmoid", "relu")
 PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"})
 
 # Flags are split at blanks by systemd, which also expands $ and quotes.
-_PLAIN_ABSOLUTE_PATH = re.compile(r"/[^\s\"'\\$`]*")
+_PLAIN_ABSOLUTE_PATH_OR_NONE = re.compile(r"(/[^\s\"'\\$`]*)?")
 _NULLS = ("", "null", "none", "~")
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
@@ -110,59 +110,57 @@ def to_number(value: object) -> float:
     return number
 
 
-def to_boolean(value: object) -> bool:
-    """Return True for true and for "yes", as Ansible reads them; raises ValueError for what is neither."""
+def to_text(value: object) -> str:
+    """Return a text; raises ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
+def _to_boolean(value: object) -> bool:
     word = str(value).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ValueError(value)
     return word in _TRUE
 
 
+def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
+    """Return the rule for what `convert` takes, where it `fits` then."""
+
+    def fitting(value: object) -> object:
+        converted = convert(value)
+        if not fits(converted):
+            raise ValueError(value)
+        return converted
+
+    return Rule(expected, fitting)
+
+
 def integer(minimum: int, maximum: int | None = None) -> Rule:
     """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
-
-    def convert(value: object) -> int:
-        number = to_integer(value)
-        if number < minimum or (maximum is not None and number > maximum):
-            raise ValueError(value)
-        return number
-
-    return Rule(f"an integer {f'from {minimum} to {maximum}' if maximum else f'>= {minimum}'}", convert)
+    span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
+    return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
 
 
 def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
     """Return the rule for finite numbers of the range, `exclusive` of its minimum; "0.5" is one."""
-
-    def convert(value: object) -> float:
-        number = to_number(value)
-        if not minimum <= number <= maximum or (exclusive and number == minimum):
-            raise ValueError(value)
-        return number
-
-    if maximum < math.inf and not exclusive:
-        return Rule(f"a number from {minimum:g} to {maximum:g}", convert)
     most = f" and <= {maximum:g}" if maximum < math.inf else ""
-    return Rule(f"a number {'>' if exclusive else '>='} {minimum:g}{most}", convert)
+    span = f"{'>' if exclusive else '>='} {minimum:g}{most}"
+    if most and not exclusive:
+        span = f"from {minimum:g} to {maximum:g}"
+    return checked(
+        f"a number {span}",
+        to_number,
+        lambda real: minimum <= real <= maximum and not (exclusive and real == minimum),
+    )
 
 
-BOOLEAN = Rule("true or false", to_boolean)
+# As Ansible reads them, "yes" and "off" too.
+BOOLEAN = Rule("true or false", _to_boolean)
 
 
 def _choice(names: tuple[str, ...]) -> Rule:
-    def convert(value: object) -> str:
-        if not isinstance(value, str) or value.strip() not in names:
-            raise ValueError(value)
-        return value.strip()
-
-    return Rule(f"one of {', '.join(names)}", convert)
-
-
-def _path_or_empty(value: object) -> str:
-    if value is None or value == "":
-        return ""
-    if not isinstance(value, str) or not _PLAIN_ABSOLUTE_PATH.fullmatch(value):
-        raise ValueError(value)
-    return value
+    return checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
 
 
 def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
@@ -205,9 +203,10 @@ class TrainingSettings:
     summary_steps: int = setting(100, integer(0))
     data_dir: str = setting(
         "",
-        Rule(
+        checked(
             "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
-            _path_or_empty,
+            lambda value: "" if value is None else to_text(value),
+            _PLAIN_ABSOLUTE_PATH_OR_NONE.fullmatch,
         ),
     )
     shard_data: bool = setting(False, BOOLEAN)
