@@ -8,14 +8,15 @@ from typing import Any
 
 from psfleet.watch.notices import TOLD_EVENTS
 from trainer.contract.progress import Progress, last_line_of
+from trainer.host.task_traces import object_in
+from trainer.host.task_units import is_alive, unit_name
+from trainer.host.wording import grouped
 
 _SEPARATOR = "--psfleet--"
 _LOG_BYTES = 4096
 _RECORD_BYTES = 65536
 _RECORDS_READ = 20
 _STARTS_READ = 50
-_MICROSECONDS = 1e6
-_ENDED = {"inactive", "failed"}
 
 _PROBE = (
     "import json, sys; from trainer.process.port_probes import probe_all;"
@@ -32,14 +33,13 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     run_directory = f"{paths['state_directory']}/runs/{run['id']}"
     progress = f"{run_directory}/progress.json"
     log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
-    unit = f"psfleet-{lead['job']}@{lead['index']}.service"
     properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
     events = shlex.quote(f"{run_directory}/events/{lead['name']}.jsonl")
     told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
     commands = [
         f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
         f"echo; echo {_SEPARATOR}",
-        f"systemctl show --property={properties} {unit}",
+        f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
         f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
         f"timeout 10 tail -c {_RECORD_BYTES} {events} 2>/dev/null"
         f" | grep -aE {told} | tail -n {_RECORDS_READ}",
@@ -68,9 +68,7 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
     """Return where the tasks of each host log to, a line for each host."""
-    hosts: dict[str, list[str]] = {}
-    for task in run["tasks"]:
-        hosts.setdefault(task["host"], []).append(task["name"])
+    hosts = grouped((task["host"], task["name"]) for task in run["tasks"])
     return [
         f"logs: {host}:{paths['log_directory']}/{run['id']}/<task>.out of {', '.join(names)}"
         for host, names in hosts.items()
@@ -93,16 +91,12 @@ class Reading:
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")
-        progress = Progress.from_mapping(_object(text))
-        started = int(unit.get("ExecMainStartTimestampMonotonic") or 0) / _MICROSECONDS
-        if started and uptime.split():
-            elapsed = max(float(uptime.split()[0]) - started, 0.0)
-            progress = replace(progress, elapsed=elapsed)
-        progress = replace(progress, last_line=last_line_of(log))
-        # A unit whose start waits for another unit's is inactive yet.
-        alive = unit["ActiveState"] not in _ENDED or unit.get("Job", "0") not in {"", "0"}
-        records = tuple(record for record in map(_object, told.splitlines()) if record)
-        return cls(progress, alive, int(unit.get("NRestarts") or 0), records)
+        started = int(unit.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+        elapsed = max(float(uptime.split()[0]) - started, 0.0) if started and uptime.split() else None
+        progress = Progress.from_mapping(object_in(text))
+        progress = replace(progress, elapsed=elapsed, last_line=last_line_of(log))
+        records = tuple(filter(None, map(object_in, told.splitlines())))
+        return cls(progress, is_alive(unit), int(unit.get("NRestarts") or 0), records)
 
 
 def age_of(answer: str, reading: Reading) -> float:
@@ -112,7 +106,9 @@ def age_of(answer: str, reading: Reading) -> float:
     these are not there, the age of the present process.
     """
     *starts, now = answer.splitlines() or [""]
-    walls = [record["wall"] for record in map(_object, starts[-(reading.restarts + 1) :]) if "wall" in record]
+    walls = [
+        record["wall"] for record in map(object_in, starts[-(reading.restarts + 1) :]) if "wall" in record
+    ]
     try:
         return max(float(now) - float(str(walls[0])), 0.0)
     except (IndexError, ValueError):
@@ -124,12 +120,3 @@ def without_stale_word(reading: Reading, stale: Progress) -> Reading:
     if reading.alive and reading.progress.same_word(stale):
         return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))
     return reading
-
-
-def _object(text: str) -> dict[str, object]:
-    """Return the JSON object in a text; empty where there is none."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}

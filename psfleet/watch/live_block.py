@@ -11,7 +11,6 @@ from psfleet.watch.pace import Pace, Trend
 from psfleet.watch.task_states import TaskState, serving_pieces, worker_pieces
 from psfleet.watch.wording import clock, rate_of
 from trainer.contract.progress import Progress, printable
-from trainer.host.wording import first_of
 
 BAR_COLUMNS = 60
 FEWEST_BAR_COLUMNS = 8
@@ -49,7 +48,7 @@ class Snapshot:
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
         """What a log hears of at once when it changes: the phase, and who is waited for."""
-        return self.progress.phase, tuple(sorted(task.partition(" ")[0] for task in self.progress.missing))
+        return self.progress.phase, tuple(sorted(self.progress.awaited))
 
     @property
     def stands(self) -> bool:
@@ -149,8 +148,7 @@ def _rest(view: Snapshot) -> list[Text]:
 
 def _sentences(view: Snapshot) -> list[Text]:
     """Say what is to be said beside figures: what the run waits for, how it ended, what a program printed."""
-    now = view.progress
-    waiting = f"waiting for {first_of(now.missing, 4, '; ')}" if now.missing else ""
+    now, waiting = view.progress, view.progress.waiting
     pieces: list[tuple[str, str]] = []
     if now.phase in {"starting", "waiting"}:
         pieces = [(waiting or "tasks are starting", "warning" if waiting and now.global_step else "plain")]

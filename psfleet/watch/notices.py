@@ -8,7 +8,7 @@ from statistics import median
 from psfleet.watch.pace import Pace
 from psfleet.watch.wording import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
-from trainer.host.wording import counted, first_of
+from trainer.host.wording import counted
 
 # Looks in a row that a worker must be slow, or quick again, before people hear of it.
 STRAGGLER_LOOKS = 8
@@ -101,7 +101,7 @@ class Standstill:
             patience = STILL_SECONDS_AT_FIRST
         if not self._told and at - self._since >= patience:
             self._told = True
-            waiting = f": waiting for {first_of(now.missing, 4, '; ')}" if now.missing else ""
+            waiting = f": {now.waiting}" if now.missing else ""
             yield Notice(f"no step for {clock(at - self._since)}, still at step {now.global_step}{waiting}")
 
 

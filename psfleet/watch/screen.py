@@ -43,7 +43,8 @@ class Screen:
         """Without a terminal, show a line every `plain_seconds`."""
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
-        self._terminal = _open_terminal()
+        draws = display.verbosity < VERBOSITY_OF_COMMANDS and os.environ.get("TERM", DUMB) != DUMB
+        self._terminal = open_terminal() if draws else None
         self._console = console_for(self._terminal, inventory)
         self._verbose = display.verbosity > 0
         self._told_at = -plain_seconds
@@ -147,10 +148,3 @@ def drawing(rows: Sequence[str]) -> str:
     """Return what draws the rows below the cursor, and puts it back to where it was."""
     drawn = "".join(f"\n{row}{CLEAR_REST}" for row in rows)
     return f"{WRAP_OFF}{drawn}{WRAP_ON}\r\x1b[{len(rows)}A" if rows else ""
-
-
-def _open_terminal() -> int | None:
-    """Return the terminal, None where it can show no block or there is none."""
-    if display.verbosity >= VERBOSITY_OF_COMMANDS or os.environ.get("TERM", DUMB) == DUMB:
-        return None
-    return open_terminal()

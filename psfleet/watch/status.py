@@ -12,6 +12,7 @@ from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
 from trainer.contract.task_names import LEADS, split_name
+from trainer.host.task_units import unit_name
 from trainer.host.wording import counted, first_of
 
 JOBS = ("ps", "chief", "worker", "server")
@@ -98,10 +99,9 @@ def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
     if alive:
         return alive
     by_name = {name: str(task["run_id"]) for (_, name), task in found.items() if task["run_id"]}
-    if not by_name:
-        return []
-    leads = Counter(run_id for name, run_id in by_name.items() if name in LEADS)
-    return [max(leads or Counter(by_name.values()), key=lambda run_id: list(by_name.values()).count(run_id))]
+    tasks_in = Counter(by_name.values())
+    of_leads = [run_id for name, run_id in by_name.items() if name in LEADS]
+    return [max(of_leads or tasks_in, key=tasks_in.__getitem__)] if tasks_in else []
 
 
 def _has_answered(answer: Mapping[str, Any]) -> bool:
@@ -116,9 +116,8 @@ def _planned_row(
     runs: Sequence[str],
 ) -> TaskRow:
     if not _has_answered(answer):
-        return TaskRow(
-            name, host, "unreachable", "warning", in_a_line(answer.get("problem") or "gave no answer")
-        )
+        problem = in_a_line(answer.get("problem") or "gave no answer")
+        return TaskRow(name, host, "unreachable", "warning", problem)
     if not answer["deployed"]:
         return TaskRow(name, host, "not deployed", "warning")
     if task is None:
@@ -128,19 +127,19 @@ def _planned_row(
 
 def _row(host: str, task: Mapping[str, Any], runs: Sequence[str]) -> TaskRow:
     state, style = _state(task)
-    figures = {
-        name: task[name] for name in ("since_seconds", "restarts", "pid", "memory_bytes", "cpu_seconds")
-    }
-    figures["unit"] = f"psfleet-{task['job']}@{task['index']}.service"
-    figures["log"] = task["log"] if task["run_id"] else None
+    figures = dict(task) | {"unit": unit_name(task["job"], task["index"])}
     if runs and task["run_id"] not in runs:
-        last = f"; its last was {printable(str(task['run_id']))}" if task["run_id"] else ""
-        return TaskRow(str(task["name"]), host, state, style, f"not in this run{last}", figures)
-    figures |= task["last_step"]
+        message = "not in this run"
+        message += f"; its last was {printable(str(task['run_id']))}" if task["run_id"] else ""
+    else:
+        message = _message(task, state)
+        figures |= task["last_step"]
+    if not task["run_id"]:
+        figures["log"] = None
     if not _takes_steps(task):
         # What it was when it still took steps is no rate of now.
         figures["steps_per_second"] = None
-    return TaskRow(str(task["name"]), host, state, style, _message(task, state), figures)
+    return TaskRow(str(task["name"]), host, state, style, message, figures)
 
 
 def _state(task: Mapping[str, Any]) -> tuple[str, str]:
@@ -219,11 +218,8 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4g}")
     parts.append(f"led by {name} on {host}")
-    if progress.missing:
-        parts.append(f"waiting for {first_of(progress.missing, 4, '; ')}")
-    if progress.reason and progress.phase != "finished":
-        parts.append(progress.reason)
-    return in_a_line(f"{run}: {', '.join(parts)}")
+    reason = progress.reason if progress.phase != "finished" else ""
+    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.waiting, reason)))}")
 
 
 def _no_run(answers: Mapping[str, Mapping[str, Any]]) -> str:

@@ -109,7 +109,7 @@ class WatchedRun:
             return "no answer"
         if task["job"] != "worker":
             return ""
-        if name in {missing.partition(" ")[0] for missing in progress.missing}:
+        if name in progress.awaited:
             return "waited for"
         if index not in self._stragglers.slow:
             return ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trainer.host.task_traces import number
+from trainer.host.wording import first_of
 
 # Colours and cursor movements: what is left of them without the escape character would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -49,6 +50,16 @@ class Progress:
     def same_word(self, other: "Progress") -> bool:
         """Whether the lead has written nothing between the two."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
+
+    @property
+    def waiting(self) -> str:
+        """Whom the run waits for, in words; empty for nobody."""
+        return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
+
+    @property
+    def awaited(self) -> set[str]:
+        """The tasks that the run waits for, by name."""
+        return {task.partition(" ")[0] for task in self.missing}
 
     @property
     def over(self) -> bool:
