@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psfleet.inventory.asked_tasks import AskedTask
@@ -14,7 +14,6 @@ from trainer.host.wording import grouped
 # Without one of these a host has no place in the plan; what is wrong with it has been said then.
 _NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
 _ADDRESS = TRAINER_RULES["trainer_address"]
-_JOBS_WITH_GPUS: tuple[Job, ...] = ("ps", "worker")
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
@@ -29,18 +28,11 @@ class Placement:
 
 @dataclass(frozen=True)
 class _Place:
-    """A task with all but its index; `port_variable` is the one that decides its port."""
+    """A task, before its index is known with 0 for it; `port_variable` is the one that decides its port."""
 
-    job: Job
-    host: str
+    task: PlannedTask
     asked: AskedTask
-    address: str
-    port: int
     port_variable: str
-    gpus: tuple[int, ...]
-
-    def task(self, index: int) -> PlannedTask:
-        return PlannedTask(self.job, index, self.host, self.address, self.port, self.gpus)
 
 
 def place(
@@ -60,31 +52,35 @@ def place(
         jobs = [job for job in JOBS if host in groups.get(job, ())]
         on_host[host], uneven = _places(host, jobs, chosen, addresses.get(host, ""))
         problems += uneven
-    placed: list[tuple[PlannedTask, _Place]] = []
+    placed: list[_Place] = []
     for job in JOBS:
         hosts = groups.get(job, ())
-        members = [member for host in hosts for member in on_host.get(host, ()) if member.job == job]
-        placed += [(member.task(index), member) for index, member in _indexed(members)]
+        members = [member for host in hosts for member in on_host.get(host, ()) if member.task.job == job]
+        placed += _indexed(members)
         if all(host in on_host for host in hosts):
             problems += _index_problems(job, members)
     problems += [*_taken_twice(placed), *_shared_addresses(addresses)]
-    settings = {task.name: member.asked.settings for task, member in placed}
-    return Placement(tuple(task for task, _ in placed), settings, tuple(problems))
+    settings = {member.task.name: member.asked.settings for member in placed}
+    return Placement(tuple(member.task for member in placed), settings, tuple(problems))
 
 
 def _places(
     host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
 ) -> tuple[list[_Place], list[InventoryProblem]]:
     """Return the tasks of a host in the order of their ports, and what is wrong with them."""
-    asked = [
-        (job, task)
-        for job in jobs
-        for task in ((AskedTask(),) if job == "chief" else values[f"trainer_{job}_tasks"])
-    ]
-    gpus, problems = _gpus(host, asked, values)
+    asked: list[tuple[Job, AskedTask]] = []
+    gpus: list[tuple[int, ...]] = []
+    problems: list[InventoryProblem] = []
+    for job in jobs:
+        # A host has one chief at most, which has no GPUs.
+        tasks = values.get(f"trainer_{job}_tasks", (AskedTask(),))
+        of_host = values.get(f"trainer_{job}_gpus", ())
+        asked += [(job, task) for task in tasks]
+        gpus += _dealt(tasks, of_host)
+        problems += _gpu_problems(host, job, tasks, of_host, values["trainer_ps_may_use_gpus"])
     places = [
-        _Place(job, host, task, address, *port, seen)
-        for (job, task), port, seen in zip(asked, _ports(asked, values), gpus, strict=True)
+        _Place(PlannedTask(job, 0, host, address, port, seen), task, variable)
+        for (job, task), (port, variable), seen in zip(asked, _ports(asked, values), gpus, strict=True)
     ]
     return places, problems
 
@@ -119,48 +115,34 @@ def _port_variable(job: Job, task: AskedTask, values: Mapping[str, Any]) -> str:
     return f"trainer_{job}_port" if values[f"trainer_{job}_port"] else "trainer_base_port"
 
 
-def _gpus(
-    host: str, asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]
-) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
-    """Return each task's GPUs, and what is wrong with them; a chief has none."""
-    dealt: dict[Job, Iterator[tuple[int, ...]]] = {"chief": itertools.repeat(())}
-    problems = []
-    for job in _JOBS_WITH_GPUS:
-        tasks = [task for its, task in asked if its == job]
-        gpus, uneven = _dealt(host, job, tasks, values[f"trainer_{job}_gpus"])
-        dealt[job] = iter(gpus)
-        problems += uneven
-        if job == "ps" and any(gpus) and not values["trainer_ps_may_use_gpus"]:
-            problems.append(_ps_without_the_switch(host, tasks, values["trainer_ps_gpus"]))
-    return [next(dealt[job]) for job, _ in asked], problems
-
-
-def _dealt(
-    host: str, job: Job, tasks: Sequence[AskedTask], gpus: Sequence[int]
-) -> tuple[list[tuple[int, ...]], list[InventoryProblem]]:
+def _dealt(tasks: Sequence[AskedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the GPUs of each of a host's tasks of a job: its own, else an even share of the host's."""
-    sharing = sum(task.gpus is None for task in tasks)
-    share, left = divmod(len(gpus), sharing) if sharing else (0, 0)
+    share = len(gpus) // max(sum(task.gpus is None for task in tasks), 1)
     shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
-    dealt = [next(shares) if task.gpus is None else task.gpus for task in tasks]
-    if not left:
-        return dealt, []
-    what = (
-        f"trainer_{job}_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} {_MANY[job]}; "
-        f"expected as many for each, or gpus in each task of trainer_{job}_tasks"
-    )
-    return dealt, [InventoryProblem(what, f"trainer_{job}_tasks", (host,))]
+    return [next(shares) if task.gpus is None else task.gpus for task in tasks]
 
 
-def _ps_without_the_switch(host: str, tasks: Sequence[AskedTask], gpus: Sequence[int]) -> InventoryProblem:
-    of_tasks = any(task.gpus for task in tasks)
-    variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
-    found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
-    what = f"{found}; expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
-    return InventoryProblem(what, variable, (host,))
+def _gpu_problems(
+    host: str, job: Job, tasks: Sequence[AskedTask], gpus: Sequence[int], ps_may: bool
+) -> Iterator[InventoryProblem]:
+    sharing = sum(task.gpus is None for task in tasks)
+    if sharing and len(gpus) % sharing:
+        what = (
+            f"trainer_{job}_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} {_MANY[job]}; "
+            f"expected as many for each, or gpus in each task of trainer_{job}_tasks"
+        )
+        yield InventoryProblem(what, f"trainer_{job}_tasks", (host,))
+    if job == "ps" and any(_dealt(tasks, gpus)) and not ps_may:
+        of_tasks = any(task.gpus for task in tasks)
+        variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
+        found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
+        what = (
+            f"{found}; expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+        )
+        yield InventoryProblem(what, variable, (host,))
 
 
-def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
+def _indexed(members: Sequence[_Place]) -> list[_Place]:
     """Return the tasks of a job by index: the one that was asked for, else the next free one."""
     indexed: dict[int, _Place] = {}
     others = []
@@ -171,11 +153,14 @@ def _indexed(members: Sequence[_Place]) -> list[tuple[int, _Place]]:
         else:
             indexed[index] = member
     free = (index for index in range(len(members)) if index not in indexed)
-    return sorted([*indexed.items(), *zip(free, others, strict=False)], key=lambda found: found[0])
+    indexed |= dict(zip(free, others, strict=False))
+    return [
+        replace(indexed[index], task=replace(indexed[index].task, index=index)) for index in sorted(indexed)
+    ]
 
 
 def _index_problems(job: Job, members: Sequence[_Place]) -> Iterator[InventoryProblem]:
-    asked = [(member.asked.index, member.host) for member in members]
+    asked = [(member.asked.index, member.task.host) for member in members]
     hosts_with = grouped((index, host) for index, host in asked if index is not None)
     at_fault = [
         host
@@ -197,10 +182,11 @@ def _occurrences(index: int, hosts: Sequence[str]) -> str:
     return f"{index}{often} on {named(list(dict.fromkeys(hosts)))}"
 
 
-def _taken_twice(placed: Sequence[tuple[PlannedTask, _Place]]) -> Iterator[InventoryProblem]:
+def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
     """Give the ports and GPUs of a host that two of its tasks have, and the ports that there are not."""
     holders: dict[tuple[str, str, int], PlannedTask] = {}
-    for task, member in placed:
+    for member in placed:
+        task = member.task
         of_gpus = f"trainer_{task.job}_{'gpus' if member.asked.gpus is None else 'tasks'}"
         taken = [("port", task.port, "one each", member.port_variable)]
         taken += [("GPU", gpu, "one task for each GPU", of_gpus) for gpu in task.gpus]
