@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from psfleet.watch.console import PlaybookConsole, empty_table
-from psfleet.watch.doctor_findings import GROUPS, Findings, HostRow, Trouble
+from psfleet.watch.doctor_findings import CHECKS, GROUPS, Findings, HostRow, Trouble
 from psfleet.watch.wording import cut
 from trainer.host.check import State
 from trainer.host.wording import first_of
@@ -70,18 +70,13 @@ def _parts(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> list[l
         return console.width_of(_table(rows, names, console)) <= console.width
 
     parts: list[list[str]] = [[]]
-    for _, group in groupby(names, _group_of):
-        together = list(group)
+    for group in (*GROUPS, set(names) - set(CHECKS)):
+        together = [name for name in names if name in group]
         for piece in [together] if fit(together) else [[name] for name in together]:
             if parts[-1] and not fit([*parts[-1], *piece]):
                 parts.append([])
             parts[-1] += piece
     return parts
-
-
-def _group_of(name: str) -> int:
-    """Return which of the groups of columns a name is in; one that is not known makes a last group."""
-    return next((number for number, group in enumerate(GROUPS) if name in group), len(GROUPS))
 
 
 def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:

@@ -44,7 +44,6 @@ class RunHistory:
     """The readings of one run, as far as they are needed; its memory is bounded."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._readings: deque[Progress] = deque(maxlen=READINGS_KEPT)
         self._losses: list[float] = []
         self._every, self._skipped = 1, 0

@@ -231,7 +231,7 @@ def _no_run(answers: Mapping[str, Mapping[str, Any]]) -> str:
 def _notes(
     plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]
 ) -> Iterable[str]:
-    silent = [host for host, answer in answers.items() if not _has_answered(answer)]
+    silent = [host for host in answers if not _has_answered(answers[host])]
     for host in silent[:HOSTS_SHOWN]:
         yield f"{host} gave no answer: {in_a_line(answers[host].get('problem') or 'lost on the way')}"
     if len(silent) > HOSTS_SHOWN:

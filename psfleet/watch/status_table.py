@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import JustifyMethod, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
@@ -81,11 +81,10 @@ def _table(rows: Sequence[TaskRow], columns: Columns, console: PlaybookConsole, 
         longest = {"HOST": host, "LAST MESSAGE": room}
     table = empty_table()
     for name in cells:
-        justify: JustifyMethod = "left" if name in _WORDS else "right"
         whole = name == "LOG"  # a path is copied
         table.add_column(
             name,
-            justify=justify,
+            justify="left" if name in _WORDS else "right",
             max_width=longest.get(name),
             no_wrap=not whole,
             overflow="fold" if whole else "ellipsis",

@@ -19,7 +19,6 @@ class WatchedRun:
     """One run, watched. `run` is as decide_run returns it; all times are of the watcher's monotonic clock."""
 
     def __init__(self, run: Mapping[str, Any]) -> None:
-        """Begin to watch."""
         self._tasks: list[Mapping[str, Any]] = run["tasks"]
         self._program = bool(run["settings"]["program"])
         settings = TrainingSettings.from_mapping(run["settings"]["training"])

@@ -41,7 +41,6 @@ class SettingsError(ValueError):
     """Settings that cannot be used; `problems` holds every one of them."""
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
-        """Keep the problems, and say them all in the message."""
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 

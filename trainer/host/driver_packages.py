@@ -30,19 +30,15 @@ class DriverPackages:
     refusal: str
 
 
-def kernel_flavour(kernel: str) -> str:
-    """Return the kind of a kernel, such as "amd64", "cloud-amd64", "generic", "aws"."""
-    return _VERSION.sub("", kernel, count=1)
-
-
 def choose_packages(
     system: str, kernel: str, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the driver's packages: those that somebody chose, else the distribution's, () of an unknown.
 
-    `system` is such as "debian-12"; `by_system` has the packages by it. {flavour} in them is the kernel's.
+    `system` is such as "debian-12"; `by_system` has the packages by it. {flavour} in them is the kind of the
+    kernel, such as "amd64", "cloud-amd64", "generic", "aws".
     """
-    flavour = kernel_flavour(kernel)
+    flavour = _VERSION.sub("", kernel, count=1)
     return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
 
 

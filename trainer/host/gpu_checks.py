@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .nvidia import Gpu, GpuFacts
+from .wording import dotted
 
-NAMES = ("bus", "driver", "nvidia-smi", "uvm", "gpus")
 GPU_MACHINE = "x86_64"
 # What the wheel of TensorFlow 2.21 is built for, and what its CUDA 12 needs.
 OLDEST_CAPABILITY = (6, 0)
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
 
 
 def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Check]:
-    """Return the checks of a host, by NAMES; none where no task has GPUs, because then nobody asks.
+    """Return the checks of a host, in their order; none where no task has GPUs, because then nobody asks.
 
     `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname.
     After one that failed the others are skipped.
@@ -41,9 +41,10 @@ def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Chec
         "gpus": lambda: _gpus(facts, tasks),
     }
     findings: dict[str, Finding] = {}
+    broken = ""
     for name, link in links.items():
-        broken = next((name for name, finding in findings.items() if finding.state == "failed"), "")
         findings[name] = skipped(f"not looked at: {broken} failed") if broken else link()
+        broken = name if findings[name].state == "failed" else broken
     return checks_of(findings)
 
 
@@ -176,10 +177,9 @@ def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
         for index in task["gpus"]:
             gpu = there.get(index)
             if gpu is None:
-                numbers = ", ".join(str(number) for number in sorted(there))
-                seen = f"has GPU {numbers}" if len(there) == 1 else f"has the GPUs {numbers}"
+                numbers = f"{'GPU' if len(there) == 1 else 'the GPUs'} {', '.join(map(str, sorted(there)))}"
                 yield failed(
-                    f"{_name(task)} has GPU {index}, and {task['host']} {seen}",
+                    f"{_name(task)} has GPU {index}, and {task['host']} has {numbers}",
                     f"name GPUs that are there: {_edit(task)}",
                 )
             else:
@@ -205,19 +205,16 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
             f"{named} does not tell its compute capability",
             "look it up: TensorFlow needs 6.0 to below 10.0",
         )
-    elif capability >= FIRST_UNSUPPORTED_CAPABILITY:
-        yield failed(
-            f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
-            "10.0, without NVIDIA's Blackwell",
-            f"train on its CPU, {_edit(task)}; TensorFlow for it is NVIDIA's container or one's own build, "
-            "which psfleet does not install",
+    elif not OLDEST_CAPABILITY <= capability < FIRST_UNSUPPORTED_CAPABILITY:
+        found = (
+            f"{named} has compute capability {dotted(capability)}; TensorFlow's wheel holds 6.0 to below 10.0"
         )
-    elif capability < OLDEST_CAPABILITY:
-        yield failed(
-            f"{named} has compute capability {_dotted(capability)}; TensorFlow's wheel holds 6.0 to below "
-            "10.0",
-            f"train on its CPU: {_edit(task)}",
-        )
+        remedy = f"train on its CPU: {_edit(task)}"
+        if capability < OLDEST_CAPABILITY:
+            yield failed(found, remedy)
+        else:
+            own = "TensorFlow for it is NVIDIA's container or one's own build, which psfleet does not install"
+            yield failed(f"{found}, without NVIDIA's Blackwell", f"{remedy}; {own}")
 
 
 def _name(task: Task) -> str:
@@ -237,7 +234,3 @@ def _edit(task: Task) -> str:
 
 def _give_no_gpus(tasks: Sequence[Task]) -> str:
     return f"give its tasks no GPUs: {' and '.join(dict.fromkeys(_edit(task) for task in tasks))}"
-
-
-def _dotted(capability: tuple[int, int]) -> str:
-    return f"{capability[0]}.{capability[1]}"

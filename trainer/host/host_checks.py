@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .check import Check, Finding, checks_of, failed, joined, ok, warning
 from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from .host_facts import HostFacts, Interpreter
-from .wording import counted
+from .wording import counted, dotted
 
 TESTED = {"debian": ("12", "13")}
 UNTESTED = {"ubuntu": ("22.04", "24.04")}
@@ -58,14 +58,15 @@ class Asked:
 
 def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
-    findings = {
-        "system": _system(facts),
-        "processor": _processor(facts, asked.device),
-        "libc": _libc(facts),
-        "python": _python(facts, asked.python_version),
-        "memory": _memory(facts, asked.tasks),
-    }
-    return checks_of(findings)
+    return checks_of(
+        {
+            "system": _system(facts),
+            "processor": _processor(facts, asked.device),
+            "libc": _libc(facts),
+            "python": _python(facts, asked.python_version),
+            "memory": _memory(facts, asked.tasks),
+        }
+    )
 
 
 def host_environment(facts: HostFacts, asked: Asked) -> tuple[HostEnvironment, Interpreter]:
@@ -171,18 +172,14 @@ def _processor(facts: HostFacts, device: str) -> Finding:
 
 def _libc(facts: HostFacts) -> Finding:
     """Say whether the C library is one that the wheels are linked with."""
-    oldest = _dotted(OLDEST_GLIBC)
+    oldest = dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
         return failed(found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}")
-    found = f"glibc {_dotted(facts.libc_version)}"
+    found = f"glibc {dotted(facts.libc_version)}"
     if facts.libc_version < OLDEST_GLIBC:
         return failed(found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system")
     return ok(found)
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(str(part) for part in version)
 
 
 def _python(facts: HostFacts, asked: str) -> Finding:

@@ -22,6 +22,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def dotted(version: Iterable[int]) -> str:
+    """Return "2.36" of (2, 36)."""
+    return ".".join(map(str, version))
+
+
 def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
     """Return the first of these, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
