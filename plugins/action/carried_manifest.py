@@ -16,16 +16,15 @@ display = Display()
 class ActionModule(ControllerAction):
     """Arguments: `sources` (from the path below the hosts' directory to a file or folder), `cache_directory`.
 
-    Runs on the controller alone. Returns `index`, for the action `carried_files`, `files` and `bytes`. A file
-    whose size and time have not changed is not read again.
+    Returns `index`, for the action `carried_files`. A file whose size and time have not changed is not read
+    again.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
         index = index_path(sources, Path(arguments["cache_directory"]).expanduser())
         try:
-            files = write_index(sources, index, display.display)
+            write_index(sources, index, display.display)
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(f"{error}") from error
-        size = sum(file.size for file in files.values())
-        return {"index": str(index), "files": len(files), "bytes": size}
+        return {"index": str(index)}

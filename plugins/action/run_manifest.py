@@ -9,7 +9,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Argument: `folder`. Returns `files`, how many it names; fails where it could not be written whole."""
+    """Argument: `folder`. Fails where it could not be written whole."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         folder = Path(arguments["folder"])
@@ -18,12 +18,8 @@ class ActionModule(ControllerAction):
         file = folder / FILE_NAME
         try:
             before = file.read_bytes() if file.exists() else b""
-            manifest = Manifest.of(folder)
-            manifest.write(folder)
-            changed = file.read_bytes() != before
+            Manifest.of(folder).write(folder)
+            return {"changed": file.read_bytes() != before}
         except OSError as error:
-            return {
-                "failed": True,
-                "msg": f"{file} was not written: {error.filename}: {error.strerror}",
-            }
-        return {"changed": changed, "files": len(manifest.files)}
+            msg = f"{file} was not written: {error.filename}: {error.strerror}"
+            return {"failed": True, "msg": msg}

@@ -24,6 +24,8 @@ DOCUMENTATION = {
     "module": "carried_files",
     "short_description": "Bring files of the controller into a directory of this host",
     "description": [
+        "Without C(manifest) the module only says whether it needs one. Without C(archive) it compares, "
+        "removes what has to go, and says what lacks.",
         "Files are compared by SHA-256. A record on the host of what was carried, with size and time of "
         "each file, saves reading those that have not changed since.",
         "Each file appears under its name when it is whole and right. It is its user's, readable by all.",
@@ -34,18 +36,11 @@ DOCUMENTATION = {
         "directory": {"type": "path", "required": True, "description": "It is made where it lacks."},
         "records": {"type": "path", "required": True, "description": "Directory for those records."},
         "digest": {"required": True, "description": "SHA-256 of the manifest."},
-        "manifest": {
-            "type": "path",
-            "description": "JSON file on this host, which maps the path of each file below the directory to "
-            "its size and SHA-256. Without it the module only says whether it needs one.",
-        },
+        "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
         "archive": {
             "type": "path",
-            "description": [
-                "A tar archive on this host with parts of files, named C(number.offset) by the place of the "
-                "file in the manifest. The parts of a file come in order, and no other file between them.",
-                "Without it the module compares, removes what has to go, and says what lacks.",
-            ],
+            "description": "A tar archive on this host with parts of files, named C(number.offset) by the "
+            "place of the file in the manifest. A file's parts come in order, and none of another between.",
         },
         "archive_bytes": {"type": "int", "default": 0, "description": "Room for them in the login's home."},
     },
@@ -54,7 +49,6 @@ DOCUMENTATION = {
 RETURN = r"""
 needs_manifest: {returned: always, type: bool, description: Whether it cannot answer without the manifest.}
 lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
-removed: {returned: with a manifest, type: int, description: How many files are removed.}
 """
 
 PARTIAL = ".psfleet-partial"
@@ -277,7 +271,6 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
     return {
         "changed": bool(lacking or removed),
         "lacking": [places[name] for name in lacking],
-        "removed": len(removed),
         "diff": difference if module._diff else {},
     }
 

@@ -19,17 +19,14 @@ DOCUMENTATION = {
     "description": [
         "A release whose files are not those that its name says is put in place again.",
         "Tasks that run stay with the release that they were started from.",
+        "Without C(archive) the module only says whether it needs one.",
     ],
     "options": {
         "release": {"required": True, "description": "The release's name, which is the hash of its content."},
         "folder": {"type": "path", "required": True, "description": "Where the releases are."},
         "package": {"default": "", "description": "Folder within the release that has its content."},
         "link": {"type": "path", "default": "", "description": "Link beside C(folder) to the one in use."},
-        "archive": {
-            "type": "path",
-            "description": "A tar archive on this host with the content, below C(package). Without it the "
-            "module only says whether it needs one.",
-        },
+        "archive": {"type": "path", "description": "A tar archive of the content, below C(package)."},
         "keep": {"type": "int", "default": 3, "description": "How many releases stay beside those in use."},
         "named_in": {
             "type": "list",

@@ -42,12 +42,7 @@ DOCUMENTATION = {
         "addresses": {"type": "dict", "required": True, "description": "The plan's address of each host."},
         "plan": {"required": True, "description": "Hash of today's plan."},
         "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
-        "environments": {
-            "type": "dict",
-            "required": True,
-            "description": "By the name of each environment that a host may get, its C(lock_hash), and the "
-            "disk that its installation needs, C(archive_bytes) and C(environment_bytes).",
-        },
+        "environments": {"type": "dict", "required": True, "description": "Those it may get, each by name."},
         "python_version": {"default": "", "description": "As of M(psfleet.cluster.host_requirements)."},
         "cuda_source": {
             "choices": ["wheels", "system"],

@@ -13,11 +13,7 @@ DOCUMENTATION = {
     "description": "Changes nothing. Fails with everything that is missing at once.",
     "options": {
         "host": {"required": True, "description": "The host's name, for messages."},
-        "python_version": {
-            "default": "",
-            "description": "The Python to make the environment from, such as C(3.11). Empty for the host's "
-            "own, or the newest one there that TensorFlow has a wheel for.",
-        },
+        "python_version": {"default": "", "description": "Empty for the host's own, or one that fits."},
         "gpus": {"type": "bool", "default": False, "description": "Whether a task of this host has GPUs."},
         "cuda_source": {
             "choices": ["wheels", "system"],
@@ -33,9 +29,6 @@ environment:
   returned: success
   type: str
   description: Name of the locked environment that the host gets, such as C(gpu-python3.11-x86_64).
-python_version: {returned: success, type: str, description: The Python that the environment is made from.}
-interpreter: {returned: success, type: str, description: Path of that Python.}
-checks: {returned: success, type: list, description: "Each with C(name), C(state), C(found) and C(remedy)."}
 """
 
 
@@ -64,14 +57,8 @@ def main() -> None:
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}; {check.remedy}")
-    environment, python = host_environment(facts, asked)
-    module.exit_json(
-        changed=False,
-        environment=environment.name,
-        python_version=python.version,
-        interpreter=python.path,
-        checks=[check.to_json() for check in checks],
-    )
+    environment, _ = host_environment(facts, asked)
+    module.exit_json(changed=False, environment=environment.name)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ DOCUMENTATION = {
         "All files are staged and validated before the first of them is replaced, each by a rename.",
         "A file that belongs to another user is written with that user's rights, so that a link in a "
         "directory of theirs leads nowhere that they could not write themselves.",
+        "What matches C(only) is removed, unless C(files) or C(kept) names it.",
     ],
     "options": {
         "directories": {
@@ -57,12 +58,7 @@ DOCUMENTATION = {
                 },
             },
         },
-        "only": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "description": "Patterns of paths. What matches goes, unless C(files) or C(kept) names it.",
-        },
+        "only": {"type": "list", "elements": "str", "default": [], "description": "Patterns of paths."},
         "kept": {"type": "list", "elements": "str", "default": [], "description": "Files of somebody else."},
     },
 }

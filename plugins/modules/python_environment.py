@@ -31,6 +31,7 @@ DOCUMENTATION = {
         "The link points to a complete environment or does not exist.",
         "With C(base) the new environment begins as a complete one that is there already, at no cost of "
         "disk, and the archive holds only what is added to it.",
+        "Without C(archive) the module only says whether it needs one.",
     ],
     "options": {
         "wheels": {"type": "dict", "required": True, "description": "What C(wheel_store) says of them."},
@@ -39,17 +40,12 @@ DOCUMENTATION = {
         "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
         "user": {"required": True, "description": "User with whose rights the environment is tried."},
         "module": {"required": True, "description": "Module of Python that the trial imports."},
-        "archive": {
-            "type": "path",
-            "description": "A tar archive on this host with C(wheels/), C(requirements.txt) and C(uv). "
-            "Without it the module only says whether it needs one.",
-        },
+        "archive": {"type": "path", "description": "Tar of C(wheels/), C(requirements.txt), C(uv)."},
     },
 }
 
 RETURN = r"""
 needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
-version: {returned: when it was installed, type: str, description: Version of the module that was tried.}
 """
 
 # A second installation waits for a first one that a broken connection has left running.
@@ -202,7 +198,7 @@ def main() -> None:
                 module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
             module.exit_json(**{**result, "needs_archive": True})
         if not complete and not module.check_mode:
-            result["version"] = environment.install(Path(values["archive"]), values["user"], values["module"])
+            environment.install(Path(values["archive"]), values["user"], values["module"])
         if not in_use and not module.check_mode:
             environment.use()
     except (OSError, ValueError, KeyError, tarfile.TarError) as error:

@@ -24,10 +24,6 @@ DOCUMENTATION = {
     },
 }
 
-RETURN = r"""
-reloaded: {returned: success, type: bool, description: Whether sshd had to be reloaded.}
-"""
-
 CONNECT_SECONDS = 10
 # A reload of sshd has ended before sshd has read its files and listens again.
 RELOAD_SECONDS = 5
@@ -51,13 +47,10 @@ def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
     user, host, service = (module.params[name] for name in ("user", "host", "service"))
-    if module.check_mode:
-        module.exit_json(changed=False, reloaded=False)
     ssh = ["ssh", "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}", host, "true"]
     command = ["runuser", "--user", user, "--", *ssh]
-    first = failure(command)
-    if not first:
-        module.exit_json(changed=False, reloaded=False)
+    if module.check_mode or not failure(command):
+        module.exit_json(changed=False)
     not_reloaded = failure(["systemctl", "reload", service])
     second = not_reloaded or failure_after(RELOAD_SECONDS, command)
     if second:
@@ -66,7 +59,7 @@ def main() -> None:
             "who may log in (AllowUsers, AllowGroups, DenyUsers) or does not include sshd_config.d/*.conf, "
             f"let {user} in there. `journalctl --unit={service}` says what sshd objected to."
         )
-    module.exit_json(changed=True, reloaded=True)
+    module.exit_json(changed=True)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,7 @@ DOCUMENTATION = {
     "left are returned, so that the run can be ended everywhere before the playbook fails.",
     "options": {
         "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
-        "others": {
-            "type": "bool",
-            "default": False,
-            "description": "Take also the tasks that this host knows beside these, from units that systemd "
-            "has loaded and from what train.yml prepared. They may be of an inventory of the past.",
-        },
+        "others": {"type": "bool", "default": False, "description": "Take also those that this host knows."},
         "state": {
             "choices": ["queried", "started", "ready", "stopped"],
             "default": "queried",

@@ -17,18 +17,13 @@ DOCUMENTATION = {
     "interrupted one. Never starts or restarts a task.",
     "options": {
         "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
-        "metrics_directory": {
-            "default": "",
-            "description": "Where the metrics of the tasks are written for node_exporter, by units that are "
-            "there already. Empty for none, and none of an earlier directory.",
-        },
+        "metrics_directory": {"default": "", "description": "node_exporter's directory. Empty for none."},
         "metrics_record": {"type": "path", "required": True, "description": "File that says where they are."},
     },
 }
 
 RETURN = r"""
 stopped: {returned: always, type: list, description: Units of tasks that left the plan.}
-reloaded: {returned: always, type: bool, description: Whether systemd has read its units again.}
 """
 
 PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.service", TIMER, SERVICE)
@@ -73,7 +68,7 @@ def main() -> None:
                 metrics.apply()
     except OSError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(gone or unread or untimed), stopped=gone, reloaded=unread)
+    module.exit_json(changed=bool(gone or unread or untimed), stopped=gone)
 
 
 if __name__ == "__main__":
