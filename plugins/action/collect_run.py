@@ -33,7 +33,8 @@ class ActionModule(HostAction):
         try:
             names, refused = self._brought(packed, places, most_bytes)
         finally:
-            self._remove(packed["path"])
+            remove = self._connection._shell.remove(packed["path"])
+            self._low_level_execute_command(remove, sudoable=True)
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
@@ -47,6 +48,3 @@ class ActionModule(HostAction):
             archive = Path(directory) / "run.tar.gz"
             self._connection.fetch_file(packed["path"], str(archive))
             return unpack(archive, places, most_bytes)
-
-    def _remove(self, path: str) -> None:
-        self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.variables import PREFIX
-from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.folder import begun_settings, described_run, tasks_of_run
 from psfleet.run.settings import resumed_settings
 from psfleet.run.start import Folder, FolderState, RefusedError, decide
 from psfleet.watch.hints import with_inventory
@@ -49,20 +49,7 @@ class ActionModule(ControllerAction):
                 )
             except (KeyError, ValueError) as error:
                 return refusal([f"run {run_id} cannot go on with what it began with: {error}"])
-        run = {
-            "id": run_id,
-            "action": action,
-            "folder": str(folder),
-            "settings": {
-                **read_object(folder / "settings.json"),
-                "training": settings["cluster"],
-                "tasks": settings["tasks"],
-                "program": settings["program"],
-            },
-            "tasks": tasks,
-            "lead": lead_of(tasks),
-        }
-        return {"run": run}
+        return {"run": described_run(folder, settings, tasks) | {"action": action}}
 
 
 def refusal(problems: Iterable[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.folder import begun_settings, described_run, tasks_of_run
 from psfleet.run.start import RefusedError, going_on, stopped_tasks, unstopped
 from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
@@ -34,19 +34,8 @@ class ActionModule(ControllerAction):
             return {"run": {"id": ""}}
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         settings, tasks = tasks_of_folder(folder, variables["cluster_plan"], variables["cluster_settings"])
-        run = {
-            "id": run_id,
-            "folder": str(folder),
-            "settings": {
-                "training": settings["cluster"],
-                "tasks": settings["tasks"],
-                "program": settings.get("program"),
-            },
-            "tasks": stopped_tasks(run_id, tasks, hosts),
-            "lead": lead_of(tasks),
-            "warning": unstopped(tasks, hosts),
-        }
-        return {"run": run}
+        ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}
+        return {"run": described_run(folder, settings, tasks) | ended}
 
 
 def tasks_of_folder(

@@ -1,7 +1,6 @@
 """Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
 
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.check import Check
 from trainer.host.clock_checks import clock_check, clock_offset
 from trainer.host.content_directory import content_hash
-from trainer.host.environment import DEVICES, MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
+from trainer.host.environment import every_environment
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.reaching import ask
@@ -49,13 +48,4 @@ class ActionModule(HostAction):
 
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
     """Return what a deployment would install, by the names of all environments that a host may get."""
-    found = {}
-    for device, python, machine in product(DEVICES, SUPPORTED_PYTHONS, MACHINES):
-        if problems(device, python, machine):
-            continue
-        environment = HostEnvironment(device, python, machine)
-        described = WheelStore.of(environment, locks, cache).describe()
-        found[environment.name] = {
-            name: described[name] for name in ("lock_hash", "archive_bytes", "environment_bytes")
-        }
-    return found
+    return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}

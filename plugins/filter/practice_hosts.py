@@ -3,7 +3,7 @@
 import hashlib
 import ipaddress
 import re
-from typing import Any, TypedDict
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
@@ -17,19 +17,8 @@ SSH_PORT = 22
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 WHERE = "where practice_hosts is applied (a playbook or a Molecule scenario)"
 
-
-class Host(TypedDict):
-    """One practice host: its name in the inventory, its container, and how to log in."""
-
-    name: str
-    container: str
-    address: str
-    groups: list[str]
-    user: str
-    ssh_port: int
-    sudo_password: bool
-    suite: str
-    vars: dict[str, Any]
+# As docs/practice-hosts.md has a node; planned, it also has `container` and `address`, and lacks nothing.
+Host = dict[str, Any]
 
 
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
@@ -43,7 +32,7 @@ def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
     return f"{directory}/.ssh/{name}.sudo_password"
 
 
-def practice_hosts_problems(nodes: list[dict[str, Any]], scenario: str) -> list[str]:
+def practice_hosts_problems(nodes: list[Host], scenario: str) -> list[str]:
     """All that is wrong with the role's input, in words; empty when nothing is."""
     problems = []
     if not SCENARIO.fullmatch(scenario):
@@ -79,10 +68,8 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
     return problems
 
 
-def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str, suite: str) -> list[Host]:
-    """Each node with its container's name and its address, in the order given.
-
-    `suite` is for those that name none.
+def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
+    """Each node with its container's name, its address and what it leaves to us, in the order given.
 
     Raises AnsibleFilterError when the subnet has too few addresses.
     """
@@ -93,17 +80,14 @@ def practice_hosts_plan(nodes: list[dict[str, Any]], prefix: str, subnet: str, s
             f"the network {prefix} ({subnet}) has too few addresses."
         )
     return [
-        Host(
-            name=node["name"],
-            container=f"{prefix}-{node['name']}",
-            address=str(network[FIRST_ADDRESS + position]),
-            groups=list(node.get("groups", [])),
-            user=node.get("user", "root"),
-            ssh_port=int(node.get("ssh_port", SSH_PORT)),
-            sudo_password=bool(node.get("sudo_password", False)),
-            suite=node.get("suite") or suite,
-            vars=dict(node.get("vars", {})),
-        )
+        {"groups": [], "user": "root", "sudo_password": False, "vars": {}}
+        | node
+        | {
+            "container": f"{prefix}-{node['name']}",
+            "address": str(network[FIRST_ADDRESS + position]),
+            "ssh_port": int(node.get("ssh_port", SSH_PORT)),
+            "suite": node.get("suite") or suite,
+        }
         for position, node in enumerate(nodes)
     ]
 

@@ -30,9 +30,9 @@ def unit_traffic(
 
     `shown` holds each unit's properties, as `systemctl show` prints them, `began` the Unix time of its run.
     """
-    entries = _journal(began)
-    ended = traffic_of_ended(entries, began)
-    silent = units_told_of(entries, began) - ended.keys()
+    entries = list(entries_since(_journal(began), began))
+    ended = traffic_of_ended(entries)
+    silent = {entry["UNIT"] for entry in entries if entry.get("MESSAGE_ID") in _ENDED_MESSAGES} - ended.keys()
     if silent and counts():
         ended |= dict.fromkeys(silent, (0, 0))
     found: dict[str, tuple[int | None, int | None]] = {}
@@ -62,13 +62,10 @@ def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
     return None if _NOT_COUNTED in {int(received), int(sent)} else (int(received), int(sent))
 
 
-def traffic_of_ended(entries: Iterable[str], began: Mapping[str, float]) -> dict[str, tuple[int, int]]:
-    """Return what the processes of each unit that ended since its run began have received and sent.
-
-    `entries` are those of systemd in the journal, each as JSON.
-    """
+def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Return what the processes of each unit that ended have received and sent, by these entries."""
     found: dict[str, tuple[int, int]] = {}
-    for entry in _since(entries, began):
+    for entry in entries:
         try:
             received, sent = (int(entry[field]) for field in _FIELDS)
         except (ValueError, KeyError, TypeError):
@@ -78,13 +75,9 @@ def traffic_of_ended(entries: Iterable[str], began: Mapping[str, float]) -> dict
     return found
 
 
-def units_told_of(entries: Iterable[str], began: Mapping[str, float]) -> set[str]:
-    """Return the units of which the journal says since their run began that they have ended."""
-    return {entry["UNIT"] for entry in _since(entries, began) if entry.get("MESSAGE_ID") in _ENDED_MESSAGES}
-
-
-def _since(entries: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    for text in entries:
+def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """Return the journal's entries of units since their run began. `texts` are entries of systemd as JSON."""
+    for text in texts:
         try:
             entry = json.loads(text)
             unit, seconds = entry["UNIT"], int(entry["__REALTIME_TIMESTAMP"]) / 1e6

@@ -1,6 +1,6 @@
 """What a run's folder on the controller says of the run and its tasks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,20 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
     training = TrainingSettings.from_mapping(settings["cluster"])
     tasks = run_tasks(ClusterPlan.from_json(plan), training, settings.get("program") is not None)
     return [{"name": task.name, **asdict(task)} for task in tasks]
+
+
+def described_run(
+    folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a run as the playbooks know it: `id`, `folder`, `settings`, `tasks` and `lead`."""
+    values = {"training": settings["cluster"], "tasks": settings["tasks"], "program": settings.get("program")}
+    return {
+        "id": folder.name,
+        "folder": str(folder),
+        "settings": read_object(folder / "settings.json") | values,
+        "tasks": tasks,
+        "lead": lead_of(tasks),
+    }
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.folder import begun_settings, described_run, tasks_of_run
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
@@ -37,12 +37,11 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
     for folder in runs:
         if read_object(folder / "state.json").get("state") == GOING_ON:
             try:
-                tasks = tasks_of_run(read_object(folder / "plan.json"), begun_settings(folder))
+                settings = begun_settings(folder)
+                tasks = tasks_of_run(read_object(folder / "plan.json"), settings)
             except (KeyError, ValueError) as error:
                 raise ValueError(f"the run's folder {folder} is damaged: {error}") from error
-            settings = read_object(folder / "settings.json")
-            run = {"id": folder.name, "folder": str(folder), "settings": settings}
-            found.append(run | {"tasks": tasks, "lead": lead_of(tasks)})
+            found.append(described_run(folder, settings, tasks))
     return found
 
 

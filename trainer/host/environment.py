@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 
 # The version that all hosts of a cluster compute with; the locks in roles/package_store/files pin it.
 TENSORFLOW_VERSION = "2.21.0"
@@ -59,6 +60,12 @@ class HostEnvironment:
     def tensorboard_lock(self) -> str:
         """Name of the lock of TensorBoard's own environment on the same host."""
         return f"tensorboard-python{self.python}.txt"
+
+
+def every_environment() -> list[HostEnvironment]:
+    """Return all that a host may get."""
+    kinds = product(DEVICES, SUPPORTED_PYTHONS, MACHINES)
+    return [HostEnvironment(*kind) for kind in kinds if not problems(*kind)]
 
 
 def problems(device: str, python: str, machine: str) -> list[str]:

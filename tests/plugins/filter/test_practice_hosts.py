@@ -1,7 +1,5 @@
 """Names, addresses and inventory of practice hosts."""
 
-from typing import Any
-
 import pytest
 from ansible.errors import AnsibleFilterError
 
@@ -15,7 +13,7 @@ from plugins.filter.practice_hosts import (
     practice_hosts_sudo_password_file,
 )
 
-NODES: list[dict[str, Any]] = [
+NODES: list[Host] = [
     {"name": "node1", "groups": ["ps", "worker"]},
     {"name": "node2", "groups": ["worker"], "user": "ops"},
     {"name": "outsider"},
@@ -36,7 +34,7 @@ def test_hosts_keep_their_order_and_take_addresses_of_their_network() -> None:
 
 
 def test_the_last_address_that_fits_is_not_the_broadcast_address() -> None:
-    nodes: list[dict[str, Any]] = [{"name": f"node{number}"} for number in range(4)]
+    nodes: list[Host] = [{"name": f"node{number}"} for number in range(4)]
     assert practice_hosts_plan(nodes, "p", "10.0.0.0/28", "bookworm")[-1]["address"] == "10.0.0.14"
     with pytest.raises(AnsibleFilterError, match=r"has 5 nodes; the network p .* has too few addresses"):
         practice_hosts_plan([*nodes, {"name": "node4"}], "p", "10.0.0.0/28", "bookworm")
@@ -53,7 +51,7 @@ def test_groups_keep_the_order_of_the_nodes_and_leave_others_beside_the_cluster(
 
 
 def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
-    nodes: list[dict[str, Any]] = [{"name": "node1", "groups": ["chief"], "vars": {"trainer_seed": 2}}]
+    nodes: list[Host] = [{"name": "node1", "groups": ["chief"], "vars": {"trainer_seed": 2}}]
     inventory = practice_hosts_inventory(
         practice_hosts_plan(nodes, "p", "10.0.0.0/24", "bookworm"), KEYS[:1], "/inventories/practice"
     )["all"]
@@ -142,7 +140,7 @@ def test_another_suite_recipe_or_package_is_another_image() -> None:
     ],
 )
 def test_a_problem_names_the_variable_the_value_and_what_is_expected(
-    nodes: list[dict[str, Any]], scenario: str, problem: str
+    nodes: list[Host], scenario: str, problem: str
 ) -> None:
     with pytest.raises(AssertionError, match=problem):
         assert practice_hosts_problems(nodes, scenario) == []

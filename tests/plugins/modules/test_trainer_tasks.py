@@ -194,22 +194,26 @@ def resources(unit: str, seconds: float, received: str, sent: str) -> str:
     return entry(unit, seconds, **figures)
 
 
-def test_traffic_of_every_life_since_the_run_began_is_summed_up() -> None:
+def test_traffic_of_every_life_since_the_run_began_is_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that has ended without an entry of its traffic had none, where this host counts at all."""
     entries = [
         resources("a", 99.0, "1000", "1000"),
         resources("a", 101.0, "10", "1"),
         resources("a", 102.0, "20", "2"),
         resources("b", 103.0, "5", "6"),
         entry("c", 104.0, CPU_USAGE_NSEC="1"),
+        entry("c", 99.0, SUCCESS),
+        entry("d", 101.0, SUCCESS),
+        entry("e", 101.0, STARTED),
         '{"UNIT": "a", "IP_MET',
     ]
-    began = {"a": 100.0, "b": 0.0, "c": 0.0}
-    assert unit_traffic.traffic_of_ended(entries, began) == {"a": (30, 3), "b": (5, 6)}
-
-
-def test_the_journal_tells_which_units_have_ended_in_this_run() -> None:
-    entries = [entry("a", 99.0, SUCCESS), entry("b", 101.0, SUCCESS), entry("c", 101.0, STARTED)]
-    assert unit_traffic.units_told_of(entries, dict.fromkeys("abc", 100.0)) == {"b"}
+    monkeypatch.setattr(unit_traffic, "run", lambda *_: "\n".join(entries))
+    began = dict.fromkeys("acde", 100.0) | {"b": 0.0}
+    known = {"a": (30, 3), "b": (5, 6), "c": (None, None), "e": (None, None)}
+    for counts, of_silent in ((True, (0, 0)), (False, (None, None))):
+        monkeypatch.setattr(unit_traffic, "counts", lambda counts=counts: counts)
+        found = unit_traffic.unit_traffic({unit: {} for unit in began}, began)
+        assert found == known | {"d": of_silent}
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,14 @@
 """The locks in roles/package_store/files, as `make lock` wrote them."""
 
-import itertools
-
 import pytest
 import tomllib
 
 from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks
 from tests.repository import ROOT
-from trainer.host.environment import (
-    DEVICES,
-    MACHINES,
-    SUPPORTED_PYTHONS,
-    TENSORFLOW_VERSION,
-    HostEnvironment,
-    problems,
-)
+from trainer.host.environment import TENSORFLOW_VERSION, HostEnvironment, every_environment
 
 LOCKS = ROOT / "roles" / "package_store" / "files"
-ENVIRONMENTS = [
-    HostEnvironment(*parts)
-    for parts in itertools.product(DEVICES, SUPPORTED_PYTHONS, MACHINES)
-    if not problems(*parts)
-]
+ENVIRONMENTS = every_environment()
 
 
 def packages_of(environment: HostEnvironment) -> dict[str, Pinned]:
