@@ -129,11 +129,8 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
     for metric, value in metrics_of(of_chief[-1]).items():
         if metric not in found:
             findings.lacking.append(f"{metric} was not evaluated apart")
-        elif not _alike(value, found[metric], one_example):
+        elif math.isnan(value) and math.isnan(found[metric]):
+            continue
+        elif not math.isclose(value, found[metric], rel_tol=_TOLERANCE, abs_tol=one_example):
             told = f"{metric} at global step {step} is {found[metric]:.6g} apart, the chief found {value:.6g}"
             findings.wrong.append(told)
-
-
-def _alike(one: float, other: float, tolerance: float) -> bool:
-    both_nan = math.isnan(one) and math.isnan(other)
-    return both_nan or math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=tolerance)

@@ -1,10 +1,10 @@
 """Checks of the records themselves: all there, of one plan, telling of an orderly run."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import pairwise
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
-from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+from psfleet.evidence.recorded_run import Process, Run
 from psfleet.evidence.replication_rules import rules_of
 
 _GOOD_ENDINGS = {"last step", "run over"}
@@ -123,9 +123,9 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
         began = began or record.event in {"step", "checkpointed", "restored"}
     restored = [record.integer("global_step") for record in run.chief.of("restored")]
     for worker in run.workers:
-        for high, low in _falls(worker):
-            if not any(step <= low for step in restored):
-                back = f"{worker.name}: the global step went back from {high} to {low}"
+        for one, other in pairwise(worker.windows):
+            if other.before < one.after and not any(step <= other.before for step in restored):
+                back = f"{worker.name}: the global step went back from {one.after} to {other.before}"
                 findings.add(f"{back}, and no checkpoint explains it", certain=run.chief.whole)
     begun = len(run.chief.of("initialised"))
     if not begun and not restored:
@@ -149,12 +149,3 @@ def _follow_local_steps(name: str, process: Process, findings: Findings) -> None
         reached = window.local_step
     if process.local_steps > reached:
         findings.lacking.append(f"{name}: local steps {reached + 1} to {process.local_steps} are missing")
-
-
-def _falls(worker: TaskRecords) -> Iterator[tuple[int, int]]:
-    """Yield each place where a worker's global step is lower than what it had seen before."""
-    highest = 0
-    for window in worker.windows:
-        if window.before < highest:
-            yield highest, window.before
-        highest = window.after

@@ -247,12 +247,12 @@ class Run:
     @property
     def chief(self) -> TaskRecords:
         """Worker 0; of a program the task whose end is the run's."""
-        return next(iter(self.of_job("chief")), self._task(CHIEF))
+        return next(iter(self.of_job("chief")), self.task(CHIEF))
 
     @property
     def all_tasks(self) -> tuple[TaskRecords, ...]:
         """Every task that the run has, also those that left nothing."""
-        return tuple(self._task(task.name) for task in self.expected)
+        return tuple(self.task(task.name) for task in self.expected)
 
     @cached_property
     def final(self) -> Record | None:
@@ -306,9 +306,10 @@ class Run:
 
     def of_job(self, job: str) -> tuple[TaskRecords, ...]:
         """The run's tasks of a job, by index, also those that left nothing."""
-        return tuple(self._task(task.name) for task in self.expected if task.job == job)
+        return tuple(self.task(task.name) for task in self.expected if task.job == job)
 
-    def _task(self, name: str) -> TaskRecords:
+    def task(self, name: str) -> TaskRecords:
+        """What a task left, also where that is nothing."""
         return self.tasks.get(name, TaskRecords(name))
 
 

@@ -71,8 +71,8 @@ def servers_met(findings: Findings, run: Run) -> Good:
     found: dict[str, list[int]] = {}
     for server in run.servers:
         client = server.name.replace(SERVER, "worker")
-        records = run.tasks[client].of("peers_ready") if client in run.tasks else ()
-        nonces = {record.integer("server_nonce") for record in records if "server_nonce" in record.fields}
+        met = run.task(client).of("peers_ready")
+        nonces = {record.integer("server_nonce") for record in met if "server_nonce" in record.fields}
         found[client] = sorted(nonces)
         if not nonces:
             findings.lacking.append(f"{client} does not tell which server it used")

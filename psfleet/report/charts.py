@@ -38,9 +38,15 @@ def loss_chart(
 ) -> Figure:
     """Draw the loss over the global step; the scale is logarithmic where the loss falls far."""
     figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
-    logarithmic = is_logarithmic(curves)
+    values = curves.values
+    # Positive throughout, and falling far.
+    logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
     if logarithmic:
-        _logarithmic(axes, curves)
+        axes.set_yscale("log")
+        decades = math.log10(max(values) / min(values))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,), numticks=12))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if target is not None and target > 0:
         axes.axhline(target, color=SOFT, linestyle=(0, (4, 2)), linewidth=1, label="target loss")
     for place, step in enumerate(restored[:MOST_RESTORED]):
@@ -54,12 +60,6 @@ def loss_chart(
     axes.set_ylabel(f"loss{' (logarithmic)' if logarithmic else ''}")
     _plain(axes, "x" if logarithmic else "both")
     return _with_legend(figure)
-
-
-def is_logarithmic(curves: Curves) -> bool:
-    """Tell whether the loss is drawn on a logarithmic scale: positive throughout, and falling far."""
-    values = curves.values
-    return bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
 
 
 def rate_chart(curves: Curves, beginning: str) -> Figure:
@@ -178,22 +178,14 @@ def _bars(bars: Sequence[tuple[str, float, str]]) -> Figure:
     return figure
 
 
-def _logarithmic(axes: Axes, curves: Curves) -> None:
-    axes.set_yscale("log")
-    decades = math.log10(max(curves.values) / min(curves.values))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,), numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
     """Write numbers out: matplotlib's own exponents above the axis are easily overlooked."""
     for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+        axis.set_major_formatter(FuncFormatter(_tick))
         axis.set_major_locator(MaxNLocator(6))
 
 
-def _tick(value: float) -> str:
+def _tick(value: float, _place: int) -> str:
     for unit, word in ((1e9, "G"), (1e6, "M")):
         if abs(value) >= unit:
             return f"{value / unit:g}{word}"

@@ -49,7 +49,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
         exchanged = ending.exchanged if ending else None
         traffic = f"received {size(exchanged[0])}, sent {size(exchanged[1])}" if exchanged else ""
         where = placed.get(task.name, ("", ()))
-        own.append(TaskBox(task.name, task.job, *where, *_state(run, task.name), traffic))
+        own.append(TaskBox(task.name, task.job, *where, *state_of(run, task.name), traffic))
         if task.name == run.chief.name and run.evaluator.records:
             # The process that evaluated the final model on the chief's host, when the run was over.
             kind, state = _by_records(run.evaluator)
@@ -66,8 +66,9 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
     return tuple(hosts if len(hosts) <= MOST_HOSTS else _alike(hosts))
 
 
-def _state(run: Run, name: str) -> tuple[str, str]:
-    ending, records = run.endings.get(name), run.tasks.get(name, TaskRecords(name))
+def state_of(run: Run, name: str) -> tuple[str, str]:
+    """Return the `kind` and the `state` of a task's box, by its records and by how systemd saw it end."""
+    ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is not None and kind != "bad":
         if ending.failed:

@@ -28,13 +28,9 @@ def render(folder: Path) -> str:
     reports, complaints = _read(folder / "devices")
     if not reports:
         return "\n".join([f"{folder} holds no device report that can be read", *complaints, ""])
-    lines = [
-        "Where the variables and operations of a step really were: the graphs that TensorFlow executed.",
-        *complaints,
-        *_variable_lines(reports),
-        *_operation_lines(reports),
-    ]
-    return "\n".join(lines) + "\n"
+    title = "Where the variables and operations of a step really were: the graphs that TensorFlow executed."
+    lines = [title, *complaints, *_variable_lines(reports), *_operation_lines(reports)]
+    return "\n".join([*lines, ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +74,7 @@ def _operation_lines(reports: Sequence[Report]) -> list[str]:
     """The operations of each device. Tasks that differ only in which one they are, are shown once."""
     alike: dict[str, list[Report]] = defaultdict(list)
     for entry in reports:
-        own = _own_device(entry["task"])
+        own = "/job:{}/replica:0/task:{}/".format(*split_name(entry["task"]))
         operations = {device.replace(own, "(own)"): groups for device, groups in entry["operations"].items()}
         alike[json.dumps(operations, sort_keys=True)].append(entry)
     lines = []
@@ -100,27 +96,19 @@ def _groups(groups: Mapping[str, int]) -> str:
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:
-    short = {_short(device): text for device, text in sorted(rows.items(), key=_in_order)}
+    # Task 10 comes after task 9.
+    ordered = sorted(rows, key=lambda device: re.sub(r"\d+", lambda digits: digits[0].zfill(9), device))
+    short = {_short(device): rows[device] for device in ordered}
     width = max(map(len, short), default=0) + 2
     wrapper = textwrap.TextWrapper(max(_WIDTH, width + 40), break_long_words=False, break_on_hyphens=False)
     wrapper.subsequent_indent = " " * (width + 2)
     return [line for device, text in short.items() for line in wrapper.wrap(f"  {device:{width}}{text}")]
 
 
-def _in_order(row: tuple[str, str]) -> list[tuple[int, str]]:
-    """Sorts task 10 after task 9."""
-    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", row[0])]
-
-
 def _short(device: str) -> str:
     """For "/job:ps/replica:0/task:0/device:CPU:0" that is "ps0 CPU:0"; another text stays as it is."""
     match = re.fullmatch(r"/job:(\w+)/replica:0/task:(\d+)(?:/device:(\w+:\d+))?", device)
     return f"{match[1]}{match[2]} {match[3] or ''}".strip() if match else device
-
-
-def _own_device(task: str) -> str:
-    job, index = split_name(task)
-    return f"/job:{job}/replica:0/task:{index}/"
 
 
 def _names(tasks: Sequence[str]) -> str:

@@ -17,14 +17,13 @@ from psfleet.report.series import notable_workers
 from psfleet.report.wording import counted_rows, number, shortened
 from trainer.contract.progress import printable
 
-_MARKS = {True: ("✓", "holds", "good"), False: ("✗", "failed", "bad"), None: ("?", "unknown", "open")}
+_MARKS = {False: ("✗", "failed", "bad"), None: ("?", "unknown", "open"), True: ("✓", "holds", "good")}
 _KINDS = {
     "proven": ("✓", "good"),
     "completed": ("✓", "fair"),
     "not proven": ("✗", "bad"),
     "cannot tell": ("?", "open"),
 }
-_FAILED_FIRST: dict[bool | None, int] = {False: 0, None: 1, True: 2}
 
 
 def write_report(run: Run, verdict: Verdict) -> Path:
@@ -49,10 +48,7 @@ def render(run: Run, verdict: Verdict) -> str:
         verdict=verdict,
         symbol=symbol,
         kind=kind,
-        checks=[
-            (check, *_MARKS[check.ok])
-            for check in sorted(verdict.checks, key=lambda check: _FAILED_FIRST[check.ok])
-        ],
+        checks=[(check, *mark) for ok, mark in _MARKS.items() for check in verdict.checks if check.ok is ok],
         next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
         figures=tables.key_figures(verdict),
         pictures=pictures(run, verdict),

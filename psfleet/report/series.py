@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -103,12 +103,10 @@ def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
 def staleness_buckets(figures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Return staleness, such as "2-3", and how many gradients had it; empty where it is not known."""
     histogram = (figures.get("staleness") or {}).get("histogram", ())
-    return tuple((_bucket(number), count) for number, count in enumerate(histogram))
-
-
-def _bucket(number: int) -> str:
-    low, high = (2 ** (number - 1), 2**number - 1) if number else (0, 0)
-    return f"{low}" if low == high else f"{low}-{high}"
+    return tuple(
+        (f"{place}" if place < 2 else f"{2 ** (place - 1)}-{2**place - 1}", count)
+        for place, count in enumerate(histogram)
+    )
 
 
 def _drawable(value: float) -> bool:
@@ -139,16 +137,13 @@ def _rate_points(worker: TaskRecords) -> list[Point]:
 
 
 def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
-    drawn = [
-        Line(line.name, line.points, place)
-        for place, line in enumerate(lines)
-        if any(math.isfinite(y) for _, y in line.points)
-    ]
+    placed = [replace(line, place=place) for place, line in enumerate(lines)]
+    drawn = [line for line in placed if any(math.isfinite(y) for _, y in line.points)]
     if len(drawn) <= MOST_LINES:
         return Curves([_smoothed(line) for line in drawn], workers=len(drawn))
     few = [line for line in drawn if line.name in named]
     # The first colour is that of the median.
-    few = [_smoothed(Line(line.name, line.points, place)) for place, line in enumerate(few, start=1)]
+    few = [_smoothed(replace(line, place=place)) for place, line in enumerate(few, start=1)]
     return Curves(few, _band(drawn), len(drawn))
 
 
@@ -165,17 +160,17 @@ def _smoothed(line: Line) -> Line:
             points.append((fmean(x for x, _ in finite), fmean(y for _, y in finite)))
         if len(finite) < len(together):
             points.append(_BREAK)
-    return Line(line.name, points, line.place)
+    return replace(line, points=points)
 
 
 def _band(lines: Iterable[Line]) -> Band:
     """Cut the range of x into equal parts; in each, take all workers' means, then their median and range."""
-    finite = {line.name: [point for point in line.points if math.isfinite(point[1])] for line in lines}
-    every = [x for points in finite.values() for x, _ in points]
+    finite = [[point for point in line.points if math.isfinite(point[1])] for line in lines]
+    every = [x for points in finite for x, _ in points]
     first, last = min(every), max(every)
     width = (last - first) / _BINS or 1.0
     bins: dict[int, list[float]] = defaultdict(list)
-    for points in finite.values():
+    for points in finite:
         own: dict[int, list[float]] = defaultdict(list)
         for x, y in points:
             own[min(int((x - first) / width), _BINS - 1)].append(y)

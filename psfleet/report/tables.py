@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.evidence.verdict_lines import figure_lines
+from psfleet.report.cluster_map import state_of
 from psfleet.report.timeline import told_tasks
 from psfleet.report.wording import number, seconds, shortened, span
 
@@ -104,12 +105,7 @@ def thresholds(verdict: Verdict) -> Pairs:
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
     """Return the ends of the logs that people would open first: of tasks that failed, and of the lead."""
-    failed = [
-        task.name
-        for task in run.expected
-        if ((ending := run.endings.get(task.name)) and ending.failed)
-        or ((own := run.tasks.get(task.name, TaskRecords(task.name)).ending) and own.event == "failed")
-    ]
+    failed = [task.name for task in run.expected if state_of(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
     return tuple(_log_end(run.folder, name) for name in names)

@@ -142,9 +142,8 @@ def rows(run: Run) -> tuple[Row, ...]:
     """Return the timeline, rows of one kind put together: alike events of many tasks, many checkpoints."""
 
     def kind(happening: Happening) -> tuple[str, str]:
-        if happening.event in _COUNTED:
-            return happening.event, happening.task
-        return happening.event, happening.text if happening.event != "peers_ready" else ""
+        alike = happening.task if happening.event in _COUNTED else happening.text
+        return happening.event, alike if happening.event != "peers_ready" else ""
 
     return tuple(_row(list(group)) for _, group in groupby(happenings(run), kind))
 
@@ -189,15 +188,11 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
             seen = course[min(place, len(course) - 1)][1]
         elif not task.windows and record.event == "finished" and course:
             seen = last
-        words = shortened(_in_words(record, lives))
+        again = " again" if record.event == "started" and lives > 1 else ""
+        words = (
+            shortened(_WORDS[record.event](record)) if record.event in _WORDS else f"{record.event}{again}"
+        )
         yield Happening(task.name, record.event, seen, isinstance(told, int), seconds, words)
-
-
-def _in_words(record: Record, lives: int) -> str:
-    if record.event == "started":
-        return "started" if lives < 2 else "started again"
-    describe = _WORDS.get(record.event)
-    return describe(record) if describe else record.event
 
 
 def _metrics(record: Record) -> str:
@@ -234,13 +229,7 @@ def _row(group: Sequence[Happening]) -> Row:
     elif len(group) > 1 and event == "peers_ready":
         text = "passed the barrier"
     tasks = span(list(dict.fromkeys(happening.task for happening in group)))
-    return Row(tasks, _steps(group), (min(times), max(times)), event, text)
-
-
-def _steps(group: Sequence[Happening]) -> str:
-    steps = [happening.step for happening in group if happening.step is not None]
-    if not steps:
-        return "-"
-    low, high = min(steps), max(steps)
-    about = "" if all(happening.exact for happening in group) else "about "
-    return f"{about}{number(low)}" + (f" to {number(high)}" if high != low else "")
+    known = [happening.step for happening in group if happening.step is not None]
+    steps = " to ".join(map(number, sorted({min(known), max(known)}))) if known else "-"
+    about = "" if not known or all(happening.exact for happening in group) else "about "
+    return Row(tasks, f"{about}{steps}", (min(times), max(times)), event, text)
