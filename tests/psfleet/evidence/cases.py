@@ -18,8 +18,8 @@ class Expected:
     said: str
 
     def __str__(self) -> str:
-        """The name of the damage."""
-        return self.damage.__name__
+        """What must be said of the damage."""
+        return self.said or "nothing wrong"
 
     def hold(self, run: Path) -> None:
         """Damage the folder and judge it."""

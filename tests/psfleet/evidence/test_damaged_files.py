@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,7 @@ def lose_the_folder(run: Path) -> None:
     shutil.rmtree(run)
 
 
-def lose_whom_the_chief_met(run: Path) -> None:
-    drop(run, "worker0", "peers_ready")
+lose_whom_the_chief_met = partial(drop, task="worker0", event="peers_ready")
 
 
 def spoil_the_plan(run: Path) -> None:

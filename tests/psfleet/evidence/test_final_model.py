@@ -1,6 +1,7 @@
 """The final model: one fingerprint for all, and what was found by a process that took no part."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,25 +29,9 @@ def found(run: Path, **metrics: float) -> None:
     edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
 
 
-def read_other_parameters(run: Path) -> None:
-    edit(run, "worker1", "finished", fingerprint=OTHER)
-
-
-def keep_other_parameters(run: Path) -> None:
-    edit(run, "evaluator0", "evaluated", fingerprint=OTHER)
-
-
-def read_at_another_step(run: Path) -> None:
-    edit(run, "worker1", "finished", fingerprint=OTHER, fingerprint_step=7)
-
-
 def read_nothing(run: Path) -> None:
     every = records(run, "worker1")
     rewrite(run, "worker1", [{k: v for k, v in record.items() if k != "fingerprint"} for record in every])
-
-
-def evaluate_an_older_checkpoint(run: Path) -> None:
-    edit(run, "evaluator0", "evaluated", global_step=100)
 
 
 def be_the_chief(run: Path) -> None:
@@ -56,10 +41,6 @@ def be_the_chief(run: Path) -> None:
 def find_another_weight(run: Path) -> None:
     find_in_the_model(run, metrics={"weight": 1.95, "bias": 10.0, "loss": 0.11})
     found(run, weight=1.96)
-
-
-def find_no_number(run: Path) -> None:
-    edit(run, "evaluator0", "evaluated", metrics={"weight": None, "bias": 10.0, "loss": 0.11})
 
 
 def find_less(run: Path) -> None:
@@ -73,16 +54,8 @@ def fail_to_evaluate(run: Path) -> None:
     rewrite(run, "evaluator0", [every[0], failed])
 
 
-def evaluate_and_not_tell_the_end(run: Path) -> None:
-    drop(run, "evaluator0", "finished")
-
-
 def evaluate_nothing(run: Path) -> None:
     events(run, "evaluator0").unlink()
-
-
-def save_nothing(run: Path) -> None:
-    drop(run, "worker0", "checkpointed")
 
 
 def save_too_early(run: Path) -> None:
@@ -90,18 +63,18 @@ def save_too_early(run: Path) -> None:
     evaluate_an_older_checkpoint(run)
 
 
-def take_the_evaluation_of_another_run(run: Path) -> None:
-    edit(run, "evaluator0", "", run_id="another")
-
-
-def take_the_plan_of_another_run(run: Path) -> None:
-    edit(run, "evaluator0", "", plan_hash=OTHER[:12])
-
-
-def lose_what_the_chief_found(run: Path) -> None:
-    drop(run, "worker0", "evaluated")
-
-
+read_other_parameters = partial(edit, task="worker1", event="finished", fingerprint=OTHER)
+keep_other_parameters = partial(edit, task="evaluator0", event="evaluated", fingerprint=OTHER)
+read_at_another_step = partial(edit, task="worker1", event="finished", fingerprint=OTHER, fingerprint_step=7)
+evaluate_an_older_checkpoint = partial(edit, task="evaluator0", event="evaluated", global_step=100)
+find_no_number = partial(
+    edit, task="evaluator0", event="evaluated", metrics={"weight": None, "bias": 10.0, "loss": 0.11}
+)
+evaluate_and_not_tell_the_end = partial(drop, task="evaluator0", event="finished")
+save_nothing = partial(drop, task="worker0", event="checkpointed")
+take_the_evaluation_of_another_run = partial(edit, task="evaluator0", event="", run_id="another")
+take_the_plan_of_another_run = partial(edit, task="evaluator0", event="", plan_hash=OTHER[:12])
+lose_what_the_chief_found = partial(drop, task="worker0", event="evaluated")
 CASES = [
     Expected(read_other_parameters, 1, {"fingerprints_agree"}, "the parameters differ at global step 40"),
     Expected(keep_other_parameters, 1, {"fingerprints_agree"}, f"evaluator0 read {OTHER}"),

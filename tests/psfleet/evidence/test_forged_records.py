@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,20 +20,8 @@ from tests.psfleet.evidence.run_folders import (
 )
 
 
-def take_the_file_of_another_run(run: Path) -> None:
-    edit(run, "worker1", "", run_id="another")
-
-
 def take_the_chief_for_worker1(run: Path) -> None:
     shutil.copy(events(run, "worker0"), events(run, "worker1"))
-
-
-def run_another_plan(run: Path) -> None:
-    edit(run, "worker1", "", plan_hash="0123456789ab")
-
-
-def run_another_release(run: Path) -> None:
-    edit(run, "worker1", "", release="release-2")
 
 
 def start_by_hand(run: Path) -> None:
@@ -40,19 +29,11 @@ def start_by_hand(run: Path) -> None:
         edit(run, task, "", plan_hash="", release="")
 
 
-def stop_the_run(run: Path) -> None:
-    edit(run, "worker1", "finished", reason="stopped")
-
-
 def fail_at_the_end(run: Path) -> None:
     every = records(run, "worker1")
     rewrite(
         run, "worker1", [*every[:-1], every[-1] | {"event": "failed", "class": "program", "reason": "bug"}]
     )
-
-
-def end_before_the_last_step(run: Path) -> None:
-    edit(run, "worker0", "finished", last_step=500)
 
 
 def count_a_step_too_many(run: Path) -> None:
@@ -83,22 +64,15 @@ def fall_back_without_a_checkpoint(run: Path) -> None:
     rewrite(run, "worker1", changed)
 
 
-def meet_another_worker(run: Path) -> None:
-    edit(run, "worker1", "started", nonce=12345)
-
-
-def meet_another_worker_later(run: Path) -> None:
-    meet_again(run, "worker0", worker_nonces={"worker1": 12345})
-
-
-def meet_another_ps_later(run: Path) -> None:
-    meet_again(run, "worker1", ps_nonces={"ps0": 12345})
-
-
-def never_meet_the_ps(run: Path) -> None:
-    edit(run, "worker1", "peers_ready", ps_nonces={})
-
-
+take_the_file_of_another_run = partial(edit, task="worker1", event="", run_id="another")
+run_another_plan = partial(edit, task="worker1", event="", plan_hash="0123456789ab")
+run_another_release = partial(edit, task="worker1", event="", release="release-2")
+stop_the_run = partial(edit, task="worker1", event="finished", reason="stopped")
+end_before_the_last_step = partial(edit, task="worker0", event="finished", last_step=500)
+meet_another_worker = partial(edit, task="worker1", event="started", nonce=12345)
+meet_another_worker_later = partial(meet_again, task="worker0", worker_nonces={"worker1": 12345})
+meet_another_ps_later = partial(meet_again, task="worker1", ps_nonces={"ps0": 12345})
+never_meet_the_ps = partial(edit, task="worker1", event="peers_ready", ps_nonces={})
 CASES = [
     Expected(meet_another_worker_later, 1, {"workers_met"}, "worker0 met a worker1 that is not the one"),
     Expected(meet_another_ps_later, 1, {"same_parameter_servers"}, "worker1 met another ps0 than the chief"),

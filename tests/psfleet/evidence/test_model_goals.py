@@ -1,5 +1,6 @@
 """What the model has learned: losses, metrics and goals, by records of a healthy run that are changed."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,21 +22,9 @@ def train_no_better(run: Path) -> None:
         edit(run, task, "step", loss=5.0, loss_mean=5.0)
 
 
-def miss_the_line(run: Path) -> None:
-    find_in_the_model(run, metrics={"weight": 1.2, "bias": 10.0, "loss": 0.3})
-
-
 def miss_the_line_too_early(run: Path) -> None:
     miss_the_line(run)
     evaluate_too_early(run)
-
-
-def learn_digits_badly(run: Path) -> None:
-    learn_digits(run, 0.31)
-
-
-def learn_digits_well(run: Path) -> None:
-    learn_digits(run, 0.93)
 
 
 def learn_digits(run: Path, accuracy: float) -> None:
@@ -59,10 +48,6 @@ def see_badly(run: Path) -> None:
     find_in_the_model(run, metrics={"accuracy": 0.89})
 
 
-def evaluate_something_else(run: Path) -> None:
-    find_in_the_model(run, metrics={"loss": 0.1})
-
-
 def evaluate_too_early(run: Path) -> None:
     find_in_the_model(run, global_step=100)
     edit(run, "worker0", "checkpointed", global_step=100)
@@ -73,10 +58,11 @@ def evaluate_never(run: Path) -> None:
         drop(run, task, "evaluated")
 
 
-def train_an_unknown_model(run: Path) -> None:
-    train_another_model(run, "my_model")
-
-
+miss_the_line = partial(find_in_the_model, metrics={"weight": 1.2, "bias": 10.0, "loss": 0.3})
+learn_digits_badly = partial(learn_digits, accuracy=0.31)
+learn_digits_well = partial(learn_digits, accuracy=0.93)
+evaluate_something_else = partial(find_in_the_model, metrics={"loss": 0.1})
+train_an_unknown_model = partial(train_another_model, model="my_model")
 FINAL = {"fingerprints_agree", "evaluated_apart", "model_converged"}
 CASES = [
     Expected(learn_digits_well, 0, set(), ""),

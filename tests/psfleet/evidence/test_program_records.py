@@ -1,6 +1,7 @@
 """What a program of one's own recorded itself: proven by it, contradicted by it, or silent."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -136,14 +137,6 @@ def fail_in_the_records(run: Path) -> None:
     rewrite(run, "worker1", [*every[:-1], every[-1] | failed])
 
 
-def run_another_program(run: Path) -> None:
-    edit(run, "worker1", "", program="decaf")
-
-
-def run_another_plan(run: Path) -> None:
-    edit(run, "worker1", "", plan_hash="0123456789ab")
-
-
 def never_fall(run: Path) -> None:
     for worker in ("worker0", "worker1"):
         edit(run, worker, "step", loss=3.0, loss_mean=3.0)
@@ -167,6 +160,8 @@ def take_the_name_of_our_model(run: Path) -> None:
         edit(run, worker, "step", loss=0.15, loss_mean=0.15)
 
 
+run_another_program = partial(edit, task="worker1", event="", program="decaf")
+run_another_plan = partial(edit, task="worker1", event="", plan_hash="0123456789ab")
 RECORDS = [
     Expected(fail_in_the_records, 1, {"tasks_ended_well"}, "worker1 recorded that it failed: no more data"),
     Expected(run_another_program, 1, {"same_plan_and_release"}, "worker1 ran program decaf"),

@@ -1,6 +1,7 @@
 """Runs of a program of one's own: completed, proven by its own records, or neither."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,30 +45,6 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
     assert json.loads(json.dumps(verdict.as_json()))["not_shown"] == list(verdict.not_shown)
 
 
-def fail_a_worker(run: Path) -> None:
-    end(run, "worker1", failed=True, exit_code=1, reason="line 1\nValueError: bad data")
-
-
-def stop_the_lead(run: Path) -> None:
-    end(run, "worker0", exit_code=143)
-
-
-def leave_a_task_running(run: Path) -> None:
-    end(run, "ps0", alive=True, exit_code=0)
-
-
-def kill_the_ps(run: Path) -> None:
-    end(run, "ps0", failed=True, exit_code=137)
-
-
-def exchange_nothing(run: Path) -> None:
-    end(run, "worker1", bytes_received=120, bytes_sent=900_000)
-
-
-def send_nothing(run: Path) -> None:
-    end(run, "worker1", bytes_received=900_000, bytes_sent=65_535)
-
-
 def lose_an_ending(run: Path) -> None:
     (run / "tasks.json").write_text(json.dumps(endings(run)[:-1]))
 
@@ -80,10 +57,6 @@ def spoil_the_endings(run: Path) -> None:
     (run / "tasks.json").write_text('{"name": "ps0"}')
 
 
-def spoil_an_ending(run: Path) -> None:
-    end(run, "ps0", exit_code="well")
-
-
 def never_start_a_task(run: Path) -> None:
     (run / "logs" / "worker1.out").unlink()
 
@@ -92,6 +65,13 @@ def spoil_the_program(run: Path) -> None:
     (run / "settings.json").write_text('{"training": {}, "program": "main.py"}')
 
 
+fail_a_worker = partial(end, name="worker1", failed=True, exit_code=1, reason="line 1\nValueError: bad data")
+stop_the_lead = partial(end, name="worker0", exit_code=143)
+leave_a_task_running = partial(end, name="ps0", alive=True, exit_code=0)
+kill_the_ps = partial(end, name="ps0", failed=True, exit_code=137)
+exchange_nothing = partial(end, name="worker1", bytes_received=120, bytes_sent=900_000)
+send_nothing = partial(end, name="worker1", bytes_received=900_000, bytes_sent=65_535)
+spoil_an_ending = partial(end, name="ps0", exit_code="well")
 ENDINGS = [
     Expected(fail_a_worker, 1, {"tasks_ended_well"}, "worker1 failed with exit code 1: ValueError: bad data"),
     Expected(stop_the_lead, 1, {"tasks_ended_well"}, "worker0 was ended by train.yml"),
