@@ -55,6 +55,19 @@ def initialise_again(run: Path) -> None:
     rewrite(run, "worker0", [*every[:40], again, *every[40:]])
 
 
+def leave_out_a_local_step(run: Path) -> None:
+    every = records(run, "worker1")
+    first = next(record for record in every if record["event"] == "step")
+    first["steps"] -= 1
+    rewrite(run, "worker1", every)
+
+
+def record_a_window_without_a_step(run: Path) -> None:
+    every = records(run, "worker1")
+    empty = every[30] | {"steps": 0, "global_step_before": every[30]["global_step_after"]}
+    rewrite(run, "worker1", [*every[:31], empty, *every[31:]])
+
+
 def fall_back_without_a_checkpoint(run: Path) -> None:
     changed = records(run, "worker1")
     for record in changed[40:]:
@@ -89,6 +102,8 @@ CASES = [
         {"contributions_add_up"},
         "contributions add up to 40",
     ),
+    Expected(leave_out_a_local_step, 2, {"records_complete", "steps_accounted"}, "steps 1 to 1 are missing"),
+    Expected(record_a_window_without_a_step, 1, {"records_complete"}, "comes after local step"),
     Expected(count_for_the_other, 1, {"contributions_add_up"}, "worker0: the chief counted"),
     Expected(initialise_again, 1, {"no_restart_from_zero"}, "initialised the model anew"),
     Expected(

@@ -183,12 +183,14 @@ def tens(first: int, last: int) -> Story:
     return [(step, step + 10, 10) for step in range(first, last, 10)]
 
 
-def told(chief: Story, other: Story, **counted: int) -> Run:
-    """A run of two workers that tell this; each then ends well, at the step that the counts add up to."""
-    chance = random.Random(1)
-    workers = [Worker(0, chance), Worker(1, chance)]
+def told(*stories: Story, gradients: int = 0, **counted: int) -> Run:
+    """A run of workers, chief first, that tell this; each then ends well, at the step that the counts add to.
+
+    `gradients` are those that make up a synchronous step; 0 is an asynchronous run.
+    """
+    workers = [Worker(index, random.Random(1)) for index in range(len(stories))]
     last = sum(counted.values())
-    for worker, story in zip(workers, (chief, other), strict=True):
+    for worker, story in zip(workers, stories, strict=True):
         worker.start(0)
         if worker.index == 0:
             worker.write("initialised", global_step=0)
@@ -210,7 +212,33 @@ def told(chief: Story, other: Story, **counted: int) -> Run:
             else:
                 worker.write("recovering", reason=event)
         worker.finish(global_step=last, last_step=last, contributions=counted)
-    return run_of(workers, ReplicationRules("async", 2))
+    rules = ReplicationRules("sync", len(stories), gradients)
+    return run_of(workers, rules if gradients else ReplicationRules("async", len(stories)))
+
+
+@pytest.mark.parametrize(
+    ("stories", "gradients", "accepted"),
+    [
+        # Of 20 steps one worker took 10, so the other took 10: not one more or less.
+        ([[(0, 20, 10)], [(0, 20, 10)]], 0, True),
+        ([[(0, 20, 10)], [(0, 20, 9)]], 0, False),
+        ([[(0, 20, 10)], [(0, 20, 11)]], 0, False),
+        # The sum is right, but in the first half of its windows the chief saw steps that came in the second.
+        ([[*((n, n + 20, 10) for n in range(0, 80, 20)), *tens(80, 120)], [(80, 160, 40)]], 0, False),
+        # Ten steps of two gradients: others offered at least as many as the worker did not.
+        ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 5)]], 2, True),
+        ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 4)]], 2, False),
+        # More than one to a step came too late: they stand neither for others' steps nor for one's own.
+        ([[(0, 10, 4), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 4), "lost", (10, 20, 10)]], 2, False),
+        ([[(0, 10, 5), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 5), "lost", (10, 20, 10)]], 2, True),
+        ([[(0, 10, 20), "lost", (10, 20, 10)], [(10, 20, 10)], [(10, 20, 10)]], 2, False),
+    ],
+)
+def test_what_others_took_is_neither_more_nor_less_than_they_tell(
+    stories: list[Story], gradients: int, *, accepted: bool
+) -> None:
+    check = steps_accounted(told(*stories, gradients=gradients))
+    assert check.ok is accepted, check.detail
 
 
 @pytest.mark.parametrize(
