@@ -17,7 +17,6 @@ from ..plugin_utils.actions import HostAction
 
 display = Display()
 
-MODULE = "psfleet.cluster.carried_files"
 # What lies on the controller's and on the host's temporary disk at a time, for each host.
 BATCH_BYTES = 64 * MEGABYTE
 # A tar archive has a header and padding for each part of a file.
@@ -34,7 +33,7 @@ class ActionModule(HostAction):
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        asked = self._run_module(MODULE, arguments)
+        asked = self._run_module(arguments)
         if asked.get("failed") or not asked.get("needs_manifest"):
             return asked
         remote = self._make_tmp_path()
@@ -43,7 +42,7 @@ class ActionModule(HostAction):
                 local = Path(directory) / "manifest.json"
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
-                compared = self._run_module(MODULE, arguments)
+                compared = self._run_module(arguments)
                 places = compared.pop("lacking", [])
                 if not (compared.get("failed") or self._task.check_mode):
                     compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
@@ -73,16 +72,10 @@ class ActionModule(HostAction):
                     pack(parts, archive)
                 except OSError as error:
                     raise AnsibleActionFail(f"{error}. Deploy again") from error
-                received = self._run_module(MODULE, {**arguments, "archive": self._send(archive, remote)})
+                received = self._run_module({**arguments, "archive": self._send(archive, remote)})
                 if received.get("failed"):
                     return received
                 done += sum(part.size for part in parts)
         if total > BATCH_BYTES:
             display.display(f"  {so_far()}")
         return {}
-
-    def _send(self, local: Path, remote: str) -> str:
-        path: str = self._connection._shell.join_path(remote, local.name)
-        self._transfer_file(str(local), path)
-        self._fixup_perms2((remote, path))
-        return path

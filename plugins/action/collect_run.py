@@ -22,7 +22,7 @@ class ActionModule(HostAction):
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         arguments["run_id"] = run["id"]
-        packed = self._run_module("psfleet.cluster.run_archive", arguments)
+        packed = self._run_module(arguments, "psfleet.cluster.run_archive")
         if packed.get("failed") or packed.get("unreachable") or self._task.check_mode:
             return packed
         program = run["settings"].get("program") is not None

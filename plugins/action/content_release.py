@@ -20,8 +20,6 @@ class ActionModule(CarryingAction):
     Returns `release`, also in check mode.
     """
 
-    MODULE = "psfleet.cluster.content_release"
-
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         source = Path(arguments.pop("source"))
         found = content_hash(source)

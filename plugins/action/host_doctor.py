@@ -30,7 +30,7 @@ class ActionModule(HostAction):
             ),
         }
         asked = time.time()
-        answer, problem = ask(self, "psfleet.cluster.host_doctor", arguments)
+        answer, problem = ask(self, arguments)
         answered = time.time()
         checks = list(answer.get("checks", ()))
         if answer:

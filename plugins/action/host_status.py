@@ -14,7 +14,7 @@ class ActionModule(HostAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments |= {"others": True, "details": True}
-        answer, problem = ask(self, "psfleet.cluster.trainer_tasks", arguments)
+        answer, problem = ask(self, arguments, "psfleet.cluster.trainer_tasks")
         return {
             "problem": problem,
             "deployed": answer.get("deployed", {}),

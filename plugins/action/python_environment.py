@@ -9,7 +9,5 @@ from ..plugin_utils.carrying import CarryingAction
 class ActionModule(CarryingAction):
     """Arguments: those of the module but `archive`, which `wheels` has: a path on the controller."""
 
-    MODULE = "psfleet.cluster.python_environment"
-
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._carry(arguments, Path(arguments["wheels"]["archive"]))

@@ -14,7 +14,7 @@ class ActionModule(HostAction):
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer, problem = ask(self, "ansible.builtin.ping", arguments)
+        answer, problem = ask(self, arguments, "ansible.builtin.ping")
         if not problem and answer.get("ping") != "pong":
             problem = "logged in, but could not act as root: no answer"
         user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())

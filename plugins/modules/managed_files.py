@@ -36,7 +36,7 @@ DOCUMENTATION = {
                 "path": {"required": True, "description": "Where it is."},
                 "owner": {"description": "The user that the module runs as unless it is given."},
                 "group": {"description": "The one of the owner's name unless it is given."},
-                "mode": {"description": "C(0755) unless it is given."},
+                "mode": {"default": "0755", "description": "Its permissions."},
             },
         },
         "files": {
@@ -49,7 +49,7 @@ DOCUMENTATION = {
                 "content": {"required": True, "description": "All that is in it."},
                 "owner": {"description": "As of a directory."},
                 "group": {"description": "As of a directory."},
-                "mode": {"description": "C(0644) unless it is given."},
+                "mode": {"default": "0644", "description": "Its permissions."},
                 "validate": {
                     "type": "list",
                     "elements": "str",
@@ -89,7 +89,7 @@ class Entry:
         content = values.get("content")
         return cls(
             path=Path(values["path"]),
-            mode=int(values.get("mode") or ("0755" if content is None else "0644"), 8),
+            mode=int(values["mode"], 8),
             owner=owner,
             group=values.get("group") or owner,
             content=None if content is None else content.encode(),

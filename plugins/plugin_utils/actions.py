@@ -1,5 +1,6 @@
 """What all actions have in common."""
 
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -17,9 +18,18 @@ class HostAction(ActionBase):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _run_module(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(name, arguments, task_vars=self.variables)
+    def _run_module(self, arguments: dict[str, Any], name: str = "") -> dict[str, Any]:
+        """Return what a module answers on the host: that of the action's own name, or another."""
+        module = name or self._task.resolved_action
+        answer: dict[str, Any] = self._execute_module(module, arguments, task_vars=self.variables)
         return answer
+
+    def _send(self, local: Path, folder: str) -> str:
+        """Copy a file into a temporary folder of the host, and return its path there."""
+        path: str = self._connection._shell.join_path(folder, local.name)
+        self._transfer_file(str(local), path)
+        self._fixup_perms2((folder, path))
+        return path
 
 
 class ControllerAction(HostAction):

@@ -16,11 +16,9 @@ display = Display()
 class CarryingAction(HostAction):
     """Base of actions whose module of the same name answers `needs_archive`, and then takes `archive`."""
 
-    MODULE = ""
-
     def _carry(self, arguments: dict[str, Any], archive: Path) -> dict[str, Any]:
         """Ask the host; where it needs the archive, copy it there and run the module with it."""
-        asked = self._run_module(self.MODULE, arguments)
+        asked = self._run_module(arguments)
         if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
             return asked
         host = self.variables["inventory_hostname"]
@@ -31,11 +29,9 @@ class CarryingAction(HostAction):
 
         directory = self._make_tmp_path()
         try:
-            remote = self._connection._shell.join_path(directory, archive.name)
             with told(display.display, copied, REPORT_SECONDS):
-                self._transfer_file(str(archive), remote)
-            self._fixup_perms2((directory, remote))
+                remote = self._send(archive, directory)
             with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
-                return self._run_module(self.MODULE, arguments | {"archive": remote})
+                return self._run_module(arguments | {"archive": remote})
         finally:
             self._remove_tmp_path(directory, force=True)

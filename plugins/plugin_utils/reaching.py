@@ -12,10 +12,10 @@ from .actions import HostAction
 OLDEST_PYTHON = "3.8"
 
 
-def ask(action: HostAction, module: str, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], str]:
+def ask(action: HostAction, arguments: dict[str, Any], module: str = "") -> tuple[Mapping[str, Any], str]:
     """Return what a module answers that does not fail, and ""; or what kept the host from it, in words."""
     try:
-        answer = action._run_module(module, arguments)
+        answer = action._run_module(arguments, module)
     except AnsibleConnectionFailure as error:
         return {}, f"could not log in: {last_line(str(error))}"
     except AnsibleError as error:

@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -153,15 +154,11 @@ def left_by_pip(partial: Path) -> int:
 
 def size_below(folder: Path) -> int:
     """Return the bytes of the files below a folder that another program is filling."""
-    return sum(size_or_zero(path) for path in folder.rglob("*") if not path.is_dir())
-
-
-def size_or_zero(path: Path) -> int:
-    """Return a file's size; 0 where it was moved meanwhile."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # it is moved meanwhile
+            total += 0 if path.is_dir() else path.stat().st_size
+    return total
 
 
 def package_of(wheel: Path) -> str:
