@@ -26,5 +26,5 @@ class ActionModule(ControllerAction):
         except InventoryError as error:
             read = self.variables["hostvars"]._inventory
             definitions = Definitions(sources_of(self.variables), read, self._loader, command_line)
-            return {"failed": True, "msg": describe(error.problems, definitions.cure)}
+            return self._failure(describe(error.problems, definitions.cure))
         return facts

@@ -1,6 +1,6 @@
 """Decide once for the whole cluster whether a run starts, goes on, is attached to, or is refused."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from psfleet.inventory.variables import PREFIX
 from psfleet.run.folder import begun_settings, described_run, tasks_of_run
 from psfleet.run.settings import resumed_settings
 from psfleet.run.start import Folder, FolderState, RefusedError, decide
-from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
 
@@ -25,6 +24,12 @@ class ActionModule(ControllerAction):
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"run": self._decided(arguments)}
+        except RefusedError as refused:
+            return self._failure("The run cannot start:\n- " + "\n- ".join(refused.problems))
+
+    def _decided(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
         now = datetime.now(tz=timezone.utc)
         run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
@@ -34,12 +39,8 @@ class ActionModule(ControllerAction):
             begun = begun_settings(folder)
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
-            return refusal([f"{folder / 'settings.json'} is damaged: {error}"])
-        try:
-            action = decide(run_id, plan, tasks, arguments["found"], of_folder)
-        except RefusedError as refused:
-            sources = self.variables["ansible_inventory_sources"]
-            return refusal([with_inventory(problem, sources) for problem in refused.problems])
+            raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
+        action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         settings = today
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
@@ -48,13 +49,9 @@ class ActionModule(ControllerAction):
                     ClusterPlan.from_json(plan), begun, today, chosen if action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
-                return refusal([f"run {run_id} cannot go on with what it began with: {error}"])
-        return {"run": described_run(folder, settings, tasks) | {"action": action}}
-
-
-def refusal(problems: Iterable[str]) -> dict[str, Any]:
-    """Return the result of a task that fails with every problem."""
-    return {"failed": True, "msg": "The run cannot start:\n- " + "\n- ".join(problems)}
+                what = f"run {run_id} cannot go on with what it began with: {error}"
+                raise RefusedError(what) from error
+        return described_run(folder, settings, tasks) | {"action": action}
 
 
 def state_of(folder: Path) -> FolderState:

@@ -6,7 +6,6 @@ from typing import Any
 
 from psfleet.run.folder import begun_settings, described_run, tasks_of_run
 from psfleet.run.start import RefusedError, going_on, stopped_tasks, unstopped
-from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 
 from ..plugin_utils.actions import ControllerAction
@@ -22,14 +21,12 @@ class ActionModule(ControllerAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         variables = self.variables
         if variables.get("ansible_limit"):
-            return {"failed": True, "msg": "stop.yml ends a whole run; type it without --limit"}
+            return self._failure("stop.yml ends a whole run; type it without --limit")
         hosts = arguments["found"]
         try:
             run_id = going_on(hosts, str(arguments["run_id"]))
         except RefusedError as refused:
-            sources = variables["ansible_inventory_sources"]
-            problems = [with_inventory(problem, sources) for problem in refused.problems]
-            return {"failed": True, "msg": "\n".join(problems)}
+            return self._failure("\n".join(refused.problems))
         if not run_id:
             return {"run": {"id": ""}}
         folder = Path(arguments["runs_directory"]).resolve() / run_id

@@ -21,5 +21,4 @@ class ActionModule(ControllerAction):
             Manifest.of(folder).write(folder)
             return {"changed": file.read_bytes() != before}
         except OSError as error:
-            msg = f"{file} was not written: {error.filename}: {error.strerror}"
-            return {"failed": True, "msg": msg}
+            return self._failure(f"{file} was not written: {error.filename}: {error.strerror}")

@@ -39,4 +39,4 @@ class ActionModule(ControllerAction):
             for line, kind in lines:
                 display.display(line, color=COLORS[kind])
             return proven
-        return proven | {"failed": True, "msg": "\n".join(line for line, _ in lines)}
+        return proven | self._failure("\n".join(line for line, _ in lines))

@@ -12,7 +12,6 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines, shown
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
-from psfleet.watch.hints import with_inventory
 from trainer.contract.progress import printable
 
 from ..plugin_utils.actions import ControllerAction
@@ -38,13 +37,10 @@ class ActionModule(ControllerAction):
             runs_directory = Path(arguments["runs_directory"]).resolve()
             folder = find_run(runs_directory, None if run_id is None else str(run_id))
         except NoSuchRun as refusal:
-            return {
-                "failed": True,
-                "msg": with_inventory(str(refusal), self.variables["ansible_inventory_sources"]),
-            }
+            return self._failure(str(refusal))
         except ValueError as problems:
             where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"
-            return {"failed": True, "msg": f"{problems}; {where}"}
+            return self._failure(f"{problems}; {where}")
         run = read_run(folder, folder.name)
         verdict = judge_run(run, settings)
         for line, kind in as_lines(verdict, folder):
@@ -58,10 +54,7 @@ class ActionModule(ControllerAction):
             return result
         # Which checks, and why, was just said.
         where = f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
-        return result | {
-            "failed": True,
-            "msg": f"{printable(verdict.headline)} (run {verdict.run_id})\n{where}",
-        }
+        return result | self._failure(f"{printable(verdict.headline)} (run {verdict.run_id})\n{where}")
 
     def _keep(self, verdict: Verdict, folder: Path) -> None:
         try:

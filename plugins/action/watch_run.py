@@ -74,11 +74,10 @@ class ActionModule(HostAction):
                 reading = self._read(screen)
             except AnsibleError as error:
                 if time.monotonic() - answered > LOST_SECONDS:
-                    return {
-                        "failed": True,
-                        "msg": f"no answer from the host of {self._lead} for {LOST_SECONDS} s ({error}). The "
-                        "run goes on unwatched: watch it again with its run_id, or end it with stop.yml",
-                    }
+                    return self._failure(
+                        f"no answer from the host of {self._lead} for {LOST_SECONDS} s ({error}). The run "
+                        "goes on unwatched: watch it again with its run_id, or end it with stop.yml"
+                    )
                 if not silent:
                     self._note(screen, Notice(f"the host of {self._lead} does not answer: {error}"))
                 silent = True
@@ -104,7 +103,7 @@ class ActionModule(HostAction):
                     "restarts": reading.restarts,
                 }
             time.sleep(poll_seconds)
-        return {"failed": True, "msg": "the playbook that watched is gone; the run goes on"}
+        return self._failure("the playbook that watched is gone; the run goes on")
 
     def _read(self, screen: Screen) -> Reading:
         """Return the lead's progress and its unit's state, in one command. Raises AnsibleError."""

@@ -5,6 +5,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from psfleet.watch.hints import with_inventory
+
 
 class HostAction(ActionBase):
     """An action, by its `_act`: arguments in, answer out. `variables` are the task's."""
@@ -23,6 +25,11 @@ class HostAction(ActionBase):
         module = name or self._task.resolved_action
         answer: dict[str, Any] = self._execute_module(module, arguments, task_vars=self.variables)
         return answer
+
+    def _failure(self, message: str) -> dict[str, Any]:
+        """Return the answer of an action that fails. Where it names playbooks, they are for these hosts."""
+        sources = self.variables["ansible_inventory_sources"]
+        return {"failed": True, "msg": with_inventory(message, sources)}
 
     def _send(self, local: Path, folder: str) -> str:
         """Copy a file into a temporary folder of the host, and return its path there."""
