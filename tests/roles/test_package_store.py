@@ -1,16 +1,14 @@
 """The role package_store with the real locks, by ansible-playbook on this machine, in check mode."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.repository import ROOT
+from tests.repository import played
 
 HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "node3": "cpu-python3.11-x86_64"}
 
@@ -27,16 +25,10 @@ def cluster(tmp_path: Path) -> Path:
         for name, environment in HOSTS.items()
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    show = {
-        "debug": {"msg": "found {{ package_store_result.environments | to_json }} found"},
-        "run_once": True,
-    }
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "roles": ["psfleet.cluster.package_store"],
-        "tasks": [show],
-    }
+    message = "found {{ package_store_result.environments | to_json }} found"
+    show = {"debug": {"msg": message}, "run_once": True}
+    role = "psfleet.cluster.package_store"
+    play = {"hosts": "all", "gather_facts": False, "roles": [role], "tasks": [show]}
     (tmp_path / "playbook.yml").write_text(json.dumps([play]))
     return tmp_path
 
@@ -44,27 +36,13 @@ def cluster(tmp_path: Path) -> Path:
 def checked(cluster: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Return the exit code, the environments that the role described, and what was printed."""
     cache = cluster / "cache"
-    command = [
-        str(Path(sys.executable).parent / "ansible-playbook"),
-        "-i",
-        str(cluster / "hosts.json"),
-        "--check",
-    ]
-    done = subprocess.run(
-        [*command, *arguments, str(cluster / "playbook.yml")],
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-            "PSFLEET_CACHE": str(cache),
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = {
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        "PSFLEET_CACHE": str(cache),
+    }
+    inventory = cluster / "hosts.json"
+    done = played(cluster / "playbook.yml", "-i", inventory, "--check", *arguments, **settings)
     assert not cache.exists()
     found = re.search(r'"msg": "found (.*) found"', done.stdout)
     described = json.loads(json.loads(f'"{found[1]}"')) if found else {}

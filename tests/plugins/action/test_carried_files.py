@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.repository import ROOT
+from tests.repository import played
 
 
 @pytest.fixture
@@ -38,17 +37,8 @@ def playbook(tmp_path: Path) -> Path:
 
 def play(playbook: Path, *arguments: str) -> tuple[int, str]:
     """Return how many tasks changed something, and what was printed."""
-    done = subprocess.run(
-        [
-            *[str(Path(sys.executable).parent / "ansible-playbook"), "-i", "here,", "-c", "local"],
-            *["-e", f"ansible_python_interpreter={sys.executable}", *arguments, str(playbook)],
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    python = f"ansible_python_interpreter={sys.executable}"
+    done = played(playbook, "-i", "here,", "-c", "local", "-e", python, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     changed = re.search(r"changed=(\d+)", done.stdout)
     assert changed

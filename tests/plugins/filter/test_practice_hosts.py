@@ -118,17 +118,9 @@ def test_another_suite_recipe_or_package_is_another_image() -> None:
     ("nodes", "scenario", "problem"),
     [
         ([], "demo", "practice_hosts_nodes is empty"),
-        (
-            [{"name": "Node_1"}],
-            "demo",
-            r"practice_hosts_nodes\[0\].name is 'Node_1'; expected a hostname: a letter",
-        ),
+        ([{"name": "Node_1"}], "demo", r"nodes\[0\].name is 'Node_1'; expected a hostname: a letter"),
         ([{"groups": []}], "demo", r"practice_hosts_nodes\[0\].name is ''"),
-        (
-            [{"name": "a"}, {"name": "a"}],
-            "demo",
-            r"practice_hosts_nodes\[1\].name is 'a', which an earlier node has",
-        ),
+        ([{"name": "a"}, {"name": "a"}], "demo", r"nodes\[1\].name is 'a', which an earlier node has"),
         ([{"name": "Box-1"}, {"name": "box-1"}], "demo", "'box-1', which an earlier node has .capitals"),
         ([{"name": "box-"}], "demo", "name is 'box-'; expected a hostname"),
         ([{"name": "a" * 32}], "demo", "31 at most"),

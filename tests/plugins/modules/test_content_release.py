@@ -21,23 +21,21 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def release_of(source: Path, host: Path) -> Release:
-    return Release(
-        host / "releases",
-        content_hash(source),
-        package="trainer",
-        link=host / "current",
-        processes=host.parent / "proc",
+def deployed(source: Path, host: Path, package: str = "", **others: Any) -> Any:  # noqa: ANN401
+    """Put a release in place and use it, as the action and the module do; return it."""
+    release = Release(
+        host / "releases", content_hash(source), package, processes=host.parent / "proc", **others
     )
-
-
-def deploy(source: Path, host: Path, keep: int = 3) -> str:
-    release = release_of(source, host)
     archive = host.parent / "release.tar"
-    pack(source, archive, "trainer")
+    pack(source, archive, package)
     if not release.is_present():
         release.unpack(archive)
     release.use()
+    return release
+
+
+def deploy(source: Path, host: Path, keep: int = 3) -> str:
+    release = deployed(source, host, "trainer", link=host / "current")
     for path in release.prunable(keep):
         path.rename(host.parent / f"pruned-{path.name}")
     return str(release.name)
@@ -122,7 +120,7 @@ def test_going_back_to_an_older_release_carries_nothing(source: Path, tmp_path: 
     (source / "models" / "linear.py").write_text("W = 9\n")
     deploy(source, host)
     (source / "models" / "linear.py").write_text(original)
-    assert release_of(source, host).is_present()
+    assert Release(host / "releases", content_hash(source), "trainer").is_present()
     assert deploy(source, host) == first
     assert points_to(host / "current", f"releases/{first}")
 
@@ -135,19 +133,9 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-def deploy_program(source: Path, host: Path, **others: Any) -> Any:  # noqa: ANN401
-    release = Release(host / "programs", content_hash(source), processes=host.parent / "proc", **others)
-    archive = host.parent / "program.tar"
-    pack(source, archive)
-    if not release.is_present():
-        release.unpack(archive)
-    release.use()
-    return release
-
-
 def test_a_single_file_is_a_program_under_its_own_name(script: Path, tmp_path: Path) -> None:
     (script.parent / "notes.txt").write_text("beside it")
-    release = deploy_program(script, tmp_path / "host")
+    release = deployed(script, tmp_path / "host")
     assert [path.name for path in release.place.iterdir()] == ["train.py"]
     assert release.is_present()
     assert release.is_current()
@@ -158,7 +146,7 @@ def test_a_single_file_is_a_program_under_its_own_name(script: Path, tmp_path: P
 def test_a_link_to_a_file_is_carried_as_the_file(script: Path, tmp_path: Path) -> None:
     (tmp_path / "shared.py").write_text("X = 1\n")
     (script.parent / "shared.py").symlink_to(tmp_path / "shared.py")
-    release = deploy_program(script.parent, tmp_path / "host")
+    release = deployed(script.parent, tmp_path / "host")
     assert not (release.place / "shared.py").is_symlink()
     assert (release.place / "shared.py").read_text() == "X = 1\n"
 
@@ -175,14 +163,14 @@ def test_a_program_that_runs_or_is_named_by_a_run_is_kept(script: Path, tmp_path
     settings = tmp_path / "program.json"
     for number in range(5):
         script.write_text(f"print({number})\n")
-        release = deploy_program(script, host, named_in=[settings, tmp_path / "not there"])
+        release = deployed(script, host, named_in=[settings, tmp_path / "not there"])
         names.append(release.name)
         os.utime(release.place, (number, number))
     assert [path.name for path in release.prunable(1)] == names[3::-1]
     settings.write_text(f'{{"release": "{names[0]}"}}')
     (tmp_path / "proc" / "9").mkdir(parents=True)
     (tmp_path / "proc" / "9" / "cmdline").write_bytes(
-        b"python\0" + bytes(host / "programs" / names[1] / "train.py") + b"\0"
+        b"python\0" + bytes(host / "releases" / names[1] / "train.py") + b"\0"
     )
     assert [path.name for path in release.prunable(1)] == [names[3], names[2]]
 
@@ -191,9 +179,9 @@ def test_a_process_that_may_not_be_looked_at_matters_only_when_it_is_a_task(
     script: Path, tmp_path: Path
 ) -> None:
     host = tmp_path / "host"
-    old = deploy_program(script, host)
+    old = deployed(script, host)
     script.write_text("print(2)\n")
-    release = deploy_program(script, host)
+    release = deployed(script, host)
     os.utime(old.place, (0, 0))
     process = tmp_path / "proc" / "33"
     process.mkdir(parents=True)

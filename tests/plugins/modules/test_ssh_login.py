@@ -8,11 +8,8 @@ from plugins.modules.ssh_login import failure, failure_after
 
 def test_a_login_that_sshd_refuses_while_it_reloads_is_tried_again(tmp_path: Path) -> None:
     tried = tmp_path / "tried"
-    command = [
-        "sh",
-        "-c",
-        f"echo x >> {tried}; [ $(wc -l < {tried}) -ge 3 ] || {{ echo refused >&2; exit 255; }}",
-    ]
+    script = f"echo x >> {tried}; [ $(wc -l < {tried}) -ge 3 ] || {{ echo refused >&2; exit 255; }}"
+    command = ["sh", "-c", script]
     assert failure(command) == "refused"
     assert failure_after(20, command) == ""
     assert len(tried.read_text().splitlines()) == 3

@@ -48,13 +48,14 @@ def packed(path: Path, files: Sequence[tuple[str, bytes]]) -> Path:
     return path
 
 
-def bring(
-    folder: Path, host: str, files: dict[str, str], *, tasks: Sequence[dict[str, str]] = OF_NODE1
-) -> list[str]:
+def places_of(folder: Path, host: str = "n1", *, program: bool = True) -> Places:
+    return Places(folder, host, HOSTS, allowed_files(OF_NODE1, "worker0", program=program))
+
+
+def bring(folder: Path, host: str, files: dict[str, str]) -> list[str]:
     """Collect a program's files of a host; return what was refused."""
     archive = packed(folder.parent / "a.tar.gz", [(name, text.encode()) for name, text in files.items()])
-    allowed = allowed_files(tasks, "worker0", program=True)
-    return unpack(archive, Places(folder, host, HOSTS, allowed), 1000)[1]
+    return unpack(archive, places_of(folder, host), 1000)[1]
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -63,10 +64,9 @@ def content(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("name", "wanted"), NAMES.items())
 def test_a_host_brings_what_its_own_tasks_may_have_left(tmp_path: Path, name: str, *, wanted: bool) -> None:
-    allowed = allowed_files(OF_NODE1, "worker0", program=False)
     folder = tmp_path / "runs" / "r1"
     archive = packed(tmp_path / "a.tar.gz", [(name, b"x")])
-    names, refused = unpack(archive, Places(folder, "n1", HOSTS, allowed), 1000)
+    names, refused = unpack(archive, places_of(folder, program=False), 1000)
     assert names == ([name] if wanted else [])
     assert bool(refused) is not wanted
     written = [path for path in tmp_path.rglob("*") if path.is_file() and path != archive]
@@ -80,8 +80,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
             link = tarfile.TarInfo("logs/ps0.out")
             link.type, link.linkname = kind, "/etc/passwd"
             stream.addfile(link)
-    allowed = allowed_files(OF_NODE1, "worker0", program=False)
-    names, refused = unpack(archive, Places(tmp_path / "r1", "n1", HOSTS, allowed), 1000)
+    names, refused = unpack(archive, places_of(tmp_path / "r1", program=False), 1000)
     assert (names, len(refused)) == ([], 3)
     assert not (tmp_path / "r1" / "logs").exists()
 
@@ -92,11 +91,8 @@ def test_only_the_lead_brings_checkpoints_and_their_evaluation() -> None:
         assert not other.own.fullmatch("checkpoints/x")
         assert not other.own.fullmatch("events/evaluator0.jsonl")
         assert other.shared is None or not other.shared.fullmatch("checkpoints/x")
-
-
-def test_nobody_evaluates_what_a_program_left() -> None:
-    lead = allowed_files(OF_NODE1, "worker0", program=True)
-    assert not lead.own.fullmatch("events/evaluator0.jsonl")
+    # And nobody evaluates what a program left.
+    assert not allowed_files(OF_NODE1, "worker0", program=True).own.fullmatch("events/evaluator0.jsonl")
 
 
 def test_a_host_without_tasks_brings_nothing() -> None:
@@ -204,8 +200,7 @@ def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
     }
     for kind, data in archives.items():
         (tmp_path / "a.tar.gz").write_bytes(data)
-        places = Places(folder / kind, "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
-        names, refused = unpack(tmp_path / "a.tar.gz", places, 10_000)
+        names, refused = unpack(tmp_path / "a.tar.gz", places_of(folder / kind), 10_000)
         assert names == (["output/a"] if kind.startswith("cut") else []), kind
         assert "damaged" in refused[-1] or "unexpected" in refused[-1], refused
         written = content(folder / kind)
@@ -220,8 +215,7 @@ def test_a_header_larger_than_any_is_not_read(tmp_path: Path) -> None:
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2 * MOST_OF_A_HEADER
     with gzip.open(tmp_path / "a.tar.gz", "wb") as stream:
         stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * header.size)
-    places = Places(tmp_path / "r1", "n1", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
-    names, (refused,) = unpack(tmp_path / "a.tar.gz", places, 10**9)
+    names, (refused,) = unpack(tmp_path / "a.tar.gz", places_of(tmp_path / "r1"), 10**9)
     assert names == []
     assert "headers are larger" in refused
 
@@ -241,7 +235,7 @@ def test_what_a_host_says_is_cut_and_printable() -> None:
 
 
 def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> None:
-    places = Places(tmp_path / "r1", "n2", HOSTS, allowed_files(OF_NODE1, "worker0", program=True))
+    places = places_of(tmp_path / "r1", "n2")
     with pytest.raises(KeyboardInterrupt), places.taken():
         places.place("output/x")
         raise KeyboardInterrupt

@@ -1,8 +1,5 @@
 """Runs the playbooks with real Ansible on inventories that a test writes."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.psfleet.inventory.checked import written
-from tests.repository import ROOT
+from tests.repository import ROOT, played
 
 
 class Run(NamedTuple):
@@ -24,26 +21,9 @@ Preflight = Callable[..., Run]
 
 
 def run_playbook(playbook: str, inventory: Path, *options: str) -> Run:
-    settings = {
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",  # sudo is asked even where the tests run as root
-    }
-    done = subprocess.run(
-        [
-            Path(sys.executable).parent / "ansible-playbook",
-            ROOT / "playbooks" / playbook,
-            "-i",
-            inventory,
-            *options,
-        ],
-        cwd=ROOT,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    # sudo is asked even where the tests run as root
+    asking = {"ANSIBLE_BECOME_ALLOW_SAME_USER": "1"}
+    done = played(ROOT / "playbooks" / playbook, "-i", inventory, *options, **asking)
     return Run(done.returncode, done.stdout + done.stderr)
 
 
