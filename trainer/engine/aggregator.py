@@ -58,18 +58,18 @@ class Pace:
 class Aggregator:
     """A thread that looks whether a round's gradients are there, and then makes the global step of them.
 
-    Between two looks nothing is under way: it ends, and the variables are saved, at a step's boundary.
+    Between two looks nothing is under way: it ends, and the variables are saved, at a step's boundary. While
+    somebody holds `between_steps`, none begins.
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations, last_step: int) -> None:
         self._session, self._operations, self._last_step = session, operations, last_step
         self._read = session.make_callable(operations.standing)
-        self._advance = session.make_callable(
-            operations.advance, [operations.increment, operations.next_round]
-        )
+        fed = [operations.increment, operations.next_round]
+        self._advance = session.make_callable(operations.advance, fed)
         self._pace = Pace()
         self._stopping = Event()
-        self._between_steps = Lock()
+        self.between_steps = Lock()
         self._changed = Condition()
         self._standing: Standing | None = None
         self._error: BaseException | None = None
@@ -93,12 +93,6 @@ class Aggregator:
         """Whether TensorFlow has held the thread for long."""
         called_at = self._called_at
         return called_at is not None and time.monotonic() - called_at > _SECONDS_TO_ANSWER
-
-    @contextmanager
-    def held_still(self) -> Iterator[None]:
-        """Let no step begin meanwhile."""
-        with self._between_steps:
-            yield
 
     def wait_beyond(self, round_: int, seconds: float) -> Standing | None:
         """What was seen last, as soon as it is of a later round, or after `seconds`.
@@ -138,7 +132,6 @@ class Aggregator:
         return ended or self._stopping.is_set()
 
     def _wait(self, standing: Standing) -> Standing:
-        """Look until there is something to do."""
         self._pace.begin()
         while len(standing.contributors) < self._operations.replicas:
             if self._over(standing) or self._is_stuck(standing) or self._stopping.wait(self._pace.nap()):
@@ -158,7 +151,7 @@ class Aggregator:
         increment[GLOBAL_STEP] = 1
         increment[[FIRST_WORKER + worker for worker in standing.contributors]] = 1
         following = standing.round + 1
-        with self._between_steps, self._called():
+        with self.between_steps, self._called():
             counters = self._advance(increment, following)
         rounds = np.asarray([following, *standing.admitted, *standing.delivered])
         return self._see(Standing.from_values(rounds, counters))
@@ -171,7 +164,7 @@ class Aggregator:
         # Beyond the rounds of every earlier process of this run: a ps that came back does not remember them.
         first = max(standing.round + 1, int(time.time() * 1000))
         operations = self._operations
-        with self._between_steps, self._called():
+        with self.between_steps, self._called():
             self._session.run(operations.move, {operations.next_round: first})
             counts = self._session.run(operations.counts)
             held = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]

@@ -3,11 +3,13 @@
 In one process (`local`) it is the same, for nobody else is there.
 """
 
-from trainer.engine.training import SingleCallSession, TrainingGraph
+from trainer.engine.training import TrainingGraph
 
 
 class AsynchronousGraph(TrainingGraph):
     """A step applies this worker's gradients and adds one to the global step and to this worker's count."""
+
+    waiting_seconds = 0.0
 
     def build_step(self) -> None:
         """Add the step."""
@@ -15,7 +17,3 @@ class AsynchronousGraph(TrainingGraph):
         loss = self.model.loss(self.context, self.model_variables, features, labels)
         applied = self.optimizer.apply_gradients(self.gradients_of(loss))
         self.step = [loss, *self.count_step(applied, [self.cluster.index])]
-
-    def session(self, target: str) -> SingleCallSession:
-        """A session to the ps and this worker. A step of it waits for nobody."""
-        return SingleCallSession(self, target, self.step, waiting_seconds=0.0)

@@ -49,7 +49,11 @@ def report(task: str, partition_graphs: Iterable[Any]) -> Report:
     are in more than one count once. Constants are not counted.
     """
     nodes = {(node.device, node.name): node for graph in partition_graphs for node in graph.node}
-    variables = {_variable_name(node): device for (device, _), node in nodes.items() if _is_variable(node)}
+    variables = {
+        node.attr["shared_name"].s.decode() or str(node.name): device
+        for (device, _), node in nodes.items()
+        if node.op == "VarHandleOp"
+    }
     operations: dict[str, Counter[str]] = defaultdict(Counter)
     for device, group in _grouped(nodes):
         operations[device][group] += 1
@@ -68,21 +72,20 @@ def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
     parts = [_NUMBER.sub("", part) for part in name.split("/")]
     if parts[0] == "tower" and len(parts) > 1:
         parts = parts[1:]
-    scopes = [_SCOPES[part] for part in parts if part in _SCOPES]
+    scope = next((_SCOPES[part] for part in parts if part in _SCOPES), "")
     rules = (
         (operation in _TRANSFERS or _TRANSFER_NAME.search(name), TRANSFERS),
         (any(source.startswith(_LEDGER_VARIABLES) for source in inputs), LEDGER),
         (operation.startswith("Iterator"), INPUT),
         ("Accumulator" in operation or "Mutex" in operation, AGGREGATION),
         (_REWRITERS.fullmatch(parts[0]), REWRITTEN),
-        (scopes, scopes[0] if scopes else ""),
+        (scope, scope),
         (operation == "ReadVariableOp", READS),
     )
     return next((group for applies, group in rules if applies), parts[0])
 
 
 def _grouped(nodes: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, str]]:
-    """Device and group of each operation that counts."""
     groups = {
         key: group_of(node.name, node.op, list(node.input))
         for key, node in nodes.items()
@@ -107,11 +110,3 @@ def write(path: Path, content: Report) -> None:
         write_json(path, content, indent=1)
     except OSError as error:
         say(f"The device report cannot be written: {path}: {error.strerror}")
-
-
-def _is_variable(node: Any) -> bool:  # noqa: ANN401 - a NodeDef, without importing TensorFlow
-    return bool(node.op == "VarHandleOp")
-
-
-def _variable_name(node: Any) -> str:  # noqa: ANN401
-    return node.attr["shared_name"].s.decode() or str(node.name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, TOWERS, Note, TowerPart
-from trainer.engine.training import SingleCallSession, TrainingGraph
+from trainer.engine.training import TrainingGraph
 from trainer.process.cluster import worker_device
 
 v1 = tf.compat.v1
@@ -32,37 +32,31 @@ class InGraphGraph(TrainingGraph):
     def build_step(self) -> None:
         """Add the towers, and what is made of their gradients."""
         # The number of examples in a batch is each worker's own setting: it is known when a session begins.
-        self._batch_sizes: dict[int, tf.Tensor] = {}
-        self._examples = {self.cluster.index: self.settings.batch_size}
+        self._batch_sizes: list[tf.Tensor] = []
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
         total = tf.add_n([tower.examples for tower in towers])
-        applied = self._apply_mean(towers, total)
-        before, after = self.count_step(applied, range(len(towers)))
+        means = []
+        for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
+            variable = of_variable[0][1]
+            with tf.device(variable.device), tf.name_scope("aggregation"):
+                gradient = tf.add_n([gradient for gradient, _ in of_variable])
+                means.append((gradient / tf.cast(total, gradient.dtype), variable))
+        before, after = self.count_step(self.optimizer.apply_gradients(means), range(len(towers)))
         counted = [self._count(worker, towers[worker], after) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
         self.step = [loss, before, after, *counted]
 
-    def session(self, target: str) -> SingleCallSession:
-        """A session to the ps and all workers, which must answer all. Nobody knows how long a tower waits."""
-        return SingleCallSession(self, target, self.step, waiting_seconds=None)
-
     def hear(self, served: Mapping[str, Note]) -> None:
         """Take the batch size of each worker from its note."""
-        for worker in range(1, self.cluster.workers):
-            batch_size = served[f"worker{worker}"].get("batch_size")
-            self._examples[worker] = batch_size if isinstance(batch_size, int) else self.settings.batch_size
-
-    def iterator_feeds(self) -> list[tuple[tf.Operation, dict[tf.Tensor, object]]]:
-        """Start each worker's batches with its own batch size."""
-        return [
-            (start, {**feeds, self._batch_sizes[worker]: self._examples[worker]})
-            for worker, (start, feeds) in enumerate(self.iterator_starts)
-        ]
+        for worker, (_, feeds) in enumerate(self.iterator_starts):
+            batch_size = served.get(f"worker{worker}", {}).get("batch_size")
+            own = self.settings.batch_size
+            feeds[self._batch_sizes[worker]] = batch_size if isinstance(batch_size, int) else own
 
     def _tower(self, worker: int) -> _Tower:
         device = worker_device(worker)
         with tf.name_scope(f"tower_{worker}"), self.placed_on(device):
-            self._batch_sizes[worker] = v1.placeholder(tf.int64, [])
+            self._batch_sizes.append(v1.placeholder(tf.int64, []))
             features, labels = self.next_batch(worker, self._batch_sizes[worker])
             examples = tf.cast(tf.shape(features)[0], tf.float32)
             loss = self.model.loss(self.context_on(device), self.model_variables, features, labels)
@@ -72,17 +66,7 @@ class InGraphGraph(TrainingGraph):
             ]
         return _Tower(loss, examples, weighted)
 
-    def _apply_mean(self, towers: list[_Tower], total: tf.Tensor) -> tf.Operation:
-        means = []
-        for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
-            variable = of_variable[0][1]
-            with tf.device(variable.device), tf.name_scope("aggregation"):
-                gradient = tf.add_n([gradient for gradient, _ in of_variable])
-                means.append((gradient / tf.cast(total, gradient.dtype), variable))
-        return self.optimizer.apply_gradients(means)
-
     def _count(self, worker: int, tower: _Tower, counters: tf.Tensor) -> tf.Operation:
-        """Count a tower on its worker, once the step is made."""
         part = TowerPart(f"worker{worker}", worker_device(worker))
         with tf.device(part.counts.device), tf.control_dependencies([counters]):
             counts = tf.stack([part.counts.read_value()[TOWERS] + 1, counters[GLOBAL_STEP]])

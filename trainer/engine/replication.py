@@ -23,7 +23,5 @@ def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
     directory, name = task.options.run_directory, task.cluster.task
     if directory is not None:
         path = directory / "devices" / f"{name}.json"
-        graph.tell_partitions = lambda partitions: device_report.write(
-            path, device_report.report(name, partitions)
-        )
+        graph.tell_partitions = lambda graphs: device_report.write(path, device_report.report(name, graphs))
     return graph

@@ -6,8 +6,8 @@ of those that came first. Workers beyond `replicas_to_aggregate` are backups: wh
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 
 import tensorflow as tf
 
@@ -35,6 +35,7 @@ class SynchronousGraph(TrainingGraph):
             return loss, self.gradients_of(loss)
 
         self.rounds.build(compute, self.optimizer)
+        self.step = self.rounds.offer
 
     def session(self, target: str) -> "SynchronousSession":
         """A session to the ps and this worker."""
@@ -47,7 +48,6 @@ class SynchronousSession(TrainingSession):
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
         self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
-        self._offer = self.callable_for(graph.rounds.offer)
         self._read = self.session.make_callable(graph.rounds.standing)
         self._aggregator: Aggregator | None = None
         self._pace = Pace()
@@ -71,14 +71,9 @@ class SynchronousSession(TrainingSession):
             self._aggregator.stop()
         self._aggregator = None
 
-    @contextmanager
-    def held_still(self) -> Iterator[None]:
+    def held_still(self) -> AbstractContextManager[object]:
         """Let the aggregator begin no step meanwhile."""
-        if self._aggregator is None:
-            yield
-        else:
-            with self._aggregator.held_still():
-                yield
+        return super().held_still() if self._aggregator is None else self._aggregator.between_steps
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
         """Offer one batch's gradients and wait for the end of the round.
@@ -91,7 +86,7 @@ class SynchronousSession(TrainingSession):
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
         offered = time.monotonic()
-        loss, own_round, before, *values = self._offer()
+        loss, own_round, before, *values = self._step()
         seconds_of_offer = time.monotonic() - offered
         self._offered = int(own_round)
         standing = Standing.from_values(*values)
@@ -110,7 +105,9 @@ class SynchronousSession(TrainingSession):
         self._pace.begin()
         while True:
             if standing is not None:
-                self.awaited = self._awaited(standing)
+                others = tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
+                # The chief, where enough gradients are there and it makes no step.
+                self.awaited = (0,) if len(standing.contributors) >= self._rounds.replicas else others
                 if standing.round > round_:
                     self._pace.end()
                     return standing
@@ -119,17 +116,8 @@ class SynchronousSession(TrainingSession):
             # Where TensorFlow holds the aggregator, this thread must look held too: to the watchdog.
             if self._aggregator is None or not self._aggregator.hangs:
                 raise_if_stopping()
-            standing = self._look(round_)
-
-    def _awaited(self, standing: Standing) -> tuple[int, ...]:
-        """Whose gradients lack in the open round; the chief where enough are there and it makes no step."""
-        if len(standing.contributors) >= self._rounds.replicas:
-            return (0,)
-        return tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
-
-    def _look(self, round_: int) -> Standing | None:
-        """Sleep a little and look at ps 0; the chief is told by its aggregator."""
-        if self._aggregator is not None:
-            return self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
-        time.sleep(self._pace.nap())
-        return Standing.from_values(*self._read())
+            if self._aggregator is not None:
+                standing = self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
+            else:
+                time.sleep(self._pace.nap())
+                standing = Standing.from_values(*self._read())

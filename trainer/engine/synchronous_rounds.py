@@ -65,12 +65,8 @@ class Standing:
 class RoundOperations:
     """What workers and the chief do in a round; every process builds the same variables on the ps.
 
-    Attributes:
-        workers: how many there are.
-        worker: the index of this one.
-        replicas: how many gradients a mean is over.
-        counters: of trainer/coordination/ledger.py; the rounds lie on the same device.
-
+    A mean is over `replicas` gradients of so many `workers`, of which this is `worker`. The rounds lie where
+    the `counters` of trainer/coordination/ledger.py do.
     """
 
     workers: int
@@ -107,7 +103,13 @@ class RoundOperations:
         with tf.control_dependencies(self.standing):
             loss, gradients = compute()
         with tf.name_scope("aggregation"):
-            received = [self._received(gradient, variable) for gradient, variable in gradients]
+            received = []
+            for gradient, variable in gradients:
+                with tf.device(variable.device):
+                    name = f"psfleet/gradient/{variable.op.name}"
+                    accumulator = v1.ConditionalAccumulator(variable.dtype, variable.shape, shared_name=name)
+                    self.accumulators.append((accumulator, variable))
+                    received.append(tf.identity(tf.convert_to_tensor(gradient)))
             self._build_offer(loss, received)
         self._build_advance(optimizer)
         self._build_opening()
@@ -117,15 +119,6 @@ class RoundOperations:
             rounds = self._rounds.read_value()
             with tf.control_dependencies([rounds]):
                 return [rounds, self.counters.read_value()]
-
-    def _received(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor:
-        """The gradient on the ps of its variable, which gets an accumulator."""
-        with tf.device(variable.device):
-            accumulator = v1.ConditionalAccumulator(
-                variable.dtype, variable.shape, shared_name=f"psfleet/gradient/{variable.op.name}"
-            )
-            self.accumulators.append((accumulator, variable))
-            return tf.identity(tf.convert_to_tensor(gradient))
 
     def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
         """[loss, the round, the global step before, rounds and counters after] of one batch's gradients."""

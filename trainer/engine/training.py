@@ -1,12 +1,13 @@
 """What every replication has in common: a worker's graph, and its session to the ps.
 
-How a step is made is a replication engine: a subclass of `TrainingGraph` that builds its operations, and one
-of `TrainingSession` that takes a step with them. asynchronous.py is the plainest, replication.py names all.
+How a step is made is a replication engine: a subclass of `TrainingGraph` that builds its operations, and,
+where one call into TensorFlow is not all of a step, one of `TrainingSession` that takes it. asynchronous.py
+is the plainest, replication.py names all.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +53,20 @@ class TrainingGraph(ABC):
     An engine finds here, when its `build_step` is called: `model_variables`, `optimizer`, `counters` (what
     they count is said in ledger.py), `read_counters`, `context`, `gradients_of` and `next_batch`. What it
     creates in the collection of global variables is initialised, saved and restored with the model.
+
+    Attributes:
+        step: the loss, what `count_step` gives, and what else a step runs.
+        waiting_seconds: of every step, as in StepResult.
+
     """
+
+    step: Sequence[object]
+    waiting_seconds: float | None = None
 
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
         self.context = self.context_on(cluster.device)
+        # What starts the batches of a session, and what to feed to it.
         self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
         # Called once in a process, with the graphs as TensorFlow executed the first step.
         self.tell_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
@@ -80,18 +90,14 @@ class TrainingGraph(ABC):
 
     @abstractmethod
     def build_step(self) -> None:
-        """Add the operations of a step; called once, while the graph is built, with this worker's devices."""
+        """Add `step`; called once, while the graph is built, with this worker's devices."""
 
-    @abstractmethod
     def session(self, target: str) -> "TrainingSession":
-        """A session to the ps and this worker. All ps must answer: TensorFlow waits for them for ever."""
+        """A session to all that this worker's steps need, which must answer: TensorFlow waits for ever."""
+        return TrainingSession(self, target)
 
     def hear(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most replications need not know
         """Be told, before each session, what the tasks that serve this client say of themselves."""
-
-    def iterator_feeds(self) -> list[tuple[tf.Operation, dict[tf.Tensor, object]]]:
-        """The operations that start the batches of a session, and what to feed to each."""
-        return self.iterator_starts
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
@@ -100,9 +106,7 @@ class TrainingGraph(ABC):
         # The variables of a ps lie in its host's memory, whatever GPUs it may see: each step reads and writes
         # them over the network, which goes through that memory. And every task's graph must say the same of a
         # variable: TensorFlow would choose for each graph anew, and one on a GPU is not the one on the CPU.
-        setter = v1.train.replica_device_setter(
-            ps_tasks=ps, ps_device="/job:ps/device:CPU:0", worker_device=worker_device
-        )
+        setter = v1.train.replica_device_setter(ps, "/job:ps/device:CPU:0", worker_device)
         with v1.device(setter or worker_device):
             yield
 
@@ -138,7 +142,7 @@ class TrainingGraph(ABC):
         return [(gradient, variable) for gradient, variable in gradients if gradient is not None]
 
 
-class TrainingSession(ABC):
+class TrainingSession:
     """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError.
 
     Attributes:
@@ -153,11 +157,11 @@ class TrainingSession(ABC):
     def __init__(self, graph: TrainingGraph, target: str) -> None:
         self._graph = graph
         self.session = open_session(target, graph.graph, graph.cluster.device_filters)
-        for start, feeds in graph.iterator_feeds():
+        self._step = self.callable_for(graph.step)
+        for start, feeds in graph.iterator_starts:
             self.session.run(start, feeds)
 
-    @abstractmethod
-    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
+    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
         """Take one batch and let the model learn from it, as this replication does.
 
         Where that means to wait for others, say in `awaited` for whom, and call `raise_if_stopping` now and
@@ -165,6 +169,9 @@ class TrainingSession(ABC):
         TaskFailure (`peers_missing`) where that takes too long. Whoever waits also looks at the counters:
         once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
         """
+        loss, before, counters, *_ = self._step()
+        counts = tuple(int(count) for count in counters)
+        return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
         """What runs the operations of a step; the process's first run also tells where they were executed."""
@@ -182,19 +189,18 @@ class TrainingSession(ABC):
 
         return run
 
-    def begin(self) -> None:  # noqa: B027 - most replications have nothing to start
+    def begin(self) -> None:
         """Start what runs beside the steps. The variables are set, and all tasks have lined up."""
 
-    def end(self) -> None:  # noqa: B027
+    def end(self) -> None:
         """Stop and join what `begin` has started, on every way out and whether or not the ps still answer.
 
         Called before the chief saves for the last time, and before a session whose ps was lost is closed.
         """
 
-    @contextmanager
-    def held_still(self) -> Iterator[None]:
+    def held_still(self) -> AbstractContextManager[object]:
         """Keep the chief's own part beside the steps from changing the variables while they are saved."""
-        yield
+        return nullcontext()
 
     def close(self) -> None:
         """Let the session go; never waits for a ps that is gone."""
@@ -228,24 +234,3 @@ class TrainingSession(ABC):
     def evaluate(self, examples: Examples) -> dict[str, float]:
         """The model's metrics over these examples."""
         return self._graph.evaluation.run(self.session, examples)
-
-
-class SingleCallSession(TrainingSession):
-    """Takes steps that are one call into TensorFlow, which does whatever waiting there is."""
-
-    def __init__(
-        self, graph: TrainingGraph, target: str, step: Sequence[object], waiting_seconds: float | None
-    ) -> None:
-        """Connect. `step` gives the loss and what `count_step` does; what follows is run, too.
-
-        `waiting_seconds` is that of every step, as in StepResult.
-        """
-        super().__init__(graph, target)
-        self._step = self.callable_for(step)
-        self._waiting_seconds = waiting_seconds
-
-    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
-        """Run the operations of a step."""
-        loss, before, counters, *_ = self._step()
-        counts = tuple(int(count) for count in counters)
-        return StepResult(float(loss), int(before), counts, self._waiting_seconds)
