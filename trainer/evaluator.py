@@ -80,6 +80,7 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
 
     from trainer.model.evaluation import evaluate_checkpoint
     from trainer.model.fingerprint import fingerprint_of
+    from trainer.model.models import REGISTRY
 
     records.write_started(settings.as_dict(), tf.__version__, address="")
     checkpoint = _checkpoint(directory, told)
@@ -87,44 +88,33 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
     fingerprint = fingerprint_of(checkpoint.values)
     say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
-    found = evaluate_checkpoint(checkpoint, settings, _ps_count(told))
-    judged = {"metrics": found.metrics, "examples": found.examples, "fingerprint": fingerprint}
+    met = _last(told, "peers_ready")  # in a local run nobody
+    ps = len(met.integers("ps_nonces")) if met else 0
+    metrics, examples = evaluate_checkpoint(checkpoint, settings, ps)
+    judged = {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
     records.write("evaluated", {**step, **judged})
-    for line in found.summary_lines:
+    for line in REGISTRY[settings.model].summary_lines(metrics):
         say(line)
     records.write("finished", {"reason": "evaluated"})
-    say(f"Evaluated {found.examples} test examples in {time.monotonic() - began:.1f} s.")
+    say(f"Evaluated {examples} test examples in {time.monotonic() - began:.1f} s.")
     return FINISHED
 
 
 def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str]) -> TrainingSettings:
-    """What the newest process of the chief was told to train."""
     file = events_file(directory, "worker", 0)
     started = _last(chief, "started")
     if started is None:
         why = f" ({'; '.join(complaints)})" if complaints else ""
-        raise TaskFailure(
-            INPUT,
-            f"{file} does not tell what was trained{why}; expected a `started` record of the run's chief",
-        )
+        expected = "expected a `started` record of the run's chief"
+        raise TaskFailure(INPUT, f"{file} does not tell what was trained{why}; {expected}")
     if "program" in started.fields:
-        raise TaskFailure(
-            CONFIGURATION,
-            f"{file} is of a program of one's own ({started.text('program')}), whose model is not known here;"
-            " expected a run of one of our own models",
-        )
+        whose = f"of a program of one's own ({started.text('program')}), whose model is not known here"
+        raise TaskFailure(CONFIGURATION, f"{file} is {whose}; expected a run of one of our own models")
     settings = started.fields["settings"]
     try:
         return TrainingSettings.from_mapping(settings if isinstance(settings, dict) else {})
     except SettingsError as error:
         raise TaskFailure(CONFIGURATION, f"the settings in {file} cannot be used: {error}") from error
-
-
-def _ps_count(chief: Sequence[Record]) -> int:
-    """How many ps the chief has met; 0 in a local run."""
-    met = _last(chief, "peers_ready")
-    nonces = met.fields["ps_nonces"] if met is not None else {}
-    return len(nonces) if isinstance(nonces, dict) else 0
 
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
@@ -141,10 +131,8 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     checkpoint, problem = read_checkpoint(path) if path in paths else (None, "it is not there")
     if checkpoint is None:
         others = ", ".join(other.name for other in paths if other != path) or "none"
-        raise TaskFailure(
-            INPUT,
-            f"the last checkpoint, {path}, cannot be read: {problem}; others here: {others}",
-        )
+        which = f"the last checkpoint, {path}, cannot be read: {problem}"
+        raise TaskFailure(INPUT, f"{which}; others here: {others}")
     return checkpoint
 
 

@@ -91,16 +91,15 @@ class RestoreOperation:
         differences = []
         for name, (placeholder, _) in self._assignments.items():
             value = checkpoint.values.get(name)
-            needed = _described(placeholder.dtype, tuple(placeholder.shape))
-            found = "nothing" if value is None else _described(tf.as_dtype(value.dtype), value.shape)
+            needed = f"{placeholder.dtype.name} of shape {tuple(placeholder.shape)}"
+            found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
             if found != needed:
                 differences.append(f"{found} for {name}, this run needs {needed}")
         if differences:
-            raise TaskFailure(
-                CONFIGURATION,
-                f"checkpoint {checkpoint.path} holds {'; '.join(differences)}: it is of another model or"
-                " number of workers; take the settings it was saved with, or another run directory",
-            )
+            holds = f"checkpoint {checkpoint.path} holds {'; '.join(differences)}"
+            why = "it is of another model or number of workers"
+            remedy = "take the settings it was saved with, or another run directory"
+            raise TaskFailure(CONFIGURATION, f"{holds}: {why}; {remedy}")
 
 
 class CheckpointFolder:
@@ -121,7 +120,9 @@ class CheckpointFolder:
             if checkpoint is not None:
                 return checkpoint
             complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
-            self._set_aside(path)
+            # It must not count as the newest when later saves have lower steps.
+            for file in self.directory.glob(f"{path.name}.*"):
+                file.rename(file.with_name(f"damaged-{file.name}"))
         return None
 
     def saved(self) -> None:
@@ -137,34 +138,20 @@ class CheckpointFolder:
             for file in self.directory.glob(f"{path.name}.*"):
                 file.unlink(missing_ok=True)
 
-    def _set_aside(self, path: Path) -> None:
-        """Rename it: it must not count as the newest when later saves have lower steps."""
-        for file in self.directory.glob(f"{path.name}.*"):
-            file.rename(file.with_name(f"damaged-{file.name}"))
-
 
 def checkpoint_paths(directory: Path) -> list[Path]:
     """The checkpoints in a folder, newest last, each a path without ending. Raises OSError."""
-    steps = sorted(
-        int(match[1])
-        for file in directory.iterdir()
-        if (match := _INDEX_FILE.fullmatch(file.name)) is not None
-    )
+    found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
+    steps = sorted(int(match[1]) for match in found if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
 def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
     """Write the files: when the operation runs, or at once where no graph is being built."""
+    names, tensors = list(values), list(values.values())
     return tf.raw_ops.SaveV2(
-        prefix=path,
-        tensor_names=list(values),
-        shape_and_slices=[""] * len(values),
-        tensors=list(values.values()),
+        prefix=path, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
     )
-
-
-def _described(dtype: tf.DType, shape: tuple[int, ...]) -> str:
-    return f"{dtype.name} of shape {shape}"
 
 
 def _finite(variable: tf.Variable, device: str | None) -> tf.Tensor:

@@ -57,11 +57,12 @@ def digits(data_dir: str) -> Data:
     `data_dir` is a folder of MNIST's IDX files; empty: the bundled digits. Raises TaskFailure (`input`).
     """
     folder = Path(data_dir) if data_dir else BUNDLED_DIGITS
-    train, test = _digits_part(folder, "train"), _digits_part(folder, "t10k")
-    if train.features.shape[1] != test.features.shape[1]:
-        pixels = f"{train.features.shape[1]} pixels to train on and {test.features.shape[1]} to test with"
+    data = Data(_digits_part(folder, "train"), _digits_part(folder, "t10k"))
+    train, test = data.train.features.shape[1], data.test.features.shape[1]
+    if train != test:
+        pixels = f"{train} pixels to train on and {test} to test with"
         raise TaskFailure(INPUT, f"{folder}: images have {pixels}, expected the same")
-    return Data(train, test)
+    return data
 
 
 def seed_and_shard(
@@ -89,11 +90,9 @@ def batches(
     """
     workers, index = shard or (1, 0)
     if len(examples) < workers:
-        raise TaskFailure(
-            INPUT,
-            f"shard_data is true for {workers} workers, expected as many examples to train on at least;"
-            f" there are {len(examples)}. Set trainer_shard_data: false, or give more data",
-        )
+        expected = f"expected as many examples to train on at least; there are {len(examples)}"
+        help_ = "Set trainer_shard_data: false, or give more data"
+        raise TaskFailure(INPUT, f"shard_data is true for {workers} workers, {expected}. {help_}")
     features = tf.compat.v1.placeholder(tf.float32, examples.features.shape)
     labels = tf.compat.v1.placeholder(tf.as_dtype(examples.labels.dtype), examples.labels.shape)
 

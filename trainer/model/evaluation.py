@@ -1,7 +1,5 @@
 """What a model is worth: its metrics over examples, for a task that trains and for one that took no part."""
 
-from dataclasses import dataclass
-
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
@@ -46,17 +44,10 @@ class Evaluation:
         return totals
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """What was found: the metrics, over how many test examples, and the lines that people read about them."""
-
-    metrics: dict[str, float]
-    examples: int
-    summary_lines: tuple[str, ...]
-
-
-def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> Evaluated:
-    """Evaluate a checkpoint over the test examples, in this process alone and on its CPU.
+def evaluate_checkpoint(
+    checkpoint: Checkpoint, settings: TrainingSettings, ps: int
+) -> tuple[dict[str, float], int]:
+    """The metrics of a checkpoint over the test examples, by this process alone on its CPU, and their number.
 
     `ps` is how many the run had: a model may make its variables by them. Where these were does not matter.
     Raises TaskFailure of class `configuration` where the checkpoint is not of the model of these settings,
@@ -73,7 +64,7 @@ def evaluate_checkpoint(checkpoint: Checkpoint, settings: TrainingSettings, ps: 
     with v1.Session(graph=graph, config=runtime_config(settings.threads)) as session:
         restore_operation.run(session, checkpoint)
         metrics = evaluation.run(session, data.test)
-    return Evaluated(metrics, len(data.test), tuple(model.summary_lines(metrics)))
+    return metrics, len(data.test)
 
 
 def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variables) -> None:
@@ -90,8 +81,6 @@ def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variable
     ]
     if others:
         more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
-        raise TaskFailure(
-            CONFIGURATION,
-            f"checkpoint {checkpoint.path} holds {', '.join(others[:_NAMES_SHOWN])}{more}, which model"
-            f" {model.name} does not have; expected {', '.join(sorted(own))} alone",
-        )
+        held = f"{', '.join(others[:_NAMES_SHOWN])}{more}, which model {model.name} does not have"
+        expected = f"expected {', '.join(sorted(own))} alone"
+        raise TaskFailure(CONFIGURATION, f"checkpoint {checkpoint.path} holds {held}; {expected}")

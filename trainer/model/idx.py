@@ -30,11 +30,8 @@ def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
     labels_file = find(folder, f"{part}-labels-idx1-ubyte")
     images, labels = read(images_file, IMAGES_MAGIC), read(labels_file, LABELS_MAGIC)
     if len(images) != len(labels):
-        raise TaskFailure(
-            INPUT,
-            f"{images_file} holds {len(images)} images and {labels_file} {len(labels)} labels;"
-            " expected one label for each image",
-        )
+        found = f"{images_file} holds {len(images)} images and {labels_file} {len(labels)} labels"
+        raise TaskFailure(INPUT, f"{found}; expected one label for each image")
     if images.size == 0:
         shape = " x ".join(map(str, images.shape))
         raise TaskFailure(INPUT, f"{images_file} holds no image: {shape}, expected at least 1 x 1 x 1")
@@ -46,9 +43,8 @@ def find(folder: Path, name: str) -> Path:
 
     Raises TaskFailure of class `input` that says which names were looked for.
     """
-    names = [
-        f"{spelled}{ending}" for spelled in (name, name.replace("-idx", ".idx")) for ending in ("", ".gz")
-    ]
+    dotted = name.replace("-idx", ".idx")
+    names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
     try:
         found = [folder / candidate for candidate in names if (folder / candidate).is_file()]
         is_folder = folder.is_dir()
@@ -70,16 +66,13 @@ def read(path: Path, magic: int) -> Pixels:
         raise TaskFailure(INPUT, f"{path} is {len(content)} bytes long, its header alone needs {header}")
     found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header])
     if found != magic:
-        raise TaskFailure(
-            INPUT, f"{path} starts with {found:#010x}, expected {magic:#010x}: another kind of file"
-        )
+        starts = f"{path} starts with {found:#010x}, expected {magic:#010x}"
+        raise TaskFailure(INPUT, f"{starts}: another kind of file")
     expected = header + math.prod(shape)
     if len(content) != expected:
-        raise TaskFailure(
-            INPUT,
-            f"{path} holds {len(content)} bytes, expected {expected} for {' x '.join(map(str, shape))}:"
-            f" {'cut short' if len(content) < expected else 'something follows the data'}",
-        )
+        wanted = f"expected {expected} for {' x '.join(map(str, shape))}"
+        why = "cut short" if len(content) < expected else "something follows the data"
+        raise TaskFailure(INPUT, f"{path} holds {len(content)} bytes, {wanted}: {why}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -88,8 +81,7 @@ def _content(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TaskFailure(
-            INPUT, f"{path} cannot be decompressed, expected a whole gzip file: {error}"
-        ) from error
+        why = f"expected a whole gzip file: {error}"
+        raise TaskFailure(INPUT, f"{path} cannot be decompressed, {why}") from error
     except OSError as error:
         raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from trainer.model import data
-from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+from trainer.model.models.model import Model, ModelContext, Variables
 
 v1 = tf.compat.v1
 
@@ -48,8 +48,15 @@ def digits_model(
         loss=loss,
         metrics=metrics,
         watched=lambda _variables: {},
-        step_line=_step_line,
-        summary_lines=_summary_lines,
+        step_line=lambda step: (
+            f"Step: {step.local_step}, global step: {step.global_step}, Epoch: {step.epoch},"
+            f" Batch: {step.batch} of {step.batches_per_epoch}, Cost: {step.loss:.4f},"
+            f" AvgTime: {step.average_milliseconds:.2f}ms"
+        ),
+        summary_lines=lambda metrics: [
+            f"Test-Accuracy: {metrics['accuracy']:.4f}",
+            f"Validation cross entropy: {metrics['cross_entropy']:.4f}",
+        ],
     )
 
 
@@ -66,20 +73,3 @@ def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
 
 def _cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
-
-
-def _step_line(step: StepReport) -> str:
-    """The line of the tutorials."""
-    return (
-        f"Step: {step.local_step}, global step: {step.global_step}, Epoch: {step.epoch},"
-        f" Batch: {step.batch} of {step.batches_per_epoch}, Cost: {step.loss:.4f},"
-        f" AvgTime: {step.average_milliseconds:.2f}ms"
-    )
-
-
-def _summary_lines(metrics: Mapping[str, float]) -> Sequence[str]:
-    """Accuracy and cross entropy on the test images."""
-    return [
-        f"Test-Accuracy: {metrics['accuracy']:.4f}",
-        f"Validation cross entropy: {metrics['cross_entropy']:.4f}",
-    ]

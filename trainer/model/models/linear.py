@@ -1,13 +1,13 @@
 """Linear regression: y = 2x + 10 with noise. Weight and bias are known, so anyone sees whether it worked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+from trainer.model.models.model import Model, ModelContext, Variables
 
 v1 = tf.compat.v1
 
@@ -50,23 +50,6 @@ def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
     return {"weight": weight.read_value(), "bias": bias.read_value()}
 
 
-def step_line(step: StepReport) -> str:
-    """The line of the tutorials."""
-    return (
-        f"Step: {step.local_step}, global step: {step.global_step}, weight: {step.watched['weight']:.4f},"
-        f" bias: {step.watched['bias']:.4f}, loss: {step.loss:.4f}"
-    )
-
-
-def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
-    """What the line is, and what was found."""
-    found = f"y = {metrics_['weight']:.4f}x + {metrics_['bias']:.4f}"
-    return [
-        f"Trained on y = {WEIGHT:g}x + {BIAS:g}, found {found}",
-        f"Test-Loss: {metrics_['loss']:.4f}",
-    ]
-
-
 def _points(generator: np.random.Generator, count: int) -> Examples:
     x = generator.uniform(-1, 1, count).astype(np.float32)
     y = WEIGHT * x + BIAS + NOISE * generator.standard_normal(count)
@@ -81,6 +64,12 @@ MODEL = Model(
     loss=loss,
     metrics=metrics,
     watched=watched,
-    step_line=step_line,
-    summary_lines=summary_lines,
+    step_line=lambda step: (
+        f"Step: {step.local_step}, global step: {step.global_step}, weight: {step.watched['weight']:.4f},"
+        f" bias: {step.watched['bias']:.4f}, loss: {step.loss:.4f}"
+    ),
+    summary_lines=lambda found: [
+        f"Trained on y = {WEIGHT:g}x + {BIAS:g}, found y = {found['weight']:.4f}x + {found['bias']:.4f}",
+        f"Test-Loss: {found['loss']:.4f}",
+    ],
 )

@@ -5,7 +5,7 @@ gradients say nothing of the other weights: they stay where they began, at 0, un
 them pushes to the same variables. The test examples ask for all weights.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+from trainer.model.models.model import Model, ModelContext, Variables
 
 v1 = tf.compat.v1
 
@@ -60,10 +60,9 @@ def create_variables(context: ModelContext) -> Variables:
     """
     weights = context.data.test.features.shape[1]
     pieces = np.array_split(np.arange(weights), min(weights, max(1, len(context.devices.ps))))
+    zeros = v1.zeros_initializer()
     return [
-        v1.get_variable(
-            f"weights{number}", [len(piece)], initializer=v1.zeros_initializer(), use_resource=True
-        )
+        v1.get_variable(f"weights{number}", [len(piece)], initializer=zeros, use_resource=True)
         for number, piece in enumerate(pieces)
     ]
 
@@ -100,26 +99,6 @@ def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
     }
 
 
-def step_line(step: StepReport) -> str:
-    """How much of the model this worker reads from the ps, beside its own part."""
-    return (
-        f"Step: {step.local_step}, global step: {step.global_step},"
-        f" weights of {step.watched['parts_found']:.0f} of {step.watched['parts']:.0f} workers found,"
-        f" largest error: {step.watched['largest_error']:.4f}, loss: {step.loss:.5f}"
-    )
-
-
-def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
-    """How many parts were found, and the worst."""
-    parts = metrics_["parts"]
-    return [
-        f"Each worker knew {WEIGHTS_OF_A_WORKER} of {WEIGHTS_OF_A_WORKER * parts:.0f} weights; found are"
-        f" those of {metrics_['parts_found']:.0f} of {parts:.0f} workers",
-        f"Largest error: {metrics_['largest_error']:.4f}",
-        f"Test-Loss: {metrics_['loss']:.5f}",
-    ]
-
-
 def _all_weights(variables: Variables) -> tf.Tensor:
     return tf.concat([variable.read_value() for variable in variables], axis=0)
 
@@ -135,11 +114,8 @@ def _examples(
     generator: np.random.Generator, count: int, weights: npt.NDArray[np.float32], worker: int | None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Features and labels that tell of one worker's weights alone; of all where `worker` is None."""
-    own = (
-        slice(None)
-        if worker is None
-        else slice(worker * WEIGHTS_OF_A_WORKER, (worker + 1) * WEIGHTS_OF_A_WORKER)
-    )
+    width = WEIGHTS_OF_A_WORKER
+    own = slice(None) if worker is None else slice(worker * width, (worker + 1) * width)
     features = np.zeros((count, len(weights)), np.float32)
     features[:, own] = _signs(generator, features[:, own].shape)
     labels = features @ weights + NOISE * generator.standard_normal(count)
@@ -159,7 +135,16 @@ MODEL = Model(
     loss=loss,
     metrics=metrics,
     watched=watched,
-    step_line=step_line,
-    summary_lines=summary_lines,
+    step_line=lambda step: (
+        f"Step: {step.local_step}, global step: {step.global_step},"
+        f" weights of {step.watched['parts_found']:.0f} of {step.watched['parts']:.0f} workers found,"
+        f" largest error: {step.watched['largest_error']:.4f}, loss: {step.loss:.5f}"
+    ),
+    summary_lines=lambda metrics: [
+        f"Each worker knew {WEIGHTS_OF_A_WORKER} of {WEIGHTS_OF_A_WORKER * metrics['parts']:.0f} weights;"
+        f" found are those of {metrics['parts_found']:.0f} of {metrics['parts']:.0f} workers",
+        f"Largest error: {metrics['largest_error']:.4f}",
+        f"Test-Loss: {metrics['loss']:.5f}",
+    ],
     rates_per_gradient=True,
 )

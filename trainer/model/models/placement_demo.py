@@ -5,19 +5,20 @@ ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the
 TensorFlow carries the tensors between them, however many tasks there are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, StepReport, Variables
+from trainer.model.models.model import Model, ModelContext, Variables
 
 v1 = tf.compat.v1
 
 MATRIX = np.array([[1, -1, 3, 2], [-2, 2, 1, -3], [3, 1, -2, 1]], np.float32)
 OFFSET = np.array([[10], [-5], [2]], np.float32)
+_KNOWN = {"matrix": MATRIX, "offset": OFFSET}
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 2_000, 200
 # Every task must see the same points, whatever the run's seed.
 _DATA_SEED = 20_211
@@ -31,11 +32,12 @@ def load(_settings: TrainingSettings, _workers: int) -> Data:
 
 def create_variables(context: ModelContext) -> Variables:
     """The matrix on ps 0, the offset on ps 1."""
-    with tf.device(context.devices.ps_device(0)):
-        matrix = _zeros("matrix", MATRIX.shape)
-    with tf.device(context.devices.ps_device(1)):
-        offset = _zeros("offset", OFFSET.shape)
-    return [matrix, offset]
+    variables = []
+    for ps, (name, known) in enumerate(_KNOWN.items()):
+        with tf.device(context.devices.ps_device(ps)):
+            first = v1.zeros_initializer()
+            variables.append(v1.get_variable(name, shape=known.shape, initializer=first, use_resource=True))
+    return variables
 
 
 def loss(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -63,31 +65,8 @@ def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
     """The largest error of each variable's numbers; the name says where the variable lies."""
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
-        for name, variable, known in zip(("matrix", "offset"), variables, (MATRIX, OFFSET), strict=True)
+        for variable, (name, known) in zip(variables, _KNOWN.items(), strict=True)
     }
-
-
-def step_line(step: StepReport) -> str:
-    """The largest errors, and where the variables lie."""
-    errors = ", ".join(f"{name}: {error:.5f}" for name, error in step.watched.items())
-    return (
-        f"Step: {step.local_step}, global step: {step.global_step},"
-        f" largest error of the {errors}, loss: {step.loss:.5f}"
-    )
-
-
-def summary_lines(metrics_: Mapping[str, float]) -> Sequence[str]:
-    """How far the numbers that were found are from the known ones."""
-    rows, columns = MATRIX.shape
-    return [
-        f"Trained on a known {rows} x {columns} matrix and its offset,"
-        f" found them with a largest error of {metrics_['largest_error']:.5f}",
-        f"Test-Loss: {metrics_['loss']:.5f}",
-    ]
-
-
-def _zeros(name: str, shape: tuple[int, ...]) -> tf.Variable:
-    return v1.get_variable(name, shape=shape, initializer=v1.zeros_initializer(), use_resource=True)
 
 
 def _points(generator: np.random.Generator, count: int) -> Examples:
@@ -103,6 +82,14 @@ MODEL = Model(
     loss=loss,
     metrics=metrics,
     watched=watched,
-    step_line=step_line,
-    summary_lines=summary_lines,
+    step_line=lambda step: (
+        f"Step: {step.local_step}, global step: {step.global_step}, largest error of the "
+        + ", ".join(f"{name}: {error:.5f}" for name, error in step.watched.items())
+        + f", loss: {step.loss:.5f}"
+    ),
+    summary_lines=lambda metrics: [
+        f"Trained on a known {MATRIX.shape[0]} x {MATRIX.shape[1]} matrix and its offset,"
+        f" found them with a largest error of {metrics['largest_error']:.5f}",
+        f"Test-Loss: {metrics['loss']:.5f}",
+    ],
 )
