@@ -42,9 +42,15 @@ class AwaitedWorkers:
         if waited < _SECONDS_UNTIL_TOLD or not awaited:
             return
         if now >= self._probed + _SECONDS_BETWEEN_PROBES or len(self._missing) != len(awaited):
-            self._missing = self._find(awaited)
+            hosts = self._task.cluster.worker_hosts
+            addresses = {f"worker{worker}": hosts[worker] for worker in awaited}
+            reasons = probe_all(addresses)
+            self._missing = [Missing(name, at, reasons.get(name, _SILENT)) for name, at in addresses.items()]
+            self._probed = time.monotonic()
             self._task.progress.wait_for(self._missing, "The step waits for")
-        if waited > self._deadline():
+        setting = self._task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
+        grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
+        if waited > max(setting, _SLOW_STEPS * (self._since - self._stepped)) + grace:
             names = listed(self._missing)
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 
@@ -56,16 +62,3 @@ class AwaitedWorkers:
             self._missing = []
             self._task.progress.train()
         self._since = None
-
-    def _deadline(self) -> float:
-        setting = self._task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
-        computing = (self._since or self._stepped) - self._stepped
-        grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
-        return max(setting, _SLOW_STEPS * computing) + grace
-
-    def _find(self, awaited: Sequence[int]) -> list[Missing]:
-        workers = self._task.cluster.worker_hosts
-        addresses = {f"worker{worker}": workers[worker] for worker in awaited}
-        reasons = probe_all(addresses)
-        self._probed = time.monotonic()
-        return [Missing(task, address, reasons.get(task, _SILENT)) for task, address in addresses.items()]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import TypeVar
 
@@ -91,9 +92,8 @@ def runtime_config(
     when it starts.
     """
     count = threads or 0  # TensorFlow's word for that
-    config = v1.ConfigProto(
-        intra_op_parallelism_threads=count, inter_op_parallelism_threads=count, device_filters=filters
-    )
+    pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
+    config = v1.ConfigProto(**pools, device_filters=filters)
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:
@@ -103,13 +103,10 @@ def runtime_config(
 
 def close_in_background(session: tf.compat.v1.Session) -> None:
     """Let a session go without waiting for a task that may be gone."""
-    Thread(target=_close_quietly, args=(session,), daemon=True).start()
 
-
-def _close_quietly(session: tf.compat.v1.Session) -> None:
-    try:
-        session.close()
-    except tf.errors.OpError:
-        return
-    finally:
+    def close() -> None:
+        with suppress(tf.errors.OpError):
+            session.close()
         _OPEN.discard(session)
+
+    Thread(target=close, daemon=True).start()

@@ -100,8 +100,7 @@ class OwnPart(_LedgerSession):
         for part in (self._part, self._towers, self._attendance):
             if part is not None:
                 self._run(part.initializers, seconds=_SECONDS_TO_BEGIN)
-        note_of_task = {self._part.text: json.dumps(note)}
-        self._run(self._part.leave_note, note_of_task, _SECONDS_TO_BEGIN)
+        self._run(self._part.leave_note, {self._part.text: json.dumps(note)}, _SECONDS_TO_BEGIN)
 
     def status(self) -> PartStatus:
         """What this task holds about itself."""
@@ -131,12 +130,11 @@ class ServedPart(_LedgerSession):
 
     def set_ready(self, last_step: int) -> None:
         """Tell it that the run begins, and how long it is."""
-        self._run(self._part.set_status, self._part.status_feeds({READY: 1, LAST_STEP: last_step}))
+        self._run(self._part.set_status, self._part.feeds({READY: 1, LAST_STEP: last_step}))
 
     def end(self, code: int, reason: str) -> None:
         """Tell it to end: RUN_OVER, STOPPED or the exit code of a failure."""
-        part = self._part
-        feeds = {part.text: reason, **part.status_feeds({END: code})}
+        part, feeds = self._part, self._part.feeds({END: code}, reason)
         # Nobody else tells it, and it serves until it is told: so once more where the first time fails.
         try:
             self._run(part.set_status_with_reason, feeds)
@@ -168,10 +166,6 @@ class Ledger(_LedgerSession):
         """How far each worker has come."""
         return Marks(tuple(int(mark) for mark in self._run(self._attendance.marks)))
 
-    def counters(self) -> list[int]:
-        """[global step, stop code, steps of worker 0, ...]."""
-        return [int(count) for count in self._run(self._attendance.counters)]
-
     def report(self, note: Note) -> None:
         """Leave this worker's note on ps 0."""
         part = self._attendance
@@ -186,27 +180,23 @@ class Ledger(_LedgerSession):
     def clear_ready(self) -> None:
         """Hold back everyone who waits: the variables are about to be set."""
         for part in self._parts:
-            self._run(part.set_status, part.status_feeds({READY: 0}))
+            self._run(part.set_status, part.feeds({READY: 0}))
 
     def set_ready(self, nonces: Sequence[int]) -> None:
         """Let everyone start, with the nonce of each ps."""
         for part, nonce in zip(self._parts, nonces, strict=True):
-            self._run(part.set_status, part.status_feeds({READY: 1, NONCE: nonce}))
+            self._run(part.set_status, part.feeds({READY: 1, NONCE: nonce}))
 
     def request_stop(self, code: int, reason: str) -> None:
         """Tell every task that the run ends, and why: STOPPED or the exit code of a failure."""
         self._to_every_ps(
-            lambda part: self._run(
-                part.set_status_with_reason, {part.text: reason, **part.status_feeds({STOP: code})}
-            )
+            lambda part: self._run(part.set_status_with_reason, part.feeds({STOP: code}, reason))
         )
         self._run(self._attendance.set_stop_code, {self._attendance.value: code})
 
     def end(self, code: int) -> None:
         """Tell every ps to end: RUN_OVER, STOPPED or the exit code of a failure."""
-        self._to_every_ps(
-            lambda part: self._run(part.set_status, part.status_feeds({END: code}), _SECONDS_TO_END)
-        )
+        self._to_every_ps(lambda part: self._run(part.set_status, part.feeds({END: code}), _SECONDS_TO_END))
 
     def _to_every_ps(self, tell: Callable[[TaskPart], object]) -> None:
         """Tell each ps, also those behind one that is gone; raises the first error when all were tried."""

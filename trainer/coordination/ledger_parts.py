@@ -63,9 +63,9 @@ class TaskPart:
             with tf.control_dependencies([reason.assign(self.text).op]):
                 self.set_status_with_reason = v1.scatter_update(status, self._places, self._values).op
 
-    def status_feeds(self, status: Mapping[int, int]) -> dict[tf.Tensor, object]:
-        """What `set_status` is fed to set these places of the status."""
-        return {self._places: list(status), self._values: list(status.values())}
+    def feeds(self, status: Mapping[int, int], reason: str = "") -> dict[tf.Tensor, object]:
+        """What `set_status` and `set_status_with_reason` are fed to set these places of the status."""
+        return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
 
 class AttendancePart:
@@ -83,7 +83,6 @@ class AttendancePart:
         with tf.device(counters.device):
             self.notes = [note.read_value() for note in notes]
             self.marks = marks.read_value()
-            self.counters = counters.read_value()
             self.leave_notes = [note.assign(self.text).op for note in notes]
             self.set_mark = v1.scatter_update(marks, self.worker, self.value).op
             self.set_stop_code = v1.scatter_update(counters, STOP_CODE, self.value).op

@@ -90,12 +90,10 @@ class RunningTask:
                 config=config,
             )
         except tf.errors.OpError as error:
-            port = cluster.address.rpartition(":")[2]
-            raise TaskFailure(
-                CLUSTER_BROKE,
-                f"{cluster.task} cannot listen on port {port} ({error.message.splitlines()[0]}): something"
-                f" else may hold it; `ss -ltnp sport = :{port}` on this host names it",
-            ) from error
+            port, said = cluster.address.rpartition(":")[2], error.message.splitlines()[0]
+            remedy = f"something else may hold it; `ss -ltnp sport = :{port}` on this host names it"
+            reason = f"{cluster.task} cannot listen on port {port} ({said}): {remedy}"
+            raise TaskFailure(CLUSTER_BROKE, reason) from error
 
 
 def ready(status: str) -> None:

@@ -50,7 +50,6 @@ class Gathering:
 
 class _NotThere(Exception):  # noqa: N818 - not an error
     def __init__(self, missing: Iterable[Missing]) -> None:
-        super().__init__()
         self.missing = list(missing)
 
 
@@ -92,9 +91,8 @@ class Barrier:
                 missing = [self._missing("ps0")]
             self._task.progress.wait_for(missing, "Waiting for")
             if time.monotonic() >= deadline:
-                code = CLUSTER_BROKE if recovering else PEERS_MISSING
                 waited = f"waited {time.monotonic() - since:.0f} s for {listed(missing)}"
-                raise TaskFailure(code, waited)
+                raise TaskFailure(CLUSTER_BROKE if recovering else PEERS_MISSING, waited)
             self._task.stop.wait(_POLL_SECONDS)
 
     def line_up(self, ledger: Ledger) -> None:
@@ -126,7 +124,7 @@ class Barrier:
 
     def end_served(self, code: int, reason: str) -> None:
         """Tell the tasks beside the ps that serve this client to end, as far as they can be reached."""
-        unreachable = self._unreachable_of_served()
+        unreachable = self._unreachable(self._cluster.served)
         if self._own_server in unreachable:  # every session goes through it
             return
         for task in self._cluster.served:
@@ -153,7 +151,13 @@ class Barrier:
         if not all(status.ready for status in statuses.values()):
             absent = [worker for worker in self._cluster.clients if worker not in notes]
             if absent and (prepare is None or time.monotonic() < waits_until):
-                raise _NotThere(self._with_reasons(absent))
+                # Nothing listens for them, or they have not reported.
+                listeners = [self._cluster.listener_of(worker) for worker in absent]
+                silent_ports = self._unreachable(listeners)
+                raise _NotThere(
+                    silent_ports.get(listener) or self._missing(f"worker{worker}")
+                    for worker, listener in zip(absent, listeners, strict=True)
+                )
             if prepare is None:
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
             prepare(ledger, statuses, served)
@@ -197,8 +201,8 @@ class Barrier:
 
     def _read_statuses(self, ledger: Ledger) -> Statuses:
         """What each ps holds, also where the run ends; nothing of one that does not answer."""
-        tasks = range(len(self._cluster.ledger_devices))
-        return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in tasks}
+        count = len(self._cluster.ledger_devices)
+        return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in range(count)}
 
     def _require_notes(self, statuses: Statuses) -> None:
         """Raise _NotThere where a ps has left none; all sessions are forgotten then: theirs may be dead."""
@@ -208,8 +212,7 @@ class Barrier:
             raise _NotThere(silent)
 
     def _served_statuses(self) -> tuple[Statuses, list[Missing]]:
-        """What each task beside the ps holds that serves this client, and those that are not there."""
-        unreachable = self._unreachable_of_served()
+        unreachable = self._unreachable(self._cluster.served)
         statuses: dict[str, PartStatus] = {}
         silent = []
         for task in self._cluster.served:
@@ -224,21 +227,10 @@ class Barrier:
                 self._served.pop(task).close()
         return statuses, silent
 
-    def _with_reasons(self, workers: Iterable[int]) -> list[Missing]:
-        """Why these clients are not there: nothing listens for them, or they have not reported."""
-        listeners = {worker: self._cluster.listener_of(worker) for worker in workers}
-        unreachable = self._unreachable({task: self._cluster.address_of(task) for task in listeners.values()})
-        return [
-            unreachable.get(listener) or self._missing(f"worker{worker}")
-            for worker, listener in listeners.items()
-        ]
-
-    def _unreachable_of_served(self) -> dict[str, Missing]:
-        return self._unreachable({task: self._cluster.address_of(task) for task in self._cluster.served})
-
-    def _unreachable(self, addresses: Mapping[str, str]) -> dict[str, Missing]:
-        others = {task: address for task, address in addresses.items() if task != self._cluster.task}
-        return {task: Missing(task, others[task], reason) for task, reason in probe_all(others).items()}
+    def _unreachable(self, tasks: Iterable[str]) -> dict[str, Missing]:
+        """Those of the tasks, but for this one, whose port does not answer."""
+        others = {task: self._cluster.address_of(task) for task in tasks if task != self._cluster.task}
+        return {task: self._missing(task, reason) for task, reason in probe_all(others).items()}
 
     def _missing(self, task: str, reason: str = _NOT_REPORTED) -> Missing:
         return Missing(task, self._cluster.address_of(task), reason)

@@ -37,11 +37,9 @@ def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
             different = [name for name in own if its.get(name) != own[name]]
             if different:
                 name = different[0]
-                raise TaskFailure(
-                    CONFIGURATION,
-                    f"{task} and {other} differ in {name}: {task} has {own[name]!r}, {other} has"
-                    f" {its.get(name)!r}; start every task of a run with the same",
-                )
+                values = f"{task} has {own[name]!r}, {other} has {its.get(name)!r}"
+                reason = f"{task} and {other} differ in {name}: {values}"
+                raise TaskFailure(CONFIGURATION, f"{reason}; start every task of a run with the same")
 
 
 def integer_in(note: Note, name: str) -> int:

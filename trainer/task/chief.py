@@ -37,14 +37,13 @@ class Chief:
         self._folder = _checkpoint_folder(task)
         self._save_operation = None
         if self._folder is not None:
+            # The device of this very process, whose disk has the folder, unless another serves for it.
+            device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
+            directory, variables = self._folder.directory, graph.variables
             with graph.graph.as_default():
-                self._save_operation = SaveOperation(
-                    self._folder.directory, graph.variables, graph.counters, _saving_device(task)
-                )
-        self._next_save = time.monotonic() + task.settings.checkpoint_interval_seconds
+                self._save_operation = SaveOperation(directory, variables, graph.counters, device)
         self._saved_step = -1
-        # Where the interval of global steps is counted from: the last attempt to save, or the start.
-        self._steps_from = 0
+        self._count_anew(0)
 
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
         """Set all variables from the newest good checkpoint or to their first values, and let all start.
@@ -56,19 +55,17 @@ class Chief:
         session = self._graph.session(self._task.target)
         session.initialise()
         checkpoint = self._folder.newest_good(say) if self._folder else None
-        fields: dict[str, object]
+        fields: dict[str, object] = {"ps_parameters": self._parameters()}
         if checkpoint is None:
             say("The variables have their first values: there is no checkpoint of this run.")
-            event, fields = "initialised", {"global_step": 0}
+            self._task.records.write("initialised", {"global_step": 0, **fields})
         else:
             session.restore(checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
-            event = "restored"
-            fields = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-        self._task.records.write(event, {**fields, "ps_parameters": self._parameters()})
+            read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
+            self._task.records.write("restored", {**read, **fields})
         self._saved_step = checkpoint.global_step if checkpoint else -1
-        self._steps_from = max(self._saved_step, 0)
-        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+        self._count_anew(max(self._saved_step, 0))
         self._session = session
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
@@ -92,7 +89,9 @@ class Chief:
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
         """Judge and save the model that all have left behind; its metrics on the test examples."""
         self._look_for_restarts()
-        metrics = self.evaluate(session, global_step)
+        metrics = session.evaluate(self._graph.data.test)
+        self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
+        self.summary_lines = list(self._graph.model.summary_lines(metrics))
         self.save(session, global_step)
         return metrics
 
@@ -101,7 +100,6 @@ class Chief:
         if self._folder is None or self._save_operation is None or global_step == self._saved_step:
             return
         began = time.monotonic()
-        self._steps_from = global_step
         try:
             with session.held_still():
                 path = self._save_operation.run(session.session)
@@ -111,21 +109,18 @@ class Chief:
                 raise
             reason = getattr(error, "message", None) or str(error)
             say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
-            fields = {"global_step": global_step, "reason": reason}
-            self._task.records.write("checkpoint_failed", fields)
+            self._task.records.write("checkpoint_failed", {"global_step": global_step, "reason": reason})
         else:
             self._saved_step = int(path.name.rpartition("-")[2])
             seconds = round(time.monotonic() - began, 6)
             fields = {"global_step": self._saved_step, "path": str(path), "seconds": seconds}
             self._task.records.write("checkpointed", fields)
-        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
+        self._count_anew(global_step)
 
-    def evaluate(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
-        """Judge the model by the test examples; the metrics."""
-        metrics = session.evaluate(self._graph.data.test)
-        self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
-        self.summary_lines = list(self._graph.model.summary_lines(metrics))
-        return metrics
+    def _count_anew(self, global_step: int) -> None:
+        """Both intervals begin with an attempt to save, or with the start."""
+        self._steps_from = global_step
+        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
 
     def _look_for_restarts(self) -> None:
         """Look at the notes on ps 0: each process of a worker leaves its own nonce there."""
@@ -139,7 +134,6 @@ class Chief:
         self._count_restarts({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})
 
     def _count_restarts(self, nonces: Mapping[str, int]) -> None:
-        """Compare the nonce of each worker, such as "worker1", with the one seen before."""
         for worker, nonce in nonces.items():
             if self._nonces.get(worker, nonce) != nonce:
                 self._task.progress.restarts[split_name(worker)[1]] += 1
@@ -149,19 +143,14 @@ class Chief:
     def _parameters(self) -> dict[str, dict[str, int]]:
         """What each ps holds of what is saved, but for the counters: "ps0" -> variables, bytes."""
         cluster = self._task.cluster
-        held = {f"ps{ps}": {"variables": 0, "bytes": 0} for ps in range(len(cluster.ps_devices))}
+        holders = [f"ps{ps}" for ps in range(len(cluster.ps_devices))] or [cluster.task]
+        held = {task: {"variables": 0, "bytes": 0} for task in holders}
         for variable in self._graph.saved_parameters:
             place = tf.DeviceSpec.from_string(variable.device)
-            task = cluster.task if cluster.is_local else f"{place.job}{place.task}"
-            of_task = held.setdefault(task, {"variables": 0, "bytes": 0})
+            of_task = held[cluster.task if cluster.is_local else f"{place.job}{place.task}"]
             of_task["variables"] += 1
             of_task["bytes"] += variable.shape.num_elements() * variable.dtype.size
         return held
-
-
-def _saving_device(task: RunningTask) -> str | None:
-    """The device of this very process, whose disk has the folder; None where another serves for it."""
-    return None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
 
 
 def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:

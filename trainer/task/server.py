@@ -79,11 +79,8 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
             if stop_seen is not None and time.monotonic() > stop_seen + patience:
                 return status.stop, _reason(status.stop, status)
         if not started and time.monotonic() > deadline:
-            waited = time.monotonic() - task.started
-            return (
-                PEERS_MISSING,
-                f"no run has started within {waited:.0f} s: the chief has not come, or not all",
-            )
+            within = f"within {time.monotonic() - task.started:.0f} s"
+            return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
         task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
 
 

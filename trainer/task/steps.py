@@ -79,7 +79,8 @@ class Steps(ToldSteps):
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 if self.summaries.due(self.local_step):
-                    self._summarise(session)
+                    metrics = session.evaluate(self._glimpse)
+                    self.summaries.write(self.global_step, {**self.scalars(), **test_scalars(metrics)})
                 self._progress.tell_in_time()
                 if self._chief is not None:
                     self._chief.work_in_time(session, self.global_step)
@@ -125,26 +126,16 @@ class Steps(ToldSteps):
     def _count(self, step: StepResult, windows: StepWindows) -> None:
         self.local_step += 1
         self.loss = self._progress.loss = step.loss
-        windows.add(
-            self.local_step, step.loss, step.global_step_before, step.global_step, step.waiting_seconds
-        )
+        before, after = step.global_step_before, step.global_step
+        windows.add(self.local_step, step.loss, before, after, step.waiting_seconds)
         if not math.isfinite(step.loss):
             self._keep(step.counters)
             rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
-            raise TaskFailure(
-                DIVERGED,
-                f"loss is {step.loss} at local step {self.local_step}, global step {step.global_step};"
-                f" the learning rate is {rate:g}",
-            )
+            where = f"at local step {self.local_step}, global step {after}"
+            raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
         self._see(step.counters)
 
-    def _summarise(self, session: TrainingSession) -> None:
-        """Write loss, speed, and what the model makes of the first test examples."""
-        metrics = session.evaluate(self._glimpse)
-        self.summaries.write(self.global_step, {**self.scalars(), **test_scalars(metrics)})
-
     def _print(self, session: TrainingSession) -> None:
-        milliseconds = self.average_milliseconds()
         epoch, batch = epoch_and_batch(self.local_step, *self._epoch)
         report = StepReport(
             local_step=self.local_step,
@@ -153,7 +144,7 @@ class Steps(ToldSteps):
             batch=batch,
             batches_per_epoch=batches_per_epoch(*self._epoch),
             loss=self.loss,
-            average_milliseconds=milliseconds,
+            average_milliseconds=self.average_milliseconds(),
             watched=session.watched(),
         )
         say(self._graph.model.step_line(report))

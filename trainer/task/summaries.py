@@ -12,7 +12,7 @@ from trainer.contract.task_names import CHIEF
 from trainer.process.console import say
 
 _Event = tf.compat.v1.Event
-_SessionLog = tf.compat.v1.SessionLog
+_SessionLog, _Summary = tf.compat.v1.SessionLog, tf.compat.v1.Summary
 
 _FILE_VERSION = "brain.Event:2"
 # One summary is about 150 bytes. Doubling the interval after each so many keeps the longest run to some MiB.
@@ -60,14 +60,15 @@ class Summaries:
                 # TensorBoard then drops what this task wrote for this step and later ones before.
                 start = _SessionLog(status=_SessionLog.START)
                 self._append(writer, _Event(step=global_step, session_log=start))
-            scalars = [
-                tf.compat.v1.Summary.Value(tag=name, simple_value=value) for name, value in values.items()
-            ]
-            summary = tf.compat.v1.Summary(value=scalars)
-            self._append(writer, _Event(step=global_step, summary=summary))
+            scalars = [_Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+            self._append(writer, _Event(step=global_step, summary=_Summary(value=scalars)))
             writer.flush()
         except (OSError, tf.errors.OpError) as error:
-            self._give_up_for_now(error)
+            # The file's last record may be torn: it is left, and the next one is begun later.
+            self._complain(error)
+            self.close()
+            self._last_step = None
+            self._next_try = time.monotonic() + _SECONDS_BETWEEN_TRIES
             return
         self._last_step = global_step
         self._written += 1
@@ -84,7 +85,6 @@ class Summaries:
                 self._complain(error)
 
     def _open(self, folder: Path) -> tf.io.TFRecordWriter:
-        """Begin a new file. Raises OSError and tf.errors.OpError."""
         folder.mkdir(parents=True, exist_ok=True)
         is_first = not any(folder.iterdir())
         # TensorBoard reads the files of a folder in the order of their names.
@@ -100,13 +100,6 @@ class Summaries:
     def _append(writer: tf.io.TFRecordWriter, event: tf.compat.v1.Event) -> None:
         event.wall_time = time.time()
         writer.write(event.SerializeToString())
-
-    def _give_up_for_now(self, error: Exception) -> None:
-        """Leave the file, whose last record may be torn; the next one is begun later."""
-        self._complain(error)
-        self.close()
-        self._last_step = None
-        self._next_try = time.monotonic() + _SECONDS_BETWEEN_TRIES
 
     def _complain(self, error: Exception) -> None:
         if not self._complained:

@@ -43,10 +43,8 @@ class Towers(ToldSteps):
         if due > before and self.summaries.due(due):
             self.summaries.write(global_step, self.scalars())
         if towers // every > before // every:
-            milliseconds = self.average_milliseconds()
-            say(
-                f"Step: {towers}, global step: {global_step}, Cost: {loss:.4f}, AvgTime: {milliseconds:.2f}ms"
-            )
+            average = f"AvgTime: {self.average_milliseconds():.2f}ms"
+            say(f"Step: {towers}, global step: {global_step}, Cost: {loss:.4f}, {average}")
 
     def close(self) -> None:
         """Read them for the last time, and write what is not written yet."""

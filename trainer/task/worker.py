@@ -6,6 +6,7 @@ The chief tells every ps that the run is over; each client tells the other tasks
 import math
 import time
 import traceback
+from contextlib import suppress
 
 import tensorflow as tf
 
@@ -90,32 +91,22 @@ class _Worker:
                 losses = losses + 1 if steps.local_step == steps_at_loss else 1
                 if not is_lost_connection(error) or losses > _LOSSES_WITHOUT_A_STEP:
                     raise
-                self._recover(error, steps)
+                reason = _in_short(error)
+                say(f"A task that holds a part of the run was lost, connecting again: {reason}")
+                self._task.records.write("recovering", {"reason": reason})
+                steps.leave()
+                self._barrier.drop_ledger()
             steps_at_loss = steps.local_step
 
     def _tell_of(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
-        fields: dict[str, object] = {
-            "ps_nonces": gathering.ps_nonces,
-            "worker_nonces": gathering.worker_nonces,
-            "waited_seconds": round(waited_seconds, 6),
-            "global_step": global_step,
-        }
+        nonces = {"ps_nonces": gathering.ps_nonces, "worker_nonces": gathering.worker_nonces}
         server = gathering.served.get(f"server{self._task.cluster.index}")
-        if server is not None:
-            fields["server_nonce"] = server["nonce"]
-        self._task.records.write("peers_ready", fields)
-        say(
-            f"All tasks are there after {waited_seconds:.1f} s:"
-            f" training from global step {global_step} to {gathering.last_step}."
-        )
+        of_server = {} if server is None else {"server_nonce": server["nonce"]}
+        when = {"waited_seconds": round(waited_seconds, 6), "global_step": global_step}
+        self._task.records.write("peers_ready", {**nonces, **when, **of_server})
+        steps = f"from global step {global_step} to {gathering.last_step}"
+        say(f"All tasks are there after {waited_seconds:.1f} s: training {steps}.")
         self._task.progress.train()
-
-    def _recover(self, error: Exception, steps: Steps) -> None:
-        reason = _in_short(error)
-        say(f"A task that holds a part of the run was lost, connecting again: {reason}")
-        self._task.records.write("recovering", {"reason": reason})
-        steps.leave()
-        self._barrier.drop_ledger()
 
     def _end(self, ledger: Ledger, steps: Steps) -> None:
         """Wait for the others' last steps, and read the model then; the chief also judges and saves it."""
@@ -148,20 +139,22 @@ class _Worker:
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
-        self._leave_stopped(ledger)
+        self._leave_stopped()
         return STOPPED
 
     def follow(self, ending: RunEnding) -> int:
         """Leave because another task has ended the run."""
         ledger = self._barrier.ledger
         if ending.code == STOPPED:
-            self._leave_stopped(ledger)
+            self._leave_stopped()
             return FINISHED
         if ending.code == RUN_OVER:
             return self.finish("run over", "the run is over")
-        reason = ending.reason or _stop_reason(ledger)
+        reason = ending.reason
+        with suppress(tf.errors.OpError, CallTookTooLong):
+            reason = reason or (ledger.status(0).stop_reason if ledger else "")
         self._record_failure(ending.code, reason)
-        self._sign_off(ledger)
+        self._sign_off()
         self._end_serving(ending.code, reason)
         return ending.code
 
@@ -174,12 +167,12 @@ class _Worker:
         reason = f"{self._task.cluster.task}: {failure.reason}"
         if ledger is not None:
             quietly(lambda: ledger.request_stop(failure.code, reason))
-        self._sign_off(ledger)
+        self._sign_off()
         self._end_serving(failure.code, reason)
         return failure.code
 
-    def _leave_stopped(self, ledger: Ledger | None) -> None:
-        self._sign_off(ledger)
+    def _leave_stopped(self) -> None:
+        self._sign_off()
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
             quietly(steps.look)
@@ -190,7 +183,8 @@ class _Worker:
         self._print_summary("stopped")
         self._task.progress.change("stopped")
 
-    def _sign_off(self, ledger: Ledger | None) -> None:
+    def _sign_off(self) -> None:
+        ledger = self._barrier.ledger
         if ledger is not None:
             quietly(lambda: ledger.mark(SIGNED_OFF))
             if self.chief is not None:
@@ -230,13 +224,6 @@ class _Worker:
         say(f"Training finished: {why}. {own}")
 
 
-def _stop_reason(ledger: Ledger | None) -> str:
-    try:
-        return ledger.status(0).stop_reason if ledger else ""
-    except (tf.errors.OpError, CallTookTooLong):
-        return ""
-
-
 def _last_step(task: RunningTask, examples: int) -> int:
     """The last global step: as the settings say, or as many as let the workers read the examples so often.
 
@@ -251,9 +238,8 @@ def _last_step(task: RunningTask, examples: int) -> int:
 def _in_short(error: Exception) -> str:
     """What went wrong in a few lines; TensorFlow's errors say it first, and then where it comes from."""
     if not isinstance(error, tf.errors.OpError):
-        return "\n".join(
-            "".join(traceback.format_exception_only(error)).strip().splitlines()[-_REASON_LINES:]
-        )
+        lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+        return "\n".join(lines[-_REASON_LINES:])
     text = str(error.message).partition("\nOriginal stack trace")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip(" =") and "execution error" not in line]
     return "\n".join([f"{type(error).__name__}:", *lines[:_REASON_LINES]])
