@@ -80,13 +80,17 @@ def checks_of(ended: Ended) -> list[Check]:
     """Return the checks that the process has told, and for that which it did not come to, how it ended."""
     found = [Check.from_json(json.loads(line)) for line in ended.printed.splitlines() if line.startswith("{")]
     told = {check.name for check in found}
+    lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
     if ended.how:
         name = next((name for name in NAMES if name not in told | {"libraries"}), NAMES[-1])
-        words = f"TensorFlow {ended.how}: {_last_words(ended.log)}"
+        words = f"TensorFlow {ended.how}: {lines[-1] if lines else 'it said nothing'}"
         remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
-        remedy = next(remedies, _LOG)
-        found.append(Check(name, "failed", words[:_FOUND_LENGTH], remedy))
-    return [_with_reason(check, ended.log) for check in found]
+        found.append(Check(name, "failed", words[:_FOUND_LENGTH], next(remedies, _LOG)))
+    reason = "; ".join(dict.fromkeys(line for line in lines if _TELLING.search(line)))
+    for place, check in enumerate(found):
+        if reason and check.name == "devices" and check.state == "failed":
+            found[place] = replace(check, found=f"{check.found}: {reason}"[:_FOUND_LENGTH])
+    return found
 
 
 def chained(checks: Sequence[Check]) -> list[Check]:
@@ -113,7 +117,9 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
     process = subprocess.Popen([*_COMMAND, *options], stdin=nothing, stdout=pipe, stderr=pipe, env=own)
     try:
         printed, log = process.communicate(timeout=seconds)
-        how = _how(process.returncode)
+        code = process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = how if code else ""
     except subprocess.TimeoutExpired as error:
         # Not waited for: what hangs in the kernel does not even die.
         process.kill()
@@ -122,26 +128,6 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
     sys.stderr.write(ended.log)
     sys.stderr.flush()  # what is printed is the last line, also where both go to one file
     return ended
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}" if code else ""
-
-
-def _last_words(log: str) -> str:
-    lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
-
-
-def _with_reason(check: Check, log: str) -> Check:
-    """Return the check of the devices with what TensorFlow has logged of them, others as they are."""
-    if check.name != "devices" or check.state != "failed":
-        return check
-    lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if _TELLING.search(line)]
-    reason = "; ".join(dict.fromkeys(lines))
-    return replace(check, found=f"{check.found}: {reason}"[:_FOUND_LENGTH]) if reason else check
 
 
 def main() -> int:

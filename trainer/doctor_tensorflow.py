@@ -48,7 +48,7 @@ def tensorflow_check(given: Sequence[str]) -> Check:
     try:
         import tensorflow as tf
     except Exception as error:  # whatever a damaged installation raises
-        found = f"it cannot be imported: {in_short(error)}"
+        found = f"it cannot be imported: {_in_short(error)}"
         return Check("tensorflow", "failed", found, "run deploy.yml, which installs it")
     built = tf.sysconfig.get_build_info()
     cuda = built.get("cuda_version") if tf.test.is_built_with_cuda() else None
@@ -66,10 +66,8 @@ def devices_check(given: Sequence[str]) -> Check:
     seen = gpus.seen_by_tensorflow()
     if len(seen) == len(given):
         return Check("devices", "ok", ", ".join(seen))
-    remedy = (
-        "`nvidia-smi -L` on the host lists its GPUs; what the inventory gives (trainer_worker_gpus, "
-        "trainer_ps_gpus) are to be numbers of that list"
-    )
+    given_by = "what the inventory gives (trainer_worker_gpus, trainer_ps_gpus)"
+    remedy = f"`nvidia-smi -L` on the host lists its GPUs; {given_by} are to be numbers of that list"
     return Check("devices", "failed", gpus.shortfall(given, seen), remedy)
 
 
@@ -79,21 +77,20 @@ def product_check(given: Sequence[str]) -> Check:
     began = time.monotonic()
     for device in devices:
         try:
-            problem = product_problem(device)
+            problem = _product_problem(device)
         except Exception as error:  # whatever TensorFlow, XLA and CUDA raise
-            problem = in_short(error)
+            problem = _in_short(error)
         if problem:
             return Check("product", "failed", f"on {device}: {problem}", remedy_of(problem))
     found = f"{SIZE} x {SIZE} on {', '.join(devices)} as NumPy has it, {time.monotonic() - began:.1f} s"
     return Check("product", "ok", found)
 
 
-def product_problem(device: str) -> str:
+def _product_problem(device: str) -> str:
     """What is wrong with a product that XLA compiles for a device, "" for nothing.
 
-    Raises whatever TensorFlow, XLA and CUDA raise. XLA, because that is where a GPU which is too new shows:
-    TensorFlow lists it among its devices. Two times the product and one: the product alone would be a call
-    into cuBLAS, for which nothing is compiled.
+    XLA, because that is where a GPU which is too new shows: TensorFlow lists it among its devices. Two times
+    the product and one: the product alone would be a call into cuBLAS, for which nothing is compiled.
     """
     import tensorflow as tf
 
@@ -117,8 +114,7 @@ def remedy_of(problem: str) -> str:
     return next((remedy for words, remedy in _REMEDIES if any(word in problem for word in words)), _OTHERWISE)
 
 
-def in_short(error: Exception) -> str:
-    """An error in one line that is not too long."""
+def _in_short(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_FOUND_LENGTH]
 
 

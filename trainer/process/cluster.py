@@ -157,20 +157,21 @@ class Cluster:
 
         A user's own `program` may do without ps, and may have a chief, whose address no flag holds.
         """
+        if self.is_local and self.job != "worker":
+            alone = "with --replication=local one process is the whole run"
+            return [f"--job_name is {self.job!r}, expected local, or worker: {alone}"]
         if self.is_local:
-            return self._problems_alone()
+            wrong = f"--task_index is {self.index}, expected 0: with --replication=local there is one task"
+            return [wrong] if self.index else []
         problems = []
         for flag, hosts in (("--ps_hosts", self.ps_hosts), ("--worker_hosts", self.worker_hosts)):
             if not hosts and not (program and flag == "--ps_hosts"):
                 problems.append(f"{flag} is empty, expected host:port,host:port,...")
-            problems += [
-                f"{flag} has {host!r}, expected host:port" for host in hosts if not _is_address(host)
-            ]
+            bad = [host for host in hosts if not _is_address(host)]
+            problems += [f"{flag} has {host!r}, expected host:port" for host in bad]
         every = self.ps_hosts + self.worker_hosts
-        problems += [
-            f"{address!r} is there twice: each task needs its own host:port"
-            for address in sorted({address for address in every if every.count(address) > 1})
-        ]
+        twice = sorted({address for address in every if every.count(address) > 1})
+        problems += [f"{address!r} is there twice: each task needs its own host:port" for address in twice]
         jobs = ("ps", "worker", PROGRAM_CHIEF) if program else (*JOBS, LOCAL)
         if self.job not in jobs:
             return [*problems, f"--job_name is {self.job!r}, expected {' or '.join(jobs)}"]
@@ -180,20 +181,9 @@ class Cluster:
         flag = "ps" if self.job == "ps" else "worker"
         count = len(self.jobs[flag])
         if not 0 <= self.index < count:
-            problems.append(
-                f"--task_index is {self.index}, expected 0 to {count - 1}, for --{flag}_hosts has {count}"
-            )
+            expected = f"expected 0 to {count - 1}, for --{flag}_hosts has {count}"
+            problems.append(f"--task_index is {self.index}, {expected}")
         return problems
-
-    def _problems_alone(self) -> list[str]:
-        """What is wrong with the task where one process is the whole run."""
-        if self.job != "worker":
-            return [
-                f"--job_name is {self.job!r}, expected local, or worker: with --replication=local one process"
-                " is the whole run"
-            ]
-        wrong = f"--task_index is {self.index}, expected 0: with --replication=local there is one task"
-        return [wrong] if self.index else []
 
 
 def _ps(index: int) -> str:

@@ -19,11 +19,6 @@ class _Ending(Exception):  # noqa: N818 - not every end is an error
 class TaskFailure(_Ending):
     """The task cannot go on, and its run with it."""
 
-    @property
-    def failure_class(self) -> str:
-        """The `class` of the `failed` record."""
-        return FAILURE_CLASSES[self.code]
-
 
 class RunEnding(_Ending):
     """Another task has said on the ps that the run ends: STOPPED, or the exit code of its failure."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,8 +44,6 @@ _SETTING_HELP = {
     "steps": "global steps of the run",
     "epochs": "when above 0: as many steps as let the chief read the examples this often",
     "batch_size": "examples in a step of this worker",
-    "learning_rate": "",
-    "optimizer": "",
     "hidden_units": "width of the hidden layer",
     "activation": "of the hidden layer",
     "steps_to_validate": "local steps between printed lines",
@@ -132,9 +131,8 @@ def parse(arguments: Sequence[str]) -> Options:
     if problems:
         known = values["job_name"] in (*JOBS, PROGRAM_CHIEF) and cluster.index >= 0
         raise UsageError(problems, identity if known else None, run_directory)
-    return Options(
-        cluster, settings, identity, run_directory, Path(values["program"]) if is_program else None
-    )
+    program = Path(values["program"]) if is_program else None
+    return Options(cluster, settings, identity, run_directory, program)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,14 +142,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
     """Flag -> the text given, "" for none."""
-    parser = _Parser(
-        usage=_USAGE,
-        description=_DESCRIPTION,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
-            prog, max_help_position=34, width=110
-        ),
-        allow_abbrev=False,
-    )
+    look = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=110)
+    parser = _Parser(usage=_USAGE, description=_DESCRIPTION, formatter_class=look, allow_abbrev=False)
     texts = {
         "The cluster and the run": _CLUSTER_FLAGS,
         "Training": {name: _help_of_setting(name) for name in RULES},

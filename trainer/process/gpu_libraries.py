@@ -110,17 +110,12 @@ def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
 
     A library of the wheels that misses one of the driver's counts as the driver's.
     """
-    of_driver: list[str] = []
-    needed: list[str] = []
-    others: list[str] = []
-    drivers = [library.name for library in LIBRARIES if library.package == DRIVER]
-    for each in opened:
-        if not each.error:
-            continue
-        if each.library.package == DRIVER:
-            of_driver.append(each.error)
-        elif not any(each.error.startswith(name) for name in drivers):
-            (needed if each.library.needed else others).append(each.error)
+    drivers = tuple(library.name for library in LIBRARIES if library.package == DRIVER)
+    of_driver = [each.error for each in opened if each.error and each.library.package == DRIVER]
+    of_wheels = [each for each in opened if each.error and each.library.package != DRIVER]
+    own = [(each.error, each.library.needed) for each in of_wheels if not each.error.startswith(drivers)]
+    needed = [error for error, is_needed in own if is_needed]
+    others = [error for error, is_needed in own if not is_needed]
     return _in_words(of_driver), _in_words(needed), _in_words(others)
 
 
@@ -154,7 +149,6 @@ def _in_words(errors: Sequence[str]) -> str:
 
 
 def _why_not(library: Library, deadline: float) -> str:
-    """The loader's words where the library cannot be opened, else ""."""
     error = _open(library.name, deadline)
     if library.package in {DRIVER, _NOT_IN_RUNPATH} or not error.startswith(f"{library.name}: {_NOT_FOUND}"):
         return error
@@ -164,22 +158,17 @@ def _why_not(library: Library, deadline: float) -> str:
 
 def _open(name: str, deadline: float) -> str:
     seconds = max(deadline - time.monotonic(), _SECONDS_OF_ONE)
+    command = [sys.executable, "-I", "-S", "-c", _OPEN, name]
     try:
         ended = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _OPEN, name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{name}: not open after {seconds:.0f} s"
     if ended.returncode < 0:
         return f"{name}: its loading ended by {signal.Signals(-ended.returncode).name}"
-    last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
-    return last if ended.returncode else ""
+    said = ended.stderr.decode(errors="replace").strip().splitlines()
+    return (said or [f"exit code {ended.returncode}"])[-1] if ended.returncode else ""
 
 
 def main() -> int:

@@ -37,9 +37,7 @@ def require_given(task: str, environment: Mapping[str, str]) -> None:
     Raises TaskFailure of class `configuration`: TensorFlow itself would say a line and train on the CPU.
     """
     asked = given(environment)
-    if not asked:
-        return
-    seen = seen_by_tensorflow()
+    seen = seen_by_tensorflow() if asked else []
     if len(seen) != len(asked):
         reason = f"{task} {shortfall(asked, seen)}: {_reason(len(seen))}; {DOCTOR}"
         raise TaskFailure(CONFIGURATION, reason)

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from trainer.process.cluster import split_address
 
 REFUSED = "connection refused"
+_KNOWN = {
+    errno.ECONNREFUSED: REFUSED,
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+}
 
 _PROBE_SECONDS = 1.0
 _PROBES_AT_ONCE = 16
@@ -42,12 +47,7 @@ def probe(address: str) -> str | None:
     except TimeoutError:
         return f"no answer within {_PROBE_SECONDS:g} s"
     except OSError as error:
-        known = {
-            errno.ECONNREFUSED: REFUSED,
-            errno.EHOSTUNREACH: "no route to host",
-            errno.ENETUNREACH: "network unreachable",
-        }
-        return known.get(error.errno or 0, error.strerror or str(error))
+        return _KNOWN.get(error.errno or 0, error.strerror or str(error))
 
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:

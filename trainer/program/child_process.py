@@ -5,7 +5,6 @@ import itertools
 import os
 import re
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ _SECONDS_TO_STOP = 20.0
 _KILLED = 128  # plus the signal's number, as shells say it
 
 _PYTHON_RAISED = 1  # how Python ends by an exception that nobody caught
+_ERRORS = Path("/proc/self/fd/2")
 _TAIL_BYTES = 64 * 1024
 _REASON_LINES = 6
 _TRACEBACK = "Traceback (most recent call last):"
@@ -53,7 +53,8 @@ class ProgramProcess:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
         """Start it in the directory. Raises OSError."""
-        self._log = ErrorLog()
+        # What stands in the file before was said by others.
+        self._start_of_errors = _ERRORS.stat().st_size if _ERRORS.is_file() else None
         self._process = subprocess.Popen(
             command, cwd=directory, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -100,35 +101,19 @@ class ProgramProcess:
             return Ending(exit_code, stopped=stopped or exit_code == STOPPED)
         if code < 0:
             return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}")
-        exception = self._log.last_exception()
+        exception = self._last_exception()
         if code == _PYTHON_RAISED and exception:
             return Ending(CLUSTER_BROKE if is_lost_connection(exception) else PROGRAM, exception)
         return Ending(exit_code, exception or f"the program ended with exit code {code}")
 
-
-class ErrorLog:
-    """What this process and its children print as errors, where that goes to a file that can be read."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = Path("/proc/self/fd/2")
-        self._start = 0
-        try:
-            found = self._path.stat()
-        except OSError:
-            self._path = None
-            return
-        if not stat.S_ISREG(found.st_mode):
-            self._path = None
-        self._start = found.st_size
-
-    def last_exception(self) -> str:
-        """The last lines of the last exception that nobody caught; empty where none is known."""
-        if self._path is None:
+    def _last_exception(self) -> str:
+        """Of this process and its children, where their errors go to a file that can be read; else empty."""
+        if self._start_of_errors is None:
             return ""
         try:
-            with self._path.open("rb") as file:
+            with _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._start, size - _TAIL_BYTES))
+                file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
                 return exception_in(file.read().decode(errors="replace"))
         except OSError:
             return ""

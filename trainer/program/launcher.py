@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainer.contract.exit_codes import CONFIGURATION, STOPPED
+from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF
@@ -53,24 +53,16 @@ class Program:
         """Read the file. Raises TaskFailure where it is damaged, or the program is not on this host."""
         try:
             content = json.loads(path.read_text())
-            program = cls(
-                str(content["release"]),
-                Path(content["file"]),
-                tuple(str(argument) for argument in content["arguments"]),
-                bool(content["flags"]),
-            )
+            release, file, flags = str(content["release"]), Path(content["file"]), bool(content["flags"])
+            arguments = tuple(str(argument) for argument in content["arguments"])
         except (OSError, KeyError, TypeError, ValueError) as error:
-            reason = (
-                f"{path} cannot be read ({type(error).__name__}: {error}); run train.yml, which writes it"
-            )
+            why = f"{type(error).__name__}: {error}"
+            reason = f"{path} cannot be read ({why}); run train.yml, which writes it"
             raise TaskFailure(CONFIGURATION, reason) from error
-        if not program.file.is_file():
-            raise TaskFailure(
-                CONFIGURATION,
-                f"{program.file} is not on this host, which lacks release {program.release}"
-                " of trainer_program: run deploy.yml",
-            )
-        return program
+        if not file.is_file():
+            lacks = f"lacks release {release} of trainer_program: run deploy.yml"
+            raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
+        return cls(release, file, arguments, flags)
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -89,7 +81,7 @@ def run_program(options: Options) -> int:
     try:
         return launcher.run()
     except TaskFailure as failure:
-        say(f"{options.cluster.task} failed ({failure.failure_class}): {failure.reason}")
+        say(f"{options.cluster.task} failed ({FAILURE_CLASSES[failure.code]}): {failure.reason}")
         launcher.tell(phase="failed", reason=failure.reason)
         return failure.code
 
@@ -97,7 +89,9 @@ def run_program(options: Options) -> int:
 def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
     """The program's environment. Raises TaskFailure where a chief has no TF_CONFIG to tell its address."""
     settings, cluster = options.settings, options.cluster
-    environment = {name: value for name, value in inherited.items() if name not in _OF_SYSTEMD}
+    # The launcher speaks to systemd; a program that spoke too would say READY for the wrong process.
+    of_systemd = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
+    environment = {name: value for name, value in inherited.items() if name not in of_systemd}
     if cluster.job == "ps":
         # A ps that takes a GPU keeps its memory from the worker beside it.
         environment.setdefault(gpus.VISIBLE, "")
@@ -125,15 +119,11 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     }
 
 
-# The launcher speaks to systemd; a program that spoke too would say READY for the wrong process.
-_OF_SYSTEMD = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
-
-
 def _tf_config(options: Options, given: str) -> str:
     """What deploy.yml wrote, else what the flags say, for a task that is started by hand."""
-    cluster = options.cluster
     if given:
         return given
+    cluster = options.cluster
     if cluster.job == PROGRAM_CHIEF:
         raise TaskFailure(CONFIGURATION, "TF_CONFIG is missing, and no flag holds the chief's address")
     jobs = {job: hosts for job, hosts in cluster.jobs.items() if hosts}
@@ -141,8 +131,6 @@ def _tf_config(options: Options, given: str) -> str:
 
 
 class _Launcher:
-    """One life of the program in this task."""
-
     def __init__(self, options: Options, stop: threading.Event) -> None:
         self._options, self._stop = options, stop
         self._task = options.cluster.task
@@ -187,9 +175,8 @@ class _Launcher:
             directory.mkdir(parents=True, exist_ok=True)
             process = ProgramProcess(program.command(options), environment, directory)
         except OSError as error:
-            raise TaskFailure(
-                CONFIGURATION, f"{program.file} cannot be run in {directory}: {error}"
-            ) from error
+            reason = f"{program.file} cannot be run in {directory}: {error}"
+            raise TaskFailure(CONFIGURATION, reason) from error
         self.tell(phase="training", reason="", missing=[])
         notify("READY=1", f"STATUS=running {program.file.name}")
         return process.wait(self._stop, self._ping)
@@ -216,13 +203,11 @@ class _Launcher:
                     del others[task]
             if not others:
                 return ending
-            missing = [
-                Missing(task, address, silent.get(task, _STILL_THERE)) for task, address in others.items()
-            ]
             if told != list(others):
                 told = list(others)
                 say(f"The program of {self._task} has ended; waiting for {', '.join(told)} to end.")
                 notify(f"STATUS=waiting for {', '.join(told)} to end")
+            missing = (Missing(task, at, silent.get(task, _STILL_THERE)) for task, at in others.items())
             self.tell(phase="ending", missing=[asdict(entry) for entry in missing])
             until = time.monotonic() + pause
             while time.monotonic() < until and not self._stop.wait(_PAUSE_SECONDS):

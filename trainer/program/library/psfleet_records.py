@@ -58,16 +58,10 @@ class _Task:
     """What this process has told of its task so far."""
 
     def __init__(self, run_directory: Path) -> None:
-        environment = os.environ
-        job, index = environment["PSFLEET_JOB"], int(environment["PSFLEET_TASK_INDEX"])
-        identity = records.TaskIdentity(
-            environment.get("PSFLEET_RUN_ID", ""),
-            job,
-            index,
-            environment.get("PSFLEET_PLAN_HASH", ""),
-            environment.get("PSFLEET_RELEASE", ""),
-            environment.get("PSFLEET_PROGRAM_RELEASE", "") or "unknown",
-        )
+        job, index = os.environ["PSFLEET_JOB"], int(os.environ["PSFLEET_TASK_INDEX"])
+        names = ("PSFLEET_RUN_ID", "PSFLEET_PLAN_HASH", "PSFLEET_RELEASE", "PSFLEET_PROGRAM_RELEASE")
+        run_id, plan_hash, release, program = (os.environ.get(name, "") for name in names)
+        identity = records.TaskIdentity(run_id, job, index, plan_hash, release, program or "unknown")
         cluster = program_run.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
         members = cluster.get(job, [])
         self.address = members[index] if index < len(members) else ""
@@ -181,16 +175,11 @@ def finished(reason: str = "last step") -> None:
     task.flush()
     fields: dict[str, object] = {"reason": reason}
     if task.global_step is not None and task.first_step_at is not None:
-        fields |= {
-            "local_step": task.local_step,
-            "global_step": task.global_step,
-            "seconds": round(time.monotonic() - task.first_step_at, 6),
-            "examples": task.examples,
-        }
-        if task.loss is not None:
-            fields["loss"] = task.loss
-        if task.last_step:
-            fields["last_step"] = task.last_step
+        steps = {"local_step": task.local_step, "global_step": task.global_step}
+        seconds = round(time.monotonic() - task.first_step_at, 6)
+        known = {"loss": task.loss, "last_step": task.last_step or None}
+        fields |= {**steps, "seconds": seconds, "examples": task.examples}
+        fields |= {name: value for name, value in known.items() if value is not None}
     task.records.write("finished", fields)
 
 
