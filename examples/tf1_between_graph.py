@@ -57,12 +57,9 @@ class WorkerSession(tf.compat.v1.train.SessionCreator):
 
     def create_session(self) -> tf.compat.v1.Session:
         """Return a session once the variables are there."""
-        self._scaffold.finalize()
+        scaffold = self._scaffold.finalize()
         manager = v1.train.SessionManager(
-            local_init_op=self._scaffold.local_init_op,
-            ready_op=self._scaffold.ready_op,
-            ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
-            recovery_wait_secs=1,
+            scaffold.local_init_op, scaffold.ready_op, scaffold.ready_for_local_init_op, recovery_wait_secs=1
         )
         return manager.wait_for_session(self._master, self._config)
 

@@ -92,12 +92,9 @@ def main() -> None:
     """Be one of the workers; worker 0 also evaluates and saves."""
     options = arguments()
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(
-        resolver,
-        tf.distribute.experimental.CommunicationOptions(
-            implementation=tf.distribute.experimental.CommunicationImplementation.RING
-        ),
-    )
+    ring = tf.distribute.experimental.CommunicationImplementation.RING
+    options_of_strategy = tf.distribute.experimental.CommunicationOptions(implementation=ring)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options_of_strategy)
     worker = resolver.task_id
     psfleet_records.started(last_step=options.steps, replication="sync", learning_rate=options.learning_rate)
     model, lines = train(strategy, worker, options)

@@ -29,9 +29,7 @@ STEPS_AT_ONCE = 20
 # A worker that waits for its own functions needs a thread for the next; on few cores there would be none.
 INTER_OP_THREADS = 4
 # What tf.summary.scalar writes; that one asks for TensorBoard.
-SCALAR = tf.compat.v1.SummaryMetadata(
-    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-)
+SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
 
 
 def arguments() -> argparse.Namespace:
@@ -45,19 +43,12 @@ def arguments() -> argparse.Namespace:
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
     """Be a worker or a ps: do what the chief says until SIGTERM ends it."""
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=INTER_OP_THREADS)
-    server = tf.distribute.Server(
-        resolver.cluster_spec(),
-        job_name=resolver.task_type,
-        task_index=resolver.task_id,
-        protocol="grpc",
-        config=config,
-    )
-    server.join()
+    cluster, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+    tf.distribute.Server(cluster, job, index, protocol="grpc", config=config).join()
 
 
-def examples(context: tf.distribute.InputContext | None = None) -> tf.data.Dataset:
+def examples() -> tf.data.Dataset:
     """Batches of points, for each worker others."""
-    del context
     return tf.data.Dataset.random().map(lambda seed: points(BATCH_SIZE, seed))
 
 
@@ -73,8 +64,7 @@ class Network(tf.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        first = tf.random.stateless_normal([1, HIDDEN_UNITS], [1, 2])
-        self.hidden = tf.Variable(first, name="hidden")
+        self.hidden = tf.Variable(tf.random.stateless_normal([1, HIDDEN_UNITS], [1, 2]), name="hidden")
         self.hidden_bias = tf.Variable(tf.zeros([HIDDEN_UNITS]), name="hidden_bias")
         self.output = tf.Variable(tf.zeros([HIDDEN_UNITS, 1]), name="output")
         self.output_bias = tf.Variable(tf.zeros([1]), name="output_bias")
@@ -105,13 +95,9 @@ def train(strategy: tf.distribute.ParameterServerStrategy, options: argparse.Nam
 
         return strategy.run(on_worker, args=(next(iterator),))
 
-    datasets = coordinator.create_per_worker_dataset(
-        lambda: strategy.distribute_datasets_from_function(examples)
-    )
-    iterator = iter(datasets)
-    manager = tf.train.CheckpointManager(
-        tf.train.Checkpoint(network=network, global_step=global_step), "checkpoints", max_to_keep=2
-    )
+    iterator = iter(coordinator.create_per_worker_dataset(examples))
+    saved = tf.train.Checkpoint(network=network, global_step=global_step)
+    manager = tf.train.CheckpointManager(saved, "checkpoints", max_to_keep=2)
     # The chief's own disk. Without this each ps would write its variables on its own.
     here = tf.train.CheckpointOptions(experimental_io_device="/job:chief/task:0/cpu:0")
     if manager.latest_checkpoint:
