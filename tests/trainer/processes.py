@@ -86,11 +86,46 @@ class Processes(Generic[Process]):
         assert complaints == [], complaints
         return [record for record in records if event in {"", record.event}]
 
+    def only(self, task: str, event: str) -> Record:
+        """The one record of this event."""
+        records = self.records(task, event)
+        assert len(records) == 1, f"{task}: {len(records)} records {event}\n{self.outputs()}"
+        return records[0]
+
+    def metrics(self) -> dict[str, float]:
+        """What the chief found when it evaluated the model for the last time."""
+        found = self.records("worker0", "evaluated")[-1].fields["metrics"]
+        assert isinstance(found, dict)
+        return found
+
+    def assert_one_fingerprint(self, *clients: str) -> None:
+        """Each client has read the fingerprint of the last checkpoint, at its global step."""
+        from trainer.model.checkpoints import read_checkpoint
+        from trainer.model.fingerprint import fingerprint_of
+
+        step = self.records("worker0", "finished")[-1].integer("global_step")
+        saved, problem = read_checkpoint(self.directory("worker0") / f"checkpoints/model.ckpt-{step}")
+        assert saved, problem
+        expected = (fingerprint_of(saved.values), step)
+        for client in clients:
+            fields = self.records(client, "finished")[-1].fields
+            assert (fields.get("fingerprint"), fields.get("fingerprint_step")) == expected, self.outputs()
+
     def progress(self, task: str = "worker0") -> dict[str, object]:
         """The task's progress.json; empty where there is none yet."""
         path = self.directory(task) / "progress.json"
         content: dict[str, object] = json.loads(path.read_text()) if path.exists() else {}
         return content
+
+    def global_step(self) -> int:
+        """The global step that the chief has told last; 0 before it."""
+        value = self.progress().get("global_step", 0)
+        return value if isinstance(value, int) else 0
+
+    def wall(self) -> float:
+        """When the chief told its progress last, in seconds since the epoch; 0 before it."""
+        value = self.progress().get("wall", 0.0)
+        return value if isinstance(value, float) else 0.0
 
     def output(self, task: str) -> str:
         """What a task printed."""
@@ -203,48 +238,18 @@ class Cluster(Processes[ForkedProcess]):
         if number == signal.SIGKILL:
             self.processes[task].wait(10)
 
-    def only(self, task: str, event: str) -> Record:
-        """The one record of this event."""
-        records = self.records(task, event)
-        assert len(records) == 1, f"{task}: {len(records)} records {event}\n{self.outputs()}"
-        return records[0]
-
     def serve(self, *tasks: str) -> None:
         """Start tasks that serve, and wait until they do: a short deadline is then for who is missing."""
         self.start(*tasks)
         for task in tasks:
             self.until(lambda of=task: "listens at" in self.output(of), f"{task} to listen")  # type: ignore[misc]
 
-    def metrics(self) -> dict[str, float]:
-        """What the chief found when it evaluated the model for the last time."""
-        found = self.records("worker0", "evaluated")[-1].fields["metrics"]
-        assert isinstance(found, dict)
-        return found
-
     def until_steps(self, more: int) -> None:
         """Wait until the chief has told of so many more global steps."""
         goal = self.global_step() + more
         self.until(lambda: self.global_step() >= goal, f"global step {goal}")
 
-    def assert_one_fingerprint(self, *clients: str) -> None:
-        """Each client has read the fingerprint of the last checkpoint, at its global step."""
-        from trainer.model.checkpoints import read_checkpoint
-        from trainer.model.fingerprint import fingerprint_of
-
-        step = self.records("worker0", "finished")[-1].integer("global_step")
-        saved, problem = read_checkpoint(self.directory("worker0") / f"checkpoints/model.ckpt-{step}")
-        assert saved, problem
-        expected = (fingerprint_of(saved.values), step)
-        for client in clients:
-            fields = self.records(client, "finished")[-1].fields
-            assert (fields.get("fingerprint"), fields.get("fingerprint_step")) == expected, self.outputs()
-
     def nothing_listens(self) -> bool:
         """Whether no task has left a process at its port."""
         addresses = (*self.hosts["ps"], *self.hosts["worker"])
         return all(probe(address) == REFUSED for address in addresses)
-
-    def global_step(self) -> int:
-        """The global step that the chief has told last; 0 before it."""
-        value = self.progress().get("global_step", 0)
-        return value if isinstance(value, int) else 0

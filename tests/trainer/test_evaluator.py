@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from psfleet.evidence.reading import read_run
 from tests.psfleet.evidence.run_folders import edit, plan_of, records, write_plan
 from tests.repository import ROOT
+from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, FINISHED, INPUT, USAGE
 from trainer.evaluator import main
@@ -46,12 +45,11 @@ def only(run: Path, task: str, event: str) -> dict[str, Any]:
 
 def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(ended, tmp_path / "test"))
-    command = [sys.executable, "-m", "trainer.evaluator", str(run)]
-    environment = {**os.environ, "PSFLEET_RELEASE": "release-2", "CUDA_VISIBLE_DEVICES": "0"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=120
-    )
-    assert done.returncode == FINISHED, done.stdout
+    output, environment = tmp_path / "out", {"PSFLEET_RELEASE": "release-2", "CUDA_VISIBLE_DEVICES": "0"}
+    process = ForkedProcess(["-m", "trainer.evaluator", str(run)], ROOT, os.environ | environment, output)
+    process.wait(120)
+    said = output.read_text()
+    assert process.poll() == FINISHED, said
     told = records(run, EVALUATOR)
     assert [record["event"] for record in told] == ["started", "restored", "evaluated", "finished"]
     started, restored, evaluated, finished = told
@@ -68,8 +66,8 @@ def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: 
     assert evaluated["fingerprint"] == fingerprint_of(checkpoint.values)
     assert (evaluated["global_step"], evaluated["examples"]) == (40, 360)
     assert finished["reason"] == "evaluated"
-    assert f"Test-Accuracy: {evaluated['metrics']['accuracy']:.4f}" in done.stdout
-    assert "Evaluated 360 test examples" in done.stdout
+    assert f"Test-Accuracy: {evaluated['metrics']['accuracy']:.4f}" in said
+    assert "Evaluated 360 test examples" in said
 
 
 def test_each_evaluation_adds_a_life_to_records_that_are_of_no_task_of_the_plan(run: Path) -> None:

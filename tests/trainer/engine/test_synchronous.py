@@ -2,14 +2,17 @@
 
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.replications import SYNC
 from tests.repository import ROOT
-from tests.trainer.processes import Cluster
+from tests.trainer.forked import ForkedProcess
+from tests.trainer.model.test_partition import assert_all_parts_found
+from tests.trainer.processes import Cluster, Processes
 from trainer.contract.exit_codes import PEERS_MISSING, STOPPED
 from trainer.contract.records import Record
 
@@ -29,68 +32,59 @@ def _assert_exact(finished: Record, replicas: int) -> None:
 
 @pytest.fixture(scope="module")
 def every_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One ps and two workers, both in every step; it has ended."""
-    flags = ["--replication=sync", "--model=linear", "--steps=300"]
-    with Cluster(tmp_path_factory.mktemp("every"), flags=flags) as cluster:
+    """Two ps and three workers, all in every step, each with a part of the model; it has ended."""
+    flags = ["--replication=sync", "--model=partition", "--steps=300", "--batch_size=20"]
+    with Cluster(tmp_path_factory.mktemp("every"), ps=2, workers=3, flags=flags) as cluster:
         cluster.start()
         cluster.codes = cluster.wait()
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def one_backup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two ps and three workers, two in each step; it has ended."""
-    with Cluster(
-        tmp_path_factory.mktemp("backup"), ps=2, workers=3, flags=_sync(2, "--steps=400")
-    ) as cluster:
-        cluster.start()
-        cluster.codes = cluster.wait()
-        yield cluster
+@pytest.fixture
+def ended(every_worker: Cluster, real_runs: RealRuns) -> dict[int, Processes[ForkedProcess]]:
+    """Runs of three workers by how many gradients are in a step; where these are two, one is a backup."""
+    return {2: real_runs.tasks_of(SYNC), 3: every_worker}
 
 
-def test_each_step_is_of_as_many_gradients_as_asked_for(every_worker: Cluster, one_backup: Cluster) -> None:
-    for cluster, steps in ((every_worker, 300), (one_backup, 400)):
-        assert cluster.codes == dict.fromkeys(cluster.tasks, 0)
-        finished = cluster.only("worker0", "finished")
+def test_each_step_is_of_as_many_gradients_as_asked_for(ended: dict[int, Processes[ForkedProcess]]) -> None:
+    for replicas, tasks in ended.items():
+        finished = tasks.only("worker0", "finished")
         assert finished.text("reason") == "last step"
-        assert finished.integer("global_step") == steps
-        _assert_exact(finished, replicas=2)
+        assert finished.integer("global_step") == 300
+        _assert_exact(finished, replicas)
     # Without a number given, all workers are in every step.
-    assert every_worker.only("worker0", "finished").integers("contributions") == {
-        "worker0": 300,
-        "worker1": 300,
-    }
+    every = ended[3].only("worker0", "finished").integers("contributions")
+    assert every == dict.fromkeys(("worker0", "worker1", "worker2"), 300)
 
 
-def test_a_worker_offers_at_most_one_gradient_a_step(every_worker: Cluster, one_backup: Cluster) -> None:
-    for cluster in (every_worker, one_backup):
-        contributions = cluster.only("worker0", "finished").integers("contributions")
+def test_a_worker_offers_at_most_one_gradient_a_step(ended: dict[int, Processes[ForkedProcess]]) -> None:
+    for tasks in ended.values():
+        contributions = tasks.only("worker0", "finished").integers("contributions")
         for worker, count in contributions.items():
-            offered = cluster.only(worker, "finished").integer("local_step")
-            assert 0 < count <= offered <= cluster.only("worker0", "finished").integer("global_step")
-            windows = cluster.records(worker, "step")
+            offered = tasks.only(worker, "finished").integer("local_step")
+            assert 0 < count <= offered <= tasks.only("worker0", "finished").integer("global_step")
+            windows = tasks.records(worker, "step")
             assert sum(window.integer("steps") for window in windows) == offered
             assert max(window.integer("staleness_max") for window in windows) <= len(contributions)
 
 
-def test_the_model_learns(every_worker: Cluster, one_backup: Cluster) -> None:
-    line = every_worker.metrics()
-    assert [line["weight"], line["bias"]] == pytest.approx([2, 10], abs=0.1)
-    assert one_backup.metrics()["accuracy"] > 0.9
+def test_the_model_learns(every_worker: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_all_parts_found(every_worker, monkeypatch)
 
 
-def test_all_leave_after_the_last_step(every_worker: Cluster, one_backup: Cluster) -> None:
-    for cluster in (every_worker, one_backup):
-        last_step = max(cluster.records(task, "step")[-1].monotonic for task in cluster.tasks if "w" in task)
-        # TensorFlow's own way keeps the chief for 120 s.
-        assert max(cluster.ended.values()) - last_step < 60
+def test_all_leave_after_the_last_step(every_worker: Cluster) -> None:
+    assert every_worker.codes == dict.fromkeys(every_worker.tasks, 0)
+    workers = every_worker.tasks[2:]
+    last_step = max(every_worker.records(worker, "step")[-1].monotonic for worker in workers)
+    # TensorFlow's own way keeps the chief for 120 s.
+    assert max(every_worker.ended.values()) - last_step < 60
 
 
 def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(
-    every_worker: Cluster, one_backup: Cluster
+    ended: dict[int, Processes[ForkedProcess]],
 ) -> None:
-    every_worker.assert_one_fingerprint("worker0", "worker1")
-    one_backup.assert_one_fingerprint("worker0", "worker1", "worker2")
+    for tasks in ended.values():
+        tasks.assert_one_fingerprint("worker0", "worker1", "worker2")
 
 
 def test_a_slow_worker_is_not_waited_for_where_there_is_a_backup(tmp_path: Path) -> None:
@@ -116,13 +110,15 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         cluster.until_steps(30)
         cluster.signal("worker1", signal.SIGSTOP)
         cluster.until(lambda: cluster.progress()["phase"] == "waiting", "the chief to wait for a gradient")
-        stood = cluster.global_step()
+        stood, since = cluster.global_step(), cluster.wall()
         missing = cluster.progress()["missing"]
         assert isinstance(missing, list)
         assert [entry["task"] for entry in missing] == ["worker1"]
         assert f"The step waits for worker1 at {cluster.hosts['worker'][1]} (" in cluster.output("worker0")
-        time.sleep(2)
+        # The chief, which looks for a step all the time, has told four times more and seen none.
+        cluster.until(lambda: cluster.wall() >= since + 2, "what the chief tells 2 s later, by its clock")
         assert cluster.global_step() == stood
+        assert cluster.progress()["phase"] == "waiting"
         cluster.signal("worker1", signal.SIGCONT)
         cluster.until_steps(50)
         assert (cluster.progress()["phase"], cluster.progress()["missing"]) == ("training", [])

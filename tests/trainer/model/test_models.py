@@ -4,14 +4,15 @@ import os
 import re
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.replications import SYNC
 from tests.repository import ROOT
+from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.settings import MODELS, TrainingSettings
@@ -50,28 +51,21 @@ def test_placement_demo_learns_its_matrix_in_one_process(tmp_path: Path) -> None
     assert float(found[1]) < 0.01
 
 
-def test_placement_demo_learns_its_matrix_with_two_workers(tmp_path: Path) -> None:
-    flags = ["--model=placement_demo", "--steps=200", "--replication=in_graph", "--steps_to_validate=50"]
-    with Cluster(tmp_path, ps=2, flags=flags) as cluster:
-        cluster.start()
-        assert set(cluster.wait().values()) == {0}, cluster.outputs()
-        metrics = cluster.metrics()
-        assert metrics["largest_error"] < 0.01
-        assert metrics["loss"] < 0.001
-        matrix, offset = (rf"/job:ps/task:{index}/device:CPU:0: [0-9.]+" for index in (0, 1))
-        places = f"matrix on {matrix}, offset on {offset}, loss: [0-9.]+"
-        assert re.search(rf"Step: 50, global step: \d+, largest error of the {places}", cluster.outputs())
+def test_placement_demo_learns_its_matrix_with_three_workers(real_runs: RealRuns) -> None:
+    tasks = real_runs.tasks_of(SYNC)
+    assert tasks.metrics()["largest_error"] < 0.01
+    assert tasks.metrics()["loss"] < 0.001
+    matrix, offset = (rf"/job:ps/task:{index}/device:CPU:0: [0-9.]+" for index in (0, 1))
+    places = f"matrix on {matrix}, offset on {offset}, loss: [0-9.]+"
+    line = rf"Step: 100, global step: \d+, largest error of the {places}"
+    assert re.search(line, tasks.output("worker0"))
 
 
-def test_cnn_reads_the_bundled_digits_with_two_workers(tmp_path: Path) -> None:
-    """In step: what asynchronous workers reach in so few steps depends on who came first."""
-    flags = ["--model=cnn", "--replication=sync", "--steps=150", "--shard_data=true"]
-    with Cluster(tmp_path, flags=flags) as cluster:
-        cluster.start()
-        assert set(cluster.wait().values()) == {0}, cluster.outputs()
-        assert cluster.metrics()["accuracy"] >= 0.95
-        # 1,437 images by two workers, in batches of 100.
-        assert re.search(r"Step: 100, global step: \d+, Epoch: 14, Batch: 6 of 8,", cluster.outputs())
+def test_cnn_reads_the_bundled_digits_with_two_workers(real_runs: RealRuns) -> None:
+    tasks = real_runs.tasks_of("sync_on_servers")
+    assert tasks.metrics()["accuracy"] >= 0.95
+    # 1,437 images by two workers, in batches of 100.
+    assert re.search(r"Step: 100, global step: \d+, Epoch: 14, Batch: 6 of 8,", tasks.output("worker0"))
 
 
 @pytest.mark.parametrize(
@@ -134,11 +128,16 @@ def test_the_model_of_the_page_learns(tmp_path: Path) -> None:
     _insert(tmp_path / "trainer/model/models/__init__.py", "import cnn, ", "parabola, ")
     _insert(tmp_path / "trainer/model/models/__init__.py", "_MODELS = (", "parabola.MODEL, ")
     _insert(tmp_path / "trainer/contract/settings.py", "MODELS = (", '"parabola", ')
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "trainer", "--job_name=local", "--model=parabola", "--steps=400"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = done.stdout
+    start = tmp_path / "start.py"
+    start.write_text(
+        f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_module('trainer', "
+        "run_name='__main__', alter_sys=True)"
+    )
+    command, output = [str(start), "--job_name=local", "--model=parabola", "--steps=400"], tmp_path / "out"
+    process = ForkedProcess(command, tmp_path, {**os.environ, "CUDA_VISIBLE_DEVICES": ""}, output)
+    process.wait(120)
+    printed = output.read_text()
+    assert process.poll() == 0, printed
     assert re.search(r"Step: 400, global step: 400, x\^2: (2\.9|3\.0)", printed)
     error = re.search(r"Largest error of a coefficient: ([0-9.]+)", printed)
     assert error is not None

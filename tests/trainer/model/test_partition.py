@@ -1,7 +1,5 @@
 """The model of which each worker sees a part: who shares finds all of it, who does not its own part."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,25 +22,15 @@ SETTINGS = TrainingSettings(model="partition")
 WIDTH = partition.WEIGHTS_OF_A_WORKER
 
 
-@pytest.mark.parametrize(
-    ("replication", "tasks", "steps"),
-    [("sync", (2, 3), 60), ("in_graph", (2, 3), 60)],  # asynchronous ones: molecule, by prove.yml
-)
-def test_workers_that_share_find_all_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, tasks: tuple[int, int], steps: int
-) -> None:
-    ps, workers = tasks
-    flags = ["--model=partition", f"--replication={replication}", f"--steps={steps}", "--batch_size=20"]
-    with Cluster(tmp_path, ps=ps, workers=workers, flags=flags) as cluster:
-        cluster.start()
-        assert set(cluster.wait().values()) == {0}, cluster.outputs()
-        metrics = cluster.metrics()
-        assert metrics["largest_error"] < 0.02
-        assert (metrics["parts_found"], metrics["parts"]) == (workers, workers)
-        assert metrics["loss"] == pytest.approx(partition.NOISE**2, rel=0.5)
-        assert f"found are those of {workers} of {workers} workers" in cluster.output("worker0")
-        chief = cluster.directory("worker0")
-    # Whoever evaluates it later has no ps, and must make the variables that were on them.
+def assert_all_parts_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For runs of each replication that have ended: all weights were found, also by who evaluates later."""
+    metrics, workers = cluster.metrics(), len(cluster.hosts["worker"])
+    assert metrics["largest_error"] < 0.02
+    assert (metrics["parts_found"], metrics["parts"]) == (workers, workers)
+    assert metrics["loss"] == pytest.approx(partition.NOISE**2, rel=0.5)
+    assert f"found are those of {workers} of {workers} workers" in cluster.output("worker0")
+    chief = cluster.directory("worker0")
+    # Who has no ps must make the variables that were on them.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(chief)]) == FINISHED
     found, _ = read_records(events_file(chief, "evaluator", 0))

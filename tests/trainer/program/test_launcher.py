@@ -7,7 +7,6 @@ import socket
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -257,14 +256,16 @@ def test_systemd_hears_of_the_launcher_and_not_of_the_program(tmp_path: Path) ->
 
 
 LISTEN = """
-    import json, os, pathlib, signal, socket, time
+    import itertools, json, os, pathlib, socket
     task = json.loads(os.environ["TF_CONFIG"])
     lead = {"type": "chief" if "chief" in task["cluster"] else "worker", "index": 0}
     if task["task"] != lead:
         host, port = task["cluster"]["worker"][task["task"]["index"]].split(":")
         server = socket.create_server((host, int(port)))
         pathlib.Path("here").touch()
-        time.sleep(300)
+        for knocks in itertools.count(1):
+            server.accept()
+            pathlib.Path(f"knock{knocks}").touch()
 """
 
 
@@ -274,7 +275,7 @@ def test_the_lead_outlasts_the_other_workers(tmp_path: Path) -> None:
         tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
         tasks.start("worker0")
         tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
-        time.sleep(1)
+        tasks.until((tasks.directory("worker1") / "knock2").exists, "the lead to look again")
         assert tasks.processes["worker0"].poll() is None
         assert tasks.progress("worker0")["missing"] == [
             {

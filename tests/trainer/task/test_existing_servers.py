@@ -5,35 +5,33 @@ from pathlib import Path
 
 import pytest
 
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.replications import IN_GRAPH
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import DIVERGED, PEERS_MISSING, STOPPED
 
 EXISTING = ["--existing_servers=true", "--model=linear"]
-STEPS = 400
 
 
-@pytest.mark.parametrize("replication", ["sync", "in_graph"])
-def test_clients_train_on_their_servers_and_all_end(tmp_path: Path, replication: str) -> None:
-    servers = [0] if replication == "in_graph" else [0, 1]
-    flags = [*EXISTING, f"--replication={replication}", f"--steps={STEPS}"]
-    with Cluster(tmp_path, flags=flags, servers=servers) as cluster:
-        cluster.start()
-        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
-        for index in servers:
-            started, ready = (
-                cluster.only(f"server{index}", "started"),
-                cluster.only(f"worker{index}", "peers_ready"),
-            )
-            assert ready.integer("server_nonce") == started.integer("nonce")
-            assert ready.integers("worker_nonces")[f"worker{index}"] != started.integer("nonce")
-            assert cluster.only(f"server{index}", "finished").text("reason") == "run over"
-            assert not cluster.records(f"server{index}", "step")
-        cluster.assert_one_fingerprint(*(f"worker{index}" for index in servers))
-        finished = cluster.only("worker0", "finished")
-        assert sum(finished.integers("contributions").values()) == finished.integer("global_step") * 2
-        step = finished.integer("global_step")
-        assert (cluster.directory("worker0") / "checkpoints" / f"model.ckpt-{step}.index").exists()
-        assert cluster.nothing_listens()
+@pytest.mark.parametrize(
+    ("run", "servers", "gradients_in_a_step"), [("sync_on_servers", [0, 1], 2), (IN_GRAPH, [0], 3)]
+)
+def test_clients_train_on_their_servers_and_all_end(
+    real_runs: RealRuns, run: str, servers: list[int], gradients_in_a_step: int
+) -> None:
+    tasks = real_runs.tasks_of(run)  # all have ended by themselves, and well
+    for index in servers:
+        nonce = tasks.only(f"server{index}", "started").integer("nonce")
+        ready = tasks.only(f"worker{index}", "peers_ready")
+        assert ready.integer("server_nonce") == nonce
+        assert ready.integers("worker_nonces")[f"worker{index}"] != nonce
+        assert tasks.only(f"server{index}", "finished").text("reason") == "run over"
+        assert not tasks.records(f"server{index}", "step")
+    tasks.assert_one_fingerprint(*(f"worker{index}" for index in servers))
+    finished = tasks.only("worker0", "finished")
+    steps = finished.integer("global_step")
+    assert sum(finished.integers("contributions").values()) == steps * gradients_in_a_step
+    assert (tasks.directory("worker0") / "checkpoints" / f"model.ckpt-{steps}.index").exists()
 
 
 def test_a_lost_server_comes_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
@@ -61,6 +59,7 @@ def test_a_lost_server_comes_back_and_a_stopped_run_goes_on_at_that_very_step(tm
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
         assert cluster.only("worker0", "restored").integer("global_step") == saved
         cluster.assert_one_fingerprint("worker0", "worker1")
+        assert cluster.nothing_listens()
 
 
 def test_a_failed_run_takes_the_servers_along(tmp_path: Path) -> None:

@@ -1,30 +1,26 @@
 """A run that cannot go on ends everywhere, with the class, the reason and the task that has it."""
 
 import re
-import time
 from pathlib import Path
 
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.repository import ROOT
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import CONFIGURATION, DIVERGED, INPUT, PROGRAM
+from trainer.contract.exit_codes import CONFIGURATION, INPUT, PROGRAM
 
 LINEAR = ["--model=linear", "--steps=400"]
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
-    with Cluster(tmp_path, flags=[*LINEAR, "--learning_rate=1e30"]) as cluster:
-        cluster.start()
-        assert cluster.wait() == {"ps0": DIVERGED, "worker0": DIVERGED, "worker1": DIVERGED}
-        for task in cluster.tasks:
-            failed = cluster.only(task, "failed")
-            assert failed.text("class") == "diverged"
-            assert re.search(
-                r"loss is (nan|inf) at local step \d+, global step \d+; the learning rate is 1e\+30",
-                failed.text("reason"),
-            )
-        assert re.match(r"worker[01]: loss is", cluster.only("ps0", "failed").text("reason"))
-        assert cluster.progress()["phase"] == "failed"
-        assert not list(cluster.directory("worker0").glob("checkpoints/model.ckpt-*"))
+def test_a_loss_that_is_not_finite_ends_the_run(real_runs: RealRuns) -> None:
+    tasks = real_runs.tasks_of("diverged")  # with the exit code for that, all of them
+    for task in ("ps0", "worker0", "worker1"):
+        failed = tasks.only(task, "failed")
+        assert failed.text("class") == "diverged"
+        where = r"at local step \d+, global step \d+"
+        assert re.search(rf"loss is (nan|inf) {where}; the learning rate is 1e\+30", failed.text("reason"))
+    assert re.match(r"worker[01]: loss is", tasks.only("ps0", "failed").text("reason"))
+    assert tasks.progress()["phase"] == "failed"
+    assert not list(tasks.directory("worker0").glob("checkpoints/model.ckpt-*"))
 
 
 def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) -> None:
@@ -65,7 +61,7 @@ def test_a_worker_that_fails_after_another_has_ended_the_run_ends_with_its_own_r
     with Cluster(tmp_path, workers=3, flags=[f"--data_dir={tmp_path}"]) as cluster:
         cluster.start("ps0", "worker1")
         # The ps holds the stop code of worker 1 for some seconds: without the chief nobody ends it.
-        time.sleep(1.5)
+        cluster.until(lambda: cluster.has_ended("worker1"), "the end of worker 1")
         cluster.start("worker2")
         assert cluster.wait() == {"ps0": INPUT, "worker1": INPUT, "worker2": INPUT}
         for worker in ("worker1", "worker2"):

@@ -1,6 +1,5 @@
 """Tasks start together, share their steps, and end together; one who is missing is named."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +25,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
         missing.start("worker0")
         late.start("ps0", "worker0")
         late.until(lambda: bool(late.progress().get("missing")), "the chief to miss somebody")
-        time.sleep(LATE_SECONDS)
+        since = late.wall()
+        late.until(lambda: late.wall() > since + LATE_SECONDS, "the chief to have missed it for a while")
         late.start("worker1")
         late.codes, missing.codes = late.wait(), missing.wait()
         yield late, missing

@@ -14,7 +14,8 @@ from tests.psfleet.evidence.program_folders import run_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
 from tests.psfleet.evidence.run_folders import train
-from tests.trainer.processes import Cluster
+from tests.trainer.forked import ForkedProcess
+from tests.trainer.processes import Cluster, Processes
 from trainer.contract.exit_codes import DIVERGED
 
 LINEAR = "--model=linear"
@@ -42,6 +43,10 @@ class RealRuns:
                 trained.write_text(str(_MAKERS[name](self, place)))
             self._trained[name] = Path(trained.read_text())
         return self._trained[name]
+
+    def tasks_of(self, name: str) -> Processes[ForkedProcess]:
+        """Return the tasks of a run, by what they printed and left on their hosts."""
+        return Processes(self.of(name).parent / "hosts")
 
     def chief_of(self, name: str) -> Path:
         """Return what the chief of a run had on its host: its run directory, with checkpoints."""
@@ -154,6 +159,12 @@ def _noisy(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, "--steps=1500", *flags))
 
 
+def _sync_on_servers(_runs: RealRuns, folder: Path) -> Path:
+    """In step: what asynchronous workers reach in so few steps depends on who came first."""
+    flags = ("--model=cnn", "--replication=sync", "--existing_servers=true", "--shard_data=true")
+    return train(folder, 2, (*flags, "--steps=150"))
+
+
 def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
     flags, ps, workers = KINDS[kind]
     return lambda _runs, folder: train(folder, workers, (*flags, f"--steps={STEPS_OF_KINDS}"), ps=ps)
@@ -175,6 +186,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "learned_nothing": _learned_nothing,
     "plateau": _plateau,
     "noisy": _noisy,
+    "sync_on_servers": _sync_on_servers,
     "program": lambda _runs, folder: run_program(folder),
     "program_alone": lambda _runs, folder: run_program(folder, "--alone"),
     **{kind: _of_kind(kind) for kind in KINDS},
