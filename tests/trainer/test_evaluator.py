@@ -50,14 +50,14 @@ def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: 
     process.wait(120)
     said = output.read_text()
     assert process.poll() == FINISHED, said
-    told = records(run, EVALUATOR)
-    assert [record["event"] for record in told] == ["started", "restored", "evaluated", "finished"]
-    started, restored, evaluated, finished = told
+    found = records(run, EVALUATOR)
+    assert [record["event"] for record in found] == ["started", "restored", "evaluated", "finished"]
+    started, restored, evaluated, finished = found
     of_chief = only(run, "worker0", "started")
     assert started["settings"] == of_chief["settings"]
     assert started["nonce"] != of_chief["nonce"]
     assert (started["pid"] != of_chief["pid"], started["address"]) == (True, "")
-    assert {record["release"] for record in told} == {"release-2"}
+    assert {record["release"] for record in found} == {"release-2"}
     last = checkpoint_paths(run / "checkpoints")[-1]
     assert (restored["global_step"], restored["checkpoint"]) == (40, str(last))
     assert evaluated["metrics"] == pytest.approx(only(run, "worker0", "evaluated")["metrics"], rel=1e-5)
@@ -94,35 +94,21 @@ def cut_the_last_checkpoint(run: Path) -> None:
     data.write_bytes(data.read_bytes()[:100])
 
 
-def remove_all_checkpoints(run: Path) -> None:
-    shutil.rmtree(run / "checkpoints")
+def forget_checkpoints(run: Path) -> None:
     file = run / "events" / "worker0.jsonl"
     file.write_text("".join(line for line in file.open() if '"checkpointed"' not in line))
 
 
-def forget_the_chief(run: Path) -> None:
-    (run / "events" / "worker0.jsonl").unlink()
+def remove_all_checkpoints(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    forget_checkpoints(run)
 
 
-def train_another_model(run: Path) -> None:
-    tell(run, model="linear")
-
-
-def train_a_smaller_model(run: Path) -> None:
-    tell(run, hidden_units=3)
-
-
-def train_what_nobody_knows(run: Path) -> None:
-    tell(run, model="deeplab")
-
-
-def run_a_program(run: Path) -> None:
-    edit(run, "worker0", "", program="0123456789ab")
-
-
-def tell(run: Path, **settings: object) -> None:
-    told = only(run, "worker0", "started")["settings"]
-    edit(run, "worker0", "started", settings=told | settings)
+def told(**settings: object) -> Callable[[Path], None]:
+    """What lets the chief's records say that it was told other settings."""
+    return lambda run: edit(
+        run, "worker0", "started", settings=only(run, "worker0", "started")["settings"] | settings
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,15 +117,15 @@ def tell(run: Path, **settings: object) -> None:
         (remove_the_last_checkpoint, INPUT, ["it is not there", "others here: model.ckpt-20"]),
         (cut_the_last_checkpoint, INPUT, ["model.ckpt-40", "cannot be read"]),
         (remove_all_checkpoints, INPUT, ["there is no checkpoint", "checkpoints"]),
-        (forget_the_chief, INPUT, ["worker0.jsonl", "`started`"]),
-        (train_another_model, CONFIGURATION, ["hidden/weights", "linear", "weight"]),
+        (lambda run: (run / "events" / "worker0.jsonl").unlink(), INPUT, ["worker0.jsonl", "`started`"]),
+        (told(model="linear"), CONFIGURATION, ["hidden/weights", "linear", "weight"]),
         (
-            train_a_smaller_model,
+            told(hidden_units=3),
             CONFIGURATION,
             ["hidden/biases", "float32 of shape (100,)", "(3,)", "output/weights"],
         ),
-        (train_what_nobody_knows, CONFIGURATION, ["worker0.jsonl", "deeplab", "mnist_mlp"]),
-        (run_a_program, CONFIGURATION, ["program", "0123456789ab"]),
+        (told(model="deeplab"), CONFIGURATION, ["worker0.jsonl", "deeplab", "mnist_mlp"]),
+        (lambda run: edit(run, "worker0", "", program="0123456789ab"), CONFIGURATION, ["0123456789ab"]),
     ],
 )
 def test_what_cannot_be_evaluated_is_said_and_recorded(
@@ -176,7 +162,7 @@ def test_of_variables_that_the_model_lacks_the_checkpoint_is_refused(run: Path) 
         shape_and_slices=[""] * len(values),
         tensors=list(values.values()),
     )
-    tell(run, model="linear")
+    told(model="linear")(run)
     assert main([str(run)]) == CONFIGURATION
     reason = only(run, EVALUATOR, "failed")["reason"]
     assert "other/weights" in reason
@@ -184,8 +170,7 @@ def test_of_variables_that_the_model_lacks_the_checkpoint_is_refused(run: Path) 
 
 
 def test_where_the_chief_tells_of_no_checkpoint_the_newest_is_taken(run: Path) -> None:
-    file = run / "events" / "worker0.jsonl"
-    file.write_text("".join(line for line in file.open() if '"checkpointed"' not in line))
+    forget_checkpoints(run)
     assert main([str(run)]) == FINISHED
     assert only(run, EVALUATOR, "evaluated")["global_step"] == 40
 

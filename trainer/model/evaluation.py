@@ -6,6 +6,7 @@ from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER
+from trainer.host.wording import first_of
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Examples
 from trainer.model.models import REGISTRY
@@ -80,7 +81,6 @@ def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variable
         if name not in own | {COUNTERS} and name.rpartition("/")[0] not in own and value.shape != ()
     ]
     if others:
-        more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
-        held = f"{', '.join(others[:_NAMES_SHOWN])}{more}, which model {model.name} does not have"
+        held = f"{first_of(others, _NAMES_SHOWN)}, which model {model.name} does not have"
         expected = f"expected {', '.join(sorted(own))} alone"
         raise TaskFailure(CONFIGURATION, f"checkpoint {checkpoint.path} holds {held}; {expected}")

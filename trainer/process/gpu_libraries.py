@@ -27,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trainer.host.wording import first_of, grouped
+
 # Those of which NVIDIA's driver is made come with no wheel.
 DRIVER = "driver"
 # Of all libraries together, however slow the disk; and what each gets at least.
@@ -137,15 +139,10 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
 
 def _in_words(errors: Sequence[str]) -> str:
     """The loader's "name: reason" each, those with one reason together."""
-    names_with: dict[str, list[str]] = {}
-    for error in errors:
-        name, _, reason = error.partition(": ")
-        names_with.setdefault(reason, []).append(name)
-    told = []
-    for reason, names in names_with.items():
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-        told.append(f"{', '.join(dict.fromkeys(names[:_NAMES_SHOWN]))}{more}: {reason}")
-    return "; ".join(told)
+    parts = (error.partition(": ") for error in errors)
+    names_with = grouped((reason, name) for name, _, reason in parts)
+    told = {reason: first_of([*dict.fromkeys(names)], _NAMES_SHOWN) for reason, names in names_with.items()}
+    return "; ".join(f"{names}: {reason}" for reason, names in told.items())
 
 
 def _why_not(library: Library, deadline: float) -> str:

@@ -43,36 +43,31 @@ def test_the_newest_is_read_and_the_oldest_is_gone(folder: CheckpointFolder) -> 
     assert len(state.all_model_checkpoint_paths) == 2
 
 
-def _cut_data(directory: Path) -> None:
-    file = directory / "model.ckpt-300.data-00000-of-00001"
-    file.write_bytes(file.read_bytes()[:1000])
+def _flip_a_bit(content: bytes) -> bytes:
+    return content[:500] + bytes([content[500] ^ 1]) + content[501:]
 
 
-def _flip_a_bit(directory: Path) -> None:
-    file = directory / "model.ckpt-300.data-00000-of-00001"
-    content = bytearray(file.read_bytes())
-    content[500] ^= 1
-    file.write_bytes(content)
+DATA, INDEX = "data-00000-of-00001", "index"
 
 
-def _remove_data(directory: Path) -> None:
-    (directory / "model.ckpt-300.data-00000-of-00001").unlink()
-
-
-def _cut_index(directory: Path) -> None:
-    file = directory / "model.ckpt-300.index"
-    file.write_bytes(file.read_bytes()[:20])
-
-
-def _empty_index(directory: Path) -> None:
-    (directory / "model.ckpt-300.index").write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [_cut_data, _flip_a_bit, _remove_data, _cut_index, _empty_index])
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [
+        (DATA, lambda content: content[:1000]),
+        (DATA, _flip_a_bit),
+        (DATA, None),  # it is not there
+        (INDEX, lambda content: content[:20]),
+        (INDEX, lambda _content: b""),
+    ],
+)
 def test_a_damaged_newest_is_passed_over_and_said(
-    folder: CheckpointFolder, damage: Callable[[Path], None]
+    folder: CheckpointFolder, ending: str, damage: Callable[[bytes], bytes] | None
 ) -> None:
-    damage(folder.directory)
+    file = folder.directory / f"model.ckpt-300.{ending}"
+    content = file.read_bytes()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage(content))
     complaints: list[str] = []
 
     found = folder.newest_good(complaints.append)

@@ -103,44 +103,29 @@ def test_a_step_that_is_made_meanwhile_is_noticed(on_ps: _OnPs) -> None:
     assert on_ps.operations.run(Stepping()) is None
 
 
-def _swap(values: dict[str, Value]) -> None:
-    blocks = values["blocks"].reshape(-1)
-    blocks[[3, 4]] = blocks[[4, 3]]
+def _swap(first: int, second: int) -> Callable[[dict[str, Value]], None]:
+    def change(values: dict[str, Value]) -> None:
+        blocks = values["blocks"].reshape(-1)
+        blocks[[first, second]] = blocks[[second, first]]
+
+    return change
 
 
-def _swap_blocks(values: dict[str, Value]) -> None:
-    blocks = values["blocks"].reshape(-1)
-    blocks[[5, 5 + BLOCK]] = blocks[[5 + BLOCK, 5]]
+CHANGES: dict[str, Callable[[dict[str, Value]], None]] = {
+    "swap": _swap(3, 4),
+    "swap blocks": _swap(5, 5 + BLOCK),
+    "flip the last bit": lambda values: np.bitwise_xor.at(
+        values["blocks"].reshape(-1).view(np.uint32), -1, np.uint32(1)
+    ),
+    "lose a sign": lambda values: values.update(scalar=np.asarray(0.0, np.float32)),
+    "rename": lambda values: values.update(other=values.pop("bool")),
+    "reshape": lambda values: values.update(bool=values["bool"].reshape(3, 3)),
+    "retype": lambda values: values.update(int32=values["int32"].view(np.uint32)),
+    "add": lambda values: values.update(another=np.zeros(0, np.float32)),
+}
 
 
-def _flip_last_bit(values: dict[str, Value]) -> None:
-    values["blocks"].reshape(-1).view(np.uint32)[-1] ^= 1
-
-
-def _lose_a_sign(values: dict[str, Value]) -> None:
-    values["scalar"] = np.asarray(0.0, np.float32)
-
-
-def _rename(values: dict[str, Value]) -> None:
-    values["other"] = values.pop("bool")
-
-
-def _reshape(values: dict[str, Value]) -> None:
-    values["bool"] = values["bool"].reshape(3, 3)
-
-
-def _retype(values: dict[str, Value]) -> None:
-    values["int32"] = values["int32"].view(np.uint32)
-
-
-def _add(values: dict[str, Value]) -> None:
-    values["another"] = np.zeros(0, np.float32)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [_swap, _swap_blocks, _flip_last_bit, _lose_a_sign, _rename, _reshape, _retype, _add],
-)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_each_bit_each_place_and_each_name_counts(change: Callable[[dict[str, Value]], None]) -> None:
     values = _values()
     before = fingerprint_of(values)

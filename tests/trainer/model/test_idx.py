@@ -3,7 +3,6 @@
 import gzip
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,44 +39,35 @@ def test_the_bundled_digits_are_whole() -> None:
     assert set(labels.tolist()) == set(range(10))
 
 
-def _remove(folder: Path) -> None:
-    (folder / "train-labels-idx1-ubyte.gz").unlink()
-
-
-def _write_images(content: bytes) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        (folder / "train-images-idx3-ubyte").write_bytes(content)
-
-    return write
-
-
 def _damaged_in_the_middle(content: bytes) -> bytes:
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("images", "said"),
     [
         (
-            _remove,
-            "has none of train-labels-idx1-ubyte, train-labels-idx1-ubyte.gz, train-labels.idx1-ubyte,"
-            " train-labels.idx1-ubyte.gz",
+            None,
+            "has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz, train-images.idx3-ubyte,"
+            " train-images.idx3-ubyte.gz",
         ),
-        (_write_images(LABELS), "train-images-idx3-ubyte is 11 bytes long, its header alone needs 16"),
-        (_write_images(LABELS + bytes(9)), "starts with 0x00000801, expected 0x00000803"),
-        (_write_images(IMAGES[:-1]), "holds 27 bytes, expected 28 for 3 x 2 x 2: cut short"),
-        (_write_images(IMAGES + b"x"), "holds 29 bytes, expected 28 for 3 x 2 x 2: something follows"),
-        (_write_images(gzip.compress(IMAGES)[:-9]), "cannot be decompressed"),
-        (_write_images(_damaged_in_the_middle(gzip.compress(IMAGES))), "cannot be decompressed"),
-        (_write_images(gzip.compress(IMAGES) + b"x"), "cannot be decompressed"),
-        (_write_images(b""), "train-images-idx3-ubyte is 0 bytes long"),
-        (_write_images(struct.pack(">IIII", 0x803, 2, 2, 2) + bytes(8)), "holds 2 images and"),
-        (_write_images(struct.pack(">IIII", 0x803, 3, 0, 2)), "holds no image: 3 x 0 x 2, expected at least"),
+        (LABELS, "train-images-idx3-ubyte is 11 bytes long, its header alone needs 16"),
+        (LABELS + bytes(9), "starts with 0x00000801, expected 0x00000803"),
+        (IMAGES[:-1], "holds 27 bytes, expected 28 for 3 x 2 x 2: cut short"),
+        (IMAGES + b"x", "holds 29 bytes, expected 28 for 3 x 2 x 2: something follows"),
+        (gzip.compress(IMAGES)[:-9], "cannot be decompressed"),
+        (_damaged_in_the_middle(gzip.compress(IMAGES)), "cannot be decompressed"),
+        (gzip.compress(IMAGES) + b"x", "cannot be decompressed"),
+        (b"", "train-images-idx3-ubyte is 0 bytes long"),
+        (struct.pack(">IIII", 0x803, 2, 2, 2) + bytes(8), "holds 2 images and"),
+        (struct.pack(">IIII", 0x803, 3, 0, 2), "holds no image: 3 x 0 x 2, expected at least"),
     ],
 )
-def test_what_is_wrong_is_named(folder: Path, damage: Callable[[Path], None], said: str) -> None:
-    damage(folder)
+def test_what_is_wrong_is_named(folder: Path, images: bytes | None, said: str) -> None:
+    (folder / "train-images-idx3-ubyte").unlink()
+    if images is not None:
+        (folder / "train-images-idx3-ubyte").write_bytes(images)
     with pytest.raises(TaskFailure) as failure:
         idx.read_images_and_labels(folder, "train")
     assert failure.value.code == INPUT
