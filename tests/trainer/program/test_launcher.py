@@ -37,6 +37,14 @@ def program(folder: Path, text: str, name: str = "main.py") -> Path:
     return path
 
 
+def run_alone(folder: Path, text: str, code: int = FINISHED) -> Tasks:
+    """Worker 0 of a run that has no other task; it has ended, with this code."""
+    with Tasks(folder, program(folder, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": code}, tasks.outputs()
+        return tasks
+
+
 def told(tasks: Tasks, name: str) -> dict[str, object]:
     content: dict[str, object] = json.loads((tasks.directory(name) / "told.json").read_text())
     return content
@@ -130,13 +138,11 @@ def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
     ],
 )
 def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phase: str, reason: str) -> None:
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": code}
-        progress = tasks.progress("worker0")
-        assert (progress["phase"], progress["reason"], progress["run_id"]) == (phase, reason, RUN_ID)
-        assert progress["global_step"] == progress["last_step"] == 0
-        assert reason in tasks.output("worker0")
+    tasks = run_alone(tmp_path, text, code)
+    progress = tasks.progress("worker0")
+    assert (progress["phase"], progress["reason"], progress["run_id"]) == (phase, reason, RUN_ID)
+    assert progress["global_step"] == progress["last_step"] == 0
+    assert reason in tasks.output("worker0")
 
 
 def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:
@@ -144,10 +150,8 @@ def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:
         import tensorflow as tf
         raise tf.errors.UnavailableError(None, None, "Socket closed")
     """
-    with Tasks(tmp_path, program(tmp_path, lost), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": CLUSTER_BROKE}
-        assert "UnavailableError: Socket closed" in str(tasks.progress("worker0")["reason"])
+    tasks = run_alone(tmp_path, lost, CLUSTER_BROKE)
+    assert "UnavailableError: Socket closed" in str(tasks.progress("worker0")["reason"])
 
 
 def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -226,11 +230,9 @@ def test_a_process_that_the_program_leaves_is_ended_with_it(tmp_path: Path) -> N
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
         pathlib.Path("child").write_text(str(child.pid))
     """
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": FINISHED}
-        child = int((tasks.directory("worker0") / "child").read_text())
-        tasks.until(lambda: not alive(child), "the end of the grandchild")
+    tasks = run_alone(tmp_path, text)
+    child = int((tasks.directory("worker0") / "child").read_text())
+    tasks.until(lambda: not alive(child), "the end of the grandchild")
 
 
 def test_systemd_hears_of_the_launcher_and_not_of_the_program(tmp_path: Path) -> None:

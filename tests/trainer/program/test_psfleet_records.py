@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks
-from tests.trainer.program.test_launcher import program
+from tests.trainer.program.test_launcher import program, run_alone
 from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.contract.records import schema_problems
 from trainer.program.launcher import LIBRARY
@@ -75,15 +75,13 @@ def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) 
         print(sorted(set(told)))
         raise ValueError("not the last step")
     """
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": PROGRAM}
-        assert f"{[('training', step) for step in range(0, 30, 4)]}\n" in tasks.output("worker0")
-        # The end of the process writes what was counted, though the program did not say that it has finished.
-        progress = tasks.progress("worker0")
-        assert (progress["global_step"], progress["phase"]) == (30, "failed")
-        assert sum(window.integer("steps") for window in tasks.records("worker0", "step")) == 30
-        assert tasks.records("worker0", "finished") == []
+    tasks = run_alone(tmp_path, text, PROGRAM)
+    assert f"{[('training', step) for step in range(0, 30, 4)]}\n" in tasks.output("worker0")
+    # The end of the process writes what was counted, though the program did not say that it has finished.
+    progress = tasks.progress("worker0")
+    assert (progress["global_step"], progress["phase"]) == (30, "failed")
+    assert sum(window.integer("steps") for window in tasks.records("worker0", "step")) == 30
+    assert tasks.records("worker0", "finished") == []
 
 
 def test_by_hand_nothing_is_written_and_nothing_is_said(tmp_path: Path) -> None:
@@ -139,10 +137,8 @@ def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
 )
 def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, call: str, said: str) -> None:
     text = f"import psfleet_records; psfleet_records.{call}"
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": PROGRAM}
-        assert tasks.progress("worker0")["reason"] == f"ValueError: {said}"
+    tasks = run_alone(tmp_path, text, PROGRAM)
+    assert tasks.progress("worker0")["reason"] == f"ValueError: {said}"
 
 
 def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
@@ -179,8 +175,6 @@ def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> 
     for name, text in {"after": after, "before": before}.items():
         folder = tmp_path / name
         folder.mkdir()
-        with Tasks(folder, program(folder, text), worker=1) as tasks:
-            tasks.start()
-            assert tasks.wait() == {"worker0": FINISHED}
-            address = tasks.cluster["worker"][0] if name == "after" else ""
-            assert tasks.records("worker0", "started")[0].text("address") == address
+        tasks = run_alone(folder, text)
+        address = tasks.cluster["worker"][0] if name == "after" else ""
+        assert tasks.records("worker0", "started")[0].text("address") == address
