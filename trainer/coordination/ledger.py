@@ -93,7 +93,7 @@ class OwnPart(_LedgerSession):
             self._towers = TowerPart(cluster.task, cluster.device) if computes_towers else None
             holds_attendance = cluster.device == cluster.ledger_devices[0]
             self._attendance = AttendancePart(cluster) if holds_attendance else None
-        super().__init__(target, graph, cluster.filters_alone)
+        super().__init__(target, graph, cluster.filters(cluster.device))
 
     def create(self, note: Note) -> None:
         """Make it, empty but for the note."""
@@ -151,7 +151,7 @@ class Ledger(_LedgerSession):
         with tf.Graph().as_default() as graph:
             self._parts = [TaskPart(f"ps{ps}", device) for ps, device in enumerate(cluster.ledger_devices)]
             self._attendance = AttendancePart(cluster)
-        super().__init__(target, graph, cluster.ledger_filters)
+        super().__init__(target, graph, cluster.filters("/job:ps", cluster.device))
 
     def status(self, ps: int) -> PartStatus:
         """What this ps holds about itself."""

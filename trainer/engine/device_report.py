@@ -7,7 +7,7 @@ what they are for.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def report(task: str, partition_graphs: Iterable[Any]) -> Report:
         if node.op == "VarHandleOp"
     }
     operations: dict[str, Counter[str]] = defaultdict(Counter)
-    for device, group in _grouped(nodes):
+    for (device, _), group in _groups(nodes).items():
         operations[device][group] += 1
     return {
         "task": task,
@@ -85,7 +85,7 @@ def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
     return next((group for applies, group in rules if applies), parts[0])
 
 
-def _grouped(nodes: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, str]]:
+def _groups(nodes: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
     groups = {
         key: group_of(node.name, node.op, list(node.input))
         for key, node in nodes.items()
@@ -93,7 +93,7 @@ def _grouped(nodes: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, str]]:
     }
     while more := [key for key in groups if groups[key] != LEDGER and _only_from_ledger(nodes[key], groups)]:
         groups.update(dict.fromkeys(more, LEDGER))
-    return ((device, group) for (device, _), group in groups.items())
+    return groups
 
 
 def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401

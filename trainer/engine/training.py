@@ -156,7 +156,7 @@ class TrainingSession:
 
     def __init__(self, graph: TrainingGraph, target: str) -> None:
         self._graph = graph
-        self.session = open_session(target, graph.graph, graph.cluster.device_filters)
+        self.session = open_session(target, graph.graph, graph.cluster.filters_to_train)
         self._step = self.callable_for(graph.step)
         for start, feeds in graph.iterator_starts:
             self.session.run(start, feeds)

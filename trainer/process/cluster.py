@@ -1,6 +1,7 @@
 """The cluster as a task's command line describes it: who listens where, and which task this is."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainer.contract.run_tasks import has_one_client
@@ -111,36 +112,29 @@ class Cluster:
         """The device of this task, as TensorFlow writes it; a server's is its worker's."""
         if self.is_local:
             return _LOCAL_DEVICE
-        return _ps(self.index) if self.job == "ps" else worker_device(self.index)
+        return f"/job:ps/task:{self.index}" if self.job == "ps" else worker_device(self.index)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
         """The device of each ps; none in a local run."""
-        return () if self.is_local else tuple(_ps(ps) for ps in range(len(self.ps_hosts)))
+        return () if self.is_local else tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
 
     @property
     def ledger_devices(self) -> tuple[str, ...]:
         """The devices that hold the ledger of a run: the ps, or the one process."""
         return self.ps_devices or (self.device,)
 
-    # TensorFlow waits for ever for every task that a session's filters let through.
+    def filters(self, *devices: str) -> list[str]:
+        """What a session may use: these, or all there is in a local run.
+
+        TensorFlow waits for ever for every task that a session's filters let through.
+        """
+        return [] if self.is_local else list(devices)
 
     @property
-    def device_filters(self) -> list[str]:
-        """What a client's session for training may use."""
-        if self.is_local:
-            return []
-        return ["/job:ps", "/job:worker" if self.replication == "in_graph" else self.device]
-
-    @property
-    def ledger_filters(self) -> list[str]:
-        """What a client's session to the ledger may use: no other worker, which may be missing."""
-        return [] if self.is_local else ["/job:ps", self.device]
-
-    @property
-    def filters_alone(self) -> list[str]:
-        """What a session of a task to itself may use."""
-        return [] if self.is_local else [self.device]
+    def filters_to_train(self) -> list[str]:
+        """What a client's session for training may use: no worker that it does not need."""
+        return self.filters("/job:ps", "/job:worker" if self.replication == "in_graph" else self.device)
 
     @property
     def description(self) -> dict[str, str]:
@@ -186,10 +180,6 @@ class Cluster:
         return problems
 
 
-def _ps(index: int) -> str:
-    return f"/job:ps/task:{index}"
-
-
 def worker_device(index: int) -> str:
     """The device of a worker, as TensorFlow writes it."""
     return f"/job:worker/task:{index}"
@@ -204,8 +194,6 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _is_address(address: str) -> bool:
-    try:
-        split_address(address)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(split_address(address))
+    return False

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -154,11 +153,10 @@ class Chief:
 
 
 def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
-    directory = task.options.run_directory
-    if directory is None:
+    if task.options.run_directory is None:
         return None
     # TensorFlow takes a relative path from wherever its own process stands; this one is written to messages.
-    absolute = Path(directory).absolute() / "checkpoints"
+    absolute = task.options.run_directory.absolute() / "checkpoints"
     try:
         return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
     except OSError as error:
