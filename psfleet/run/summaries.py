@@ -10,8 +10,6 @@ from trainer.contract.json_files import read_object
 SUMMARIES = "summaries"
 # Where the files of hosts go whose names another host has taken.
 OTHER_HOSTS = "other_hosts"
-EVENT_FILES = "*tfevents*"
-GOING_ON = "running"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
@@ -35,7 +33,7 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """
     found = []
     for folder in runs:
-        if read_object(folder / "state.json").get("state") == GOING_ON:
+        if read_object(folder / "state.json").get("state") == "running":
             try:
                 settings = begun_settings(folder)
                 tasks = tasks_of_run(read_object(folder / "plan.json"), settings)
@@ -51,4 +49,4 @@ def sources_of(runs: Sequence[Path]) -> dict[str, str]:
     for run in runs:
         others = sorted((run / OTHER_HOSTS).glob(f"*/{SUMMARIES}"))
         found |= {f"{run.name}/{folder.parent.name}": folder for folder in others}
-    return {name: str(folder) for name, folder in found.items() if any(folder.rglob(EVENT_FILES))}
+    return {name: str(folder) for name, folder in found.items() if any(folder.rglob("*tfevents*"))}

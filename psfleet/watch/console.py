@@ -29,7 +29,6 @@ INDENT, GAP = 2, 2
 ANY_WIDTH = 100_000
 UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
 FEWEST_COLUMNS = 20  # in fewer nothing can be said: the terminal itself cuts what does not fit
-LINUX_CONSOLE = "linux"
 
 _FILLING = re.compile(r" +(?=(?:\x1b\[0m)?$)")
 
@@ -118,7 +117,7 @@ def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
     locale = next((environment[name] for name in names if environment.get(name)), "")
     encoding = str(getattr(stream, "encoding", "") or "")
     spoken = all("utf8" in text.lower().replace("-", "") for text in (locale, encoding))
-    return "utf-8" if spoken and environment.get("TERM") != LINUX_CONSOLE else "ascii"
+    return "utf-8" if spoken and environment.get("TERM") != "linux" else "ascii"
 
 
 def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConsole:

@@ -13,10 +13,6 @@ from trainer.host.task_units import is_alive, unit_name
 from trainer.host.wording import grouped
 
 _SEPARATOR = "--psfleet--"
-_LOG_BYTES = 4096
-_RECORD_BYTES = 65536
-_RECORDS_READ = 20
-_STARTS_READ = 50
 
 _PROBE = (
     "import json, sys; from trainer.process.port_probes import probe_all;"
@@ -41,12 +37,11 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
         f"echo; echo {_SEPARATOR}",
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
         f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
-        f"timeout 10 tail -c {_RECORD_BYTES} {events} 2>/dev/null"
-        f" | grep -aE {told} | tail -n {_RECORDS_READ}",
+        f"timeout 10 tail -c 65536 {events} 2>/dev/null | grep -aE {told} | tail -n 20",
         f"echo {_SEPARATOR}",
     ]
     if log:
-        commands.append(f"timeout 10 tail -c {_LOG_BYTES} {shlex.quote(log)} 2>/dev/null")
+        commands.append(f"timeout 10 tail -c 4096 {shlex.quote(log)} 2>/dev/null")
     return "; ".join(commands)
 
 
@@ -63,7 +58,7 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     """Return the command that prints what `age_of` reads: the lead's records of its starts, and the time."""
     events = f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
     started = shlex.quote('"event":"started"')
-    return f"timeout 10 grep -a {started} {shlex.quote(events)} | tail -n {_STARTS_READ}; date +%s.%N"
+    return f"timeout 10 grep -a {started} {shlex.quote(events)} | tail -n 50; date +%s.%N"
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,6 @@ FILLED, EMPTY = "━─"
 CURVE = "▁▂▃▄▅▆▇█"
 CURVE_POINTS = 12
 CURVE_HEIGHT = math.log(1.5)
-LOG_CHARACTERS = 120
 SENTENCE_ROWS = 3
 # A step takes its time: only what lasts longer is worth a word.
 STILL_WORTH_A_WORD = 5.0
@@ -161,7 +160,7 @@ def _sentences(view: Snapshot) -> list[Text]:
         if waiting or view.stands:
             pieces.append((waiting or f"no step for {clock(view.still_seconds)}", "warning"))
         if now.last_line:
-            pieces.append((f"| {now.last_line[:LOG_CHARACTERS]}", "plain"))
+            pieces.append((f"| {now.last_line[:120]}", "plain"))
     return [Text(printable(text), style) for text, style in pieces]
 
 

@@ -19,7 +19,6 @@ STILL_SECONDS = 30.0
 STILL_STEPS = 10
 # Before the first step nobody knows how long one takes.
 STILL_SECONDS_AT_FIRST = 120.0
-REASON_CHARACTERS = 120
 # Looks in a row at a port that does not answer, after which people hear of it: a restart takes one or two.
 SILENT_LOOKS = 3
 
@@ -195,5 +194,5 @@ class LeadRecords:
 
 def in_short(reason: str) -> str:
     """Return the line of a reason that says most: TensorFlow's begin with a class and with who saw it."""
-    lines = [in_a_line(line, REASON_CHARACTERS) for line in reason.splitlines()]
+    lines = [in_a_line(line, 120) for line in reason.splitlines()]
     return next((line for line in lines if line and not _PREFACE.search(line)), " ".join(lines))

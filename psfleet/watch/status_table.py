@@ -10,13 +10,9 @@ from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
 from psfleet.watch.status import ClusterStatus, TaskRow
 from psfleet.watch.wording import duration
 
-NARROW_COLUMNS = 100
-HOST_CHARACTERS = 24
-NARROW_HOST_CHARACTERS = 12
 SHORTEST_MESSAGE = 8
 REASONS_SHOWN = 10
 UNKNOWN = "-"
-_MEBIBYTE = 2**20
 
 Columns = Mapping[str, Callable[[TaskRow], str]]
 
@@ -42,7 +38,7 @@ _COLUMNS: Columns = {
 _DETAILS: Columns = {
     "TASK": lambda row: row.task,
     "PID": _count("pid"),
-    "MEMORY": _figure("memory_bytes", lambda count: f"{count / _MEBIBYTE:.0f} MiB"),
+    "MEMORY": _figure("memory_bytes", lambda count: f"{count / 2**20:.0f} MiB"),
     "CPU": _figure("cpu_seconds", lambda seconds: f"{seconds:.1f} s"),
     "UNIT": _figure("unit"),
     "LOG": _figure("log"),
@@ -77,8 +73,7 @@ def _table(rows: Sequence[TaskRow], columns: Columns, console: PlaybookConsole, 
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
     longest: dict[str, int] = {}
     if console.width < ANY_WIDTH:
-        host = NARROW_HOST_CHARACTERS if console.width < NARROW_COLUMNS else HOST_CHARACTERS
-        longest = {"HOST": host, "LAST MESSAGE": room}
+        longest = {"HOST": 12 if console.width < 100 else 24, "LAST MESSAGE": room}
     table = empty_table()
     for name in cells:
         whole = name == "LOG"  # a path is copied

@@ -14,7 +14,6 @@ SECONDS_BETWEEN_REPORTS = 0.5
 
 # A program that hangs while it holds the lock must not take the launcher with it.
 _SECONDS_TO_LOCK = 1.0
-_LOCK_POLL_SECONDS = 0.01
 
 
 def cluster_of(tf_config: str) -> dict[str, list[str]]:
@@ -63,5 +62,5 @@ def _locked(path: Path) -> Iterator[None]:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                time.sleep(_LOCK_POLL_SECONDS)
+                time.sleep(0.01)
         yield

@@ -12,8 +12,6 @@ from typing import Any
 
 MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
 REPLICATIONS = ("async", "sync", "in_graph", "local")
-OPTIMIZERS = ("sgd", "adam")
-ACTIVATIONS = ("sigmoid", "relu")
 
 # A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
 PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"})
@@ -158,7 +156,7 @@ def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False
 BOOLEAN = Rule("true or false", _to_boolean)
 
 
-def _choice(names: tuple[str, ...]) -> Rule:
+def _choice(*names: str) -> Rule:
     return checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
 
 
@@ -184,17 +182,17 @@ class TrainingSettings:
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
 
-    model: str = setting("mnist_mlp", _choice(MODELS))
-    replication: str = setting("async", _choice(REPLICATIONS))
+    model: str = setting("mnist_mlp", _choice(*MODELS))
+    replication: str = setting("async", _choice(*REPLICATIONS))
     replicas_to_aggregate: int | None = setting(None, or_null(integer(1), "as many as there are workers"))
     existing_servers: bool = setting(False, BOOLEAN)
     steps: int = setting(2000, integer(1))
     epochs: int = setting(0, integer(0))
     batch_size: int = setting(100, integer(1))
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
-    optimizer: str | None = setting(None, or_null(_choice(OPTIMIZERS)))
+    optimizer: str | None = setting(None, or_null(_choice("sgd", "adam")))
     hidden_units: int = setting(100, integer(1))
-    activation: str = setting("sigmoid", _choice(ACTIVATIONS))
+    activation: str = setting("sigmoid", _choice("sigmoid", "relu"))
     steps_to_validate: int = setting(100, integer(1))
     checkpoint_interval_seconds: float = setting(60.0, number(0, exclusive=True))
     checkpoint_interval_steps: int = setting(0, integer(0))

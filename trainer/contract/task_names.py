@@ -7,7 +7,6 @@ CHIEF = "worker0"
 # A program's coordinator, where it has one.
 COORDINATOR = "chief0"
 LEADS = (COORDINATOR, CHIEF)
-_MOST_DIGITS = 9
 
 
 def lead_of(names: Container[str]) -> str:
@@ -18,5 +17,5 @@ def lead_of(names: Container[str]) -> str:
 def split_name(name: str) -> tuple[str, int]:
     """Return the job and the index, ("worker", 0) of "worker0"; the index is 0 where the name has none."""
     # A host may have made the name up: Python refuses to read thousands of digits.
-    length = max(len(name.rstrip("0123456789")), len(name) - _MOST_DIGITS)
+    length = max(len(name.rstrip("0123456789")), len(name) - 9)
     return name[:length], int(name[length:] or 0)

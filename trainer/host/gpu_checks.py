@@ -16,9 +16,7 @@ FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
 OLDEST_DRIVER = 525
 # The first driver of CUDA 12.5. Older ones run what is built for CUDA 12, but may not compile its PTX.
 JIT_DRIVER = 555
-FABRIC_NOT_READY = ("Not Started", "In Progress")
 UVM_NODE = "/dev/nvidia-uvm"
-MAKE_UVM = "nvidia-modprobe -u -c 0"
 
 if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
     Task = Mapping[str, Any]
@@ -160,7 +158,7 @@ def _uvm(facts: GpuFacts) -> Finding:
     return failed(
         f"{UVM_NODE} is not there, CUDA does not work without, and nvidia-modprobe, which makes it, is not "
         "installed",
-        f"install the package nvidia-modprobe; `{MAKE_UVM}` as root says what else is wrong",
+        "install the package nvidia-modprobe; `nvidia-modprobe -u -c 0` as root says what else is wrong",
     )
 
 
@@ -193,7 +191,7 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
             f"{named} is cut into MIG devices, which CUDA does not count as nvidia-smi counts GPUs",
             f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: {_edit(task)}",
         )
-    if gpu.fabric in FABRIC_NOT_READY:
+    if gpu.fabric in {"Not Started", "In Progress"}:
         yield warning(
             f"{named} waits for the fabric of NVSwitches ({gpu.fabric}), and CUDA for it (error 802)",
             "install nvidia-fabricmanager of the driver's own version, `systemctl enable --now "

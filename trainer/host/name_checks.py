@@ -11,10 +11,6 @@ from .check import Finding, failed, ok, warning
 from .host_facts import ask
 from .wording import counted, first_of
 
-SECONDS_TO_RESOLVE = 10
-AT_ONCE = 16
-SHOWN = 5
-
 
 @dataclass(frozen=True)
 class Resolution:
@@ -31,13 +27,13 @@ def names_in(addresses: Mapping[str, str]) -> list[str]:
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
     """Ask this host for names, as its programs do: by /etc/nsswitch.conf, so by /etc/hosts and DNS."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(16) as pool:
         asked = {name: pool.submit(_resolve, name) for name in names}
     return {name: answer.result() for name, answer in asked.items()}
 
 
 def _resolve(name: str) -> Resolution:
-    _, printed, complaint = ask(["getent", "ahosts", name], SECONDS_TO_RESOLVE)
+    _, printed, complaint = ask(["getent", "ahosts", name], 10.0)
     found = tuple(sorted({line.split()[0] for line in printed.splitlines() if line.strip()}))
     return Resolution(found, "" if found else complaint.strip() or "not known")
 
@@ -67,7 +63,7 @@ def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, R
         elif loopback and len(addresses) > 1:
             own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
     if wrong:
-        return failed(first_of(wrong, SHOWN, "; "), "; ".join(sorted(remedies)))
+        return failed(first_of(wrong, 5, "; "), "; ".join(sorted(remedies)))
     if own:
         return warning(
             f"{own}: psfleet's tasks listen on every address, a program of one's own may listen there alone",

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
-DIRECTORY_MODE = 0o755
 
 
 def parts_of(name: str) -> tuple[str, ...]:
@@ -52,7 +51,7 @@ def _reached(
 def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
     if make:
         with suppress(FileExistsError):
-            os.mkdir(part, DIRECTORY_MODE, dir_fd=here)
+            os.mkdir(part, 0o755, dir_fd=here)
     try:
         return os.open(part, DIRECTORY | (0 if links else os.O_NOFOLLOW), dir_fd=here)
     except OSError as error:

@@ -12,7 +12,6 @@ from typing import Any
 
 from .safe_directory import opened
 
-LAST_LINES = 5
 MOST_BYTES = 64 * 1024
 MOST = 2.0**63  # of a number: a larger one is damage
 # A FIFO is opened without waiting for somebody who writes.
@@ -73,7 +72,7 @@ def _rate(count: float | None, seconds: float) -> float | None:
 
 def last_lines(log: Path) -> str:
     """Return the last lines that a task printed, or an empty string."""
-    return "\n".join(line for line in last_lines_of(log)[-LAST_LINES:] if line.strip())
+    return "\n".join(line for line in last_lines_of(log)[-5:] if line.strip())
 
 
 def last_lines_of(file: Path) -> list[str]:
