@@ -46,6 +46,9 @@ def test_a_host_of_every_job_takes_its_ports_in_their_order() -> None:
         ({"trainer_worker_port": 2300}, (2222, 2300, 2301)),  # the second counts on from the first's
         ({"trainer_worker_port": 2222}, (2223, 2222, 2224)),
         ({"trainer_ps_port": 2223}, (2223, 2222, 2224)),  # goes around what a task asks for
+        ({"trainer_ps_port": 2300}, (2300, 2222, 2223)),
+        ({"trainer_ps_port": "null", "trainer_worker_port": "2400"}, (2222, 2400, 2401)),
+        ({"trainer_base_port": "3000"}, (3000, 3001, 3002)),
         ({"trainer_worker_tasks": [{"port": 2222}, {}]}, (2223, 2222, 2224)),
         ({"trainer_worker_tasks": [{}, {"port": "2222"}]}, (2223, 2224, 2222)),
         ({"trainer_worker_tasks": [{"port": 2301}, {}], "trainer_worker_port": 2300}, (2222, 2301, 2300)),
@@ -88,6 +91,10 @@ def test_ports_never_collide_on_any_placement() -> None:
             {"trainer_worker_tasks": [{"port": 2300}], "trainer_ps_port": 2300},
             "ps0 and worker0 on a have port",
         ),
+        (
+            {"trainer_ps_port": 2300, "trainer_worker_port": "2300"},
+            "ps0 and worker0 on a have port 2300; expected one each",
+        ),
         ({"trainer_worker_tasks": 3, "trainer_base_port": 65533}, "worker2 on a would get port 65536"),
     ],
 )
@@ -128,7 +135,7 @@ def test_an_index_twice_or_with_a_gap(of_a: object, of_b: object, seen: str) -> 
 
 def test_gpus_are_dealt_evenly_in_order_and_a_task_may_have_its_own() -> None:
     hosts: Hosts = {
-        "a": {"trainer_worker_tasks": 2, "trainer_worker_gpus": [3, 1, 0, 2]},
+        "a": {"trainer_worker_tasks": 2, "trainer_worker_gpus": "[3, 1, 0, 2]"},
         "b": {"trainer_worker_tasks": [{"gpus": [7]}, {}, {}], "trainer_worker_gpus": [0, 1]},
         "c": {"trainer_worker_tasks": [{"gpus": []}, {"gpus": "[0]"}]},
     }

@@ -39,10 +39,9 @@ def test_a_proof_keeps_what_is_the_cluster_s_and_replaces_what_is_the_training_s
         barrier_deadline_seconds=5.0,
     )
     kept = TrainingSettings(batch_size=17, threads=2, seed=7, barrier_deadline_seconds=5.0).as_dict()
-    settings = proof_settings(own, "async", plan(1, 3))
-    assert settings.as_dict() == kept | {"model": "partition", "replication": "async", "steps": 2000}
-    settings = proof_settings(own, "sync", plan(1, 3))
-    assert settings.as_dict() == kept | {"model": "partition", "replication": "sync", "steps": 200}
+    for replication, steps in (("async", 2000), ("sync", 200)):
+        chosen = {"model": "partition", "replication": replication, "steps": steps}
+        assert proof_settings(own, replication, plan(1, 3)).as_dict() == kept | chosen
 
 
 @pytest.mark.parametrize(("workers", "steps"), [(2, 2000), (10, 2000), (300, 60_000)])

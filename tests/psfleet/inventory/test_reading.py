@@ -23,31 +23,6 @@ def test_a_host_in_both_groups_takes_two_ports_in_the_order_ps_worker() -> None:
     assert plan.worker_hosts == "a:2223,b:2222"
 
 
-@pytest.mark.parametrize(
-    ("variables", "ports"),
-    [
-        ({"trainer_base_port": "3000"}, (3000, 3001)),
-        ({"trainer_ps_port": 2300}, (2300, 2222)),
-        ({"trainer_worker_port": 2222}, (2223, 2222)),  # the plan goes around a port that was asked for
-        ({"trainer_ps_port": "null", "trainer_worker_port": "2400"}, (2222, 2400)),
-        ({"trainer_base_port": 65534}, (65534, 65535)),
-    ],
-)
-def test_ports_on_one_host_never_collide(variables: dict[str, object], ports: tuple[int, int]) -> None:
-    assert tuple(task.port for task in read(["a"], ["a"], {"a": variables}).tasks) == ports
-
-
-def test_the_same_explicit_port_twice_names_both_tasks_the_host_and_the_port() -> None:
-    taken = {"trainer_ps_port": 2300, "trainer_worker_port": "2300"}
-    assert problems(["a"], ["b", "a"], {"a": taken}) == [
-        "ps0 and worker1 on a have port 2300; expected one each"
-    ]
-
-
-def test_a_base_port_too_high_for_two_tasks() -> None:
-    assert "would get port 65536" in problems(["a"], ["a"], {"a": {"trainer_base_port": 65535}})[0]
-
-
 @pytest.mark.parametrize("name", ["trainer_base_port", "trainer_ps_port", "trainer_worker_port"])
 @pytest.mark.parametrize("port", [0, 22, 1023, 70000, "abc", 2222.5, True])
 def test_a_port_outside_of_the_range(name: str, port: object) -> None:
@@ -87,13 +62,6 @@ def test_names_that_ssh_does_not_tell_apart() -> None:
     assert [problem for problem in said if "capitals" in problem] == [
         "the hosts Alpha, alpha differ in capitals alone; expected names that differ otherwise, too"
     ]
-
-
-def test_only_workers_see_gpus() -> None:
-    plan = read(
-        ["a"], ["a", "b"], {"a": {"trainer_worker_gpus": [1, 0]}, "b": {"trainer_worker_gpus": "[2]"}}
-    )
-    assert {task.name: task.gpus for task in plan.tasks} == {"ps0": (), "worker0": (1, 0), "worker1": (2,)}
 
 
 @pytest.mark.parametrize("gpus", [[0, 0], [-1], ["a"], 0, "all", None, [True]])

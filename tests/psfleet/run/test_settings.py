@@ -70,11 +70,6 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
     assert settings()["program"] is None
 
 
-def test_a_run_goes_on_with_what_it_began_with() -> None:
-    begun, today = settings(model="linear", steps=9000, batch_size=10), settings()
-    assert resumed_settings(PLAN, begun, today, chosen=()) == begun
-
-
 def test_a_run_goes_on_with_its_own_tasks() -> None:
     begun, today = settings(batch_size=10), settings(replication="local", steps=9999)
     resumed = resumed_settings(PLAN, begun, today, chosen=["steps"])
@@ -132,12 +127,19 @@ def test_arguments_of_a_program_may_be_chosen_anew() -> None:
     assert resumed["program"]["arguments"] == ["--rate", "0.01"]
 
 
-@pytest.mark.parametrize("today", [None, {**PROGRAM, "release": "def"}])
-def test_a_run_of_a_program_is_not_resumed_as_another(today: dict[str, Any] | None) -> None:
-    with pytest.raises(ValueError, match=r"it runs train.py \(release abc\), and a run keeps its program"):
-        resumed_settings(PLAN, settings(PROGRAM), settings(today), chosen=["program"])
+OTHER = {**PROGRAM, "release": "def"}
 
 
-def test_a_run_of_a_model_is_not_resumed_as_a_program() -> None:
-    with pytest.raises(ValueError, match=r"trainer_program is train.py \(release abc\) now"):
-        resumed_settings(PLAN, settings(), settings(PROGRAM), chosen=["program"])
+@pytest.mark.parametrize(
+    ("begun", "today", "words"),
+    [
+        (PROGRAM, None, r"it runs train.py \(release abc\), and a run keeps its program"),
+        (PROGRAM, OTHER, r"it runs train.py \(release abc\), and a run keeps its program"),
+        (None, PROGRAM, r"trainer_program is train.py \(release abc\) now"),
+    ],
+)
+def test_a_run_keeps_its_program(
+    begun: dict[str, Any] | None, today: dict[str, Any] | None, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        resumed_settings(PLAN, settings(begun), settings(today), chosen=["program"])

@@ -29,13 +29,8 @@ def decided_run(workers: int, ps: int = 1, program: object = None, **training: o
 
 
 def _task(job: str, index: int, host: str, port: int) -> dict[str, Any]:
-    return {
-        "name": f"{job}{index}",
-        "job": job,
-        "index": index,
-        "host": host,
-        "address": f"10.0.0.{index}:{port}",
-    }
+    named = {"name": f"{job}{index}", "job": job, "index": index}
+    return {**named, "host": host, "address": f"10.0.0.{index}:{port}"}
 
 
 class PlayedRun:

@@ -101,25 +101,18 @@ def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "state", "message"),
+    ("code", "result", "reason", "message"),
     [
-        (
-            {"exit_code": DIVERGED, "result": "exit-code", "reason": "diverged: loss is nan"},
-            "failed",
-            "exit code 65: diverged: loss is nan",
-        ),
-        (
-            {"exit_code": DIVERGED, "result": "exit-code", "reason": "a\nb"},
-            "failed",
-            "exit code 65 (diverged): a b",
-        ),
-        ({"exit_code": 9, "result": "signal", "reason": "signal"}, "failed", "signal 9"),
-        ({"exit_code": 9, "result": "oom-kill", "reason": "last"}, "failed", "oom-kill: last"),
+        (DIVERGED, "exit-code", "diverged: loss is nan", "exit code 65: diverged: loss is nan"),
+        (DIVERGED, "exit-code", "a\nb", "exit code 65 (diverged): a b"),
+        (9, "signal", "signal", "signal 9"),
+        (9, "oom-kill", "last", "oom-kill: last"),
     ],
 )
-def test_a_failed_task_says_why(changes: dict[str, Any], state: str, message: str) -> None:
-    shown = row_of(status(answer(task("worker0", "failed (failed)", failed=True, **changes))), "worker0")
-    assert (shown.state, shown.style, shown.message) == (state, "bad", message)
+def test_a_failed_task_says_why(code: int, result: str, reason: str, message: str) -> None:
+    ended = {"failed": True, "exit_code": code, "result": result, "reason": reason}
+    shown = row_of(status(answer(task("worker0", "failed (failed)", **ended))), "worker0")
+    assert (shown.state, shown.style, shown.message) == ("failed", "bad", message)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +189,8 @@ def test_tasks_beside_the_plan_are_shown_where_they_belong_to_the_run_or_are_ali
         task("server1", "inactive (dead)", run_id="old"),
         task("worker7", run_id="stray"),
     ]
-    assert states(status(answer(task("worker0"), *others))).keys() == {
-        "ps0",
-        "worker0",
-        "worker1",
-        "worker7",
-        "server0",
-    }
+    shown = states(status(answer(task("worker0"), *others)))
+    assert shown.keys() == {"ps0", "worker0", "worker1", "worker7", "server0"}
 
 
 def test_the_run_of_a_program_is_led_by_its_chief() -> None:

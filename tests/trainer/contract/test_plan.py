@@ -14,24 +14,17 @@ PLAN = ClusterPlan(
 )
 
 
-def test_the_flags_of_the_trainer() -> None:
-    assert PLAN.ps_hosts == "10.0.0.1:2222"
-    assert PLAN.worker_hosts == "10.0.0.1:2223,[fd00::2]:2222"
-
-
 def test_tasks_are_found_by_job() -> None:
+    assert (PLAN.ps_hosts, PLAN.worker_hosts) == ("10.0.0.1:2222", "10.0.0.1:2223,[fd00::2]:2222")
     assert [task.name for task in PLAN.tasks_of("worker")] == ["worker0", "worker1"]
     assert PLAN.chief.name == "worker0"
 
 
-def test_tf_config_is_what_tensorflow_documents() -> None:
+def test_tf_config_is_what_tensorflow_documents_and_names_no_job_without_tasks() -> None:
     assert json.loads(PLAN.tf_config(PLAN.tasks[2])) == {
         "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
         "task": {"type": "worker", "index": 1},
     }
-
-
-def test_tf_config_names_the_chief_and_no_job_without_tasks() -> None:
     plan = ClusterPlan("psfleet", (*PLAN.tasks[1:], PlannedTask("chief", 0, "node1", "10.0.0.1", 2224)))
     assert json.loads(plan.tf_config(plan.tasks[2])) == {
         "cluster": {"worker": ["10.0.0.1:2223", "[fd00::2]:2222"], "chief": ["10.0.0.1:2224"]},
@@ -41,14 +34,8 @@ def test_tf_config_names_the_chief_and_no_job_without_tasks() -> None:
 
 def test_json_and_back() -> None:
     written = json.loads(json.dumps(PLAN.to_json()))
-    assert written["tasks"][2] == {
-        "job": "worker",
-        "index": 1,
-        "host": "node2",
-        "address": "[fd00::2]",
-        "port": 2222,
-        "gpus": [1, 2],
-    }
+    task = {"job": "worker", "index": 1, "host": "node2", "address": "[fd00::2]", "port": 2222}
+    assert written["tasks"][2] == task | {"gpus": [1, 2]}
     assert ClusterPlan.from_json({**written, "ps_hosts": PLAN.ps_hosts}) == PLAN
 
 

@@ -10,15 +10,8 @@ def problems(**values: object) -> dict[str, str]:
 
 
 def test_strings_are_taken_as_what_they_mean() -> None:
-    settings = TrainingSettings.from_mapping(
-        {
-            "steps": "7",
-            "learning_rate": "0.5",
-            "optimizer": "null",
-            "barrier_deadline_seconds": "0",
-            "seed": " 3 ",
-        }
-    )
+    given = {"steps": "7", "learning_rate": "0.5", "optimizer": "null", "seed": " 3 "}
+    settings = TrainingSettings.from_mapping({**given, "barrier_deadline_seconds": "0"})
     assert (settings.steps, settings.learning_rate, settings.optimizer) == (7, 0.5, None)
     assert (settings.barrier_deadline_seconds, settings.seed) == (0, 3)
     assert TrainingSettings.from_mapping({"learning_rate": ""}).learning_rate is None

@@ -25,11 +25,7 @@ RECORDED = Path(__file__).parent / "recorded_gpus"
     ],
 )
 def test_the_version_of_the_driver_is_read_of_both_kinds_of_module(file: str, version: str) -> None:
-    assert parse_driver_version(recorded(file)) == version
-
-
-def test_no_driver_has_no_version() -> None:
-    assert parse_driver_version("") == ""
+    assert (parse_driver_version(recorded(file)), parse_driver_version("")) == (version, "")
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in RECORDED.glob("smi-nvidia-*.csv")))
