@@ -17,13 +17,8 @@ class ActionModule(ControllerAction):
         folder = Path(arguments["folder"])
         if self._task.check_mode or not any(folder.glob("devices/*.json")):
             return {}
-        return {"changed": write_report(folder)}
-
-
-def write_report(folder: Path) -> bool:
-    """Write the report over `folder/devices/`; return whether that changed it."""
-    file, text = folder / FILE, render(folder)
-    if file.exists() and file.read_text(encoding="utf-8") == text:
-        return False
-    file.write_text(text, encoding="utf-8")
-    return True
+        file, text = folder / FILE, render(folder)
+        if file.exists() and file.read_text(encoding="utf-8") == text:
+            return {}
+        file.write_text(text, encoding="utf-8")
+        return {"changed": True}

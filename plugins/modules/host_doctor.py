@@ -106,13 +106,11 @@ def own_checks(
         0 if installed else today[name] for name in ("archive_bytes", "environment_bytes")
     )
     runs = [paths["state_directory"], paths["log_directory"]]
-    ports = task_ports(values["tasks"])
+    ports, addresses = task_ports(values["tasks"]), values["addresses"]
     plan = Today(values["plan"], values["release"], today["lock_hash"])
     findings = {
         "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
-        "names": name_check(
-            values["host"], values["addresses"], resolve_names(names_in(values["addresses"]))
-        ),
+        "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
         "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
         "environment": deployment_check(deployment, plan, installed=installed),
     }

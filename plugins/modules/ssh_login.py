@@ -29,18 +29,14 @@ CONNECT_SECONDS = 10
 RELOAD_SECONDS = 5
 
 
-def failure(command: Sequence[str]) -> str:
-    """Run a command; return what it said where it failed, or an empty string."""
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
-    return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
-
-
-def failure_after(seconds: float, command: Sequence[str]) -> str:
+def failure(command: Sequence[str], seconds: float = 0.0) -> str:
     """Run a command until it succeeds, but no longer than so many seconds; return what it said at last."""
     deadline = time.monotonic() + seconds
-    while (said := failure(command)) and time.monotonic() < deadline:
+    while True:
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        if not done.returncode or time.monotonic() >= deadline:
+            return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
         time.sleep(0.2)
-    return said
 
 
 def main() -> None:
@@ -52,7 +48,7 @@ def main() -> None:
     if module.check_mode or not failure(command):
         module.exit_json(changed=False)
     not_reloaded = failure(["systemctl", "reload", service])
-    second = not_reloaded or failure_after(RELOAD_SECONDS, command)
+    second = not_reloaded or failure(command, RELOAD_SECONDS)
     if second:
         module.fail_json(
             msg=f"{user} cannot log in from {host} to itself: {second}. If the host's own sshd_config limits "

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
 
 # Not longer than a file system takes.
@@ -67,8 +68,8 @@ class Places:
             return
         with (self._folder / _OWNERS).open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            self._owners = owners_in(file.read())
+            owners = read_object(self._folder / _OWNERS)
+            self._owners = {name: str(host) for name, host in owners.items()}
             try:
                 yield
             finally:  # files that have been written are this host's, whatever came then
@@ -96,12 +97,3 @@ class Places:
 
     def _of_other(self, host: str, name: str) -> Path:
         return self._folder / _OTHERS / (_NO_NAME.sub("_", host)) / name
-
-
-def owners_in(text: str) -> dict[str, str]:
-    """Return shared name -> host, of what collected.json holds; empty for what it does not hold whole."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return {str(name): str(host) for name, host in values.items()} if isinstance(values, dict) else {}
