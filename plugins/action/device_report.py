@@ -7,8 +7,6 @@ from psfleet.report.devices import render
 
 from ..plugin_utils.actions import ControllerAction
 
-FILE = "devices.txt"
-
 
 class ActionModule(ControllerAction):
     """Argument: `folder`, of the run on the controller. Without reports in it nothing is written."""
@@ -17,7 +15,7 @@ class ActionModule(ControllerAction):
         folder = Path(arguments["folder"])
         if self._task.check_mode or not any(folder.glob("devices/*.json")):
             return {}
-        file, text = folder / FILE, render(folder)
+        file, text = folder / "devices.txt", render(folder)
         if file.exists() and file.read_text(encoding="utf-8") == text:
             return {}
         file.write_text(text, encoding="utf-8")

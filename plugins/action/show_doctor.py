@@ -15,5 +15,5 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         found = Findings.of(self.variables["cluster_plan"], arguments["answers"])
-        draw = partial(doctor_table, found)
-        return show(draw, found.failure, self.variables["ansible_inventory_sources"])
+        sources = self.variables["ansible_inventory_sources"]
+        return show(partial(doctor_table, found), found.failure, sources)

@@ -27,11 +27,10 @@ class ActionModule(ControllerAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         plan = ClusterPlan.from_json(self.variables["cluster_plan"])
         runs_directory = Path(arguments["runs_directory"]).resolve()
+        folders = {replication: runs_directory / run_id for replication, run_id in arguments["runs"].items()}
         runs = [
-            ProofRun(
-                replication, shown(runs_directory / run_id), read_object(runs_directory / run_id / FILE_NAME)
-            )
-            for replication, run_id in arguments["runs"].items()
+            ProofRun(replication, shown(folder), read_object(folder / FILE_NAME))
+            for replication, folder in folders.items()
         ]
         lines = list(summary(plan, runs))
         proven = {"proven": {run.replication: run.proven for run in runs}}

@@ -21,11 +21,11 @@ class ActionModule(ControllerAction):
     With `tensorboard: true` they are those of TensorBoard, which is in an environment of its own.
     With `program_requirements`, the path of a user's requirements.txt, also what it needs beside the lock.
 
-    Returns `environments`: for each name `python_version`, `lock_hash`,
-    `archive`, `archive_sha256`, `archive_bytes`, `environment_bytes` (the disk that the installation takes)
-    and `program`: {}, or the same of the wheels that the program adds. In check mode nothing is downloaded,
-    and an archive that is not there yet has no hash, and sizes as they usually are; what the program requires
-    is resolved all the same: a deployment installs what the check has said.
+    Returns `environments`: for each name `python_version`, `lock_hash`, `archive`, `archive_sha256`,
+    `archive_bytes`, `environment_bytes` (the disk that the installation takes) and `program`: {}, or the same
+    of the wheels that the program adds. In check mode nothing is downloaded, and an archive that is not there
+    yet has no hash, and sizes as they usually are; what the program requires is resolved all the same: a
+    deployment installs what the check has said.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -100,12 +100,9 @@ class CallbackModule(Default):
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
-        lines = [
-            f"FAILED   {self._task_title}: {result.host.get_name()}",
-            str(values.get("msg", "")).strip(),
-        ]
-        lines += [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
-        text = "\n".join(["", *lines, ""])
+        title = f"FAILED   {self._task_title}: {result.host.get_name()}"
+        lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
+        text = "\n".join(["", title, str(values.get("msg", "")).strip(), *lines, ""])
         on_stderr = bool(self.get_option("display_failed_stderr"))
         self._display.display(text, color=constants.COLOR_ERROR, stderr=on_stderr)
 

@@ -252,8 +252,7 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
     leaving = [name for name in carried.known if name not in manifest]
     if lacking:
         size = sum(manifest[name].size for name in lacking)
-        short = lacking_space((carried.directory, size), (login_home(), module.params["archive_bytes"]))
-        if short:
+        if short := lacking_space((carried.directory, size), (login_home(), module.params["archive_bytes"])):
             module.fail_json(msg=f"Too little space for the data: {short}. Nothing was copied.")
     ours = {name: known for name, known in carried.known.items() if known.carried}
     difference = {

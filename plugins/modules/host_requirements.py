@@ -51,8 +51,7 @@ def main() -> None:
     )
     facts = read_host_facts()
     checks = host_chain(facts, asked)
-    reason = refusal(host, facts.distribution.name, checks)
-    if reason:
+    if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)
     for check in checks:
         if check.state == "warning":

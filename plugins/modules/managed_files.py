@@ -247,8 +247,7 @@ def main() -> None:
         if not module.check_mode:
             # All files are staged, also those that stay: a changed one may refer to them.
             changing = any(entry.content is not None for entry in wanted)
-            problems = validate_files(files) if changing else []
-            if problems:
+            if changing and (problems := validate_files(files)):
                 module.fail_json(msg="Nothing was written. " + "\n".join(problems))
             for entry in wanted:
                 entry.apply()

@@ -193,8 +193,7 @@ def main() -> None:
         result["diff"] = {"before": "", "after": f"{environment.link} -> {environment.target}\n"}
     try:
         if not complete and not values["archive"]:
-            lacking = environment.lacking_space(login_home())
-            if lacking:
+            if lacking := environment.lacking_space(login_home()):
                 module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
             module.exit_json(**{**result, "needs_archive": True})
         if not complete and not module.check_mode:

@@ -47,9 +47,7 @@ def main() -> None:
     command = ["runuser", "--user", user, "--", *ssh]
     if module.check_mode or not failure(command):
         module.exit_json(changed=False)
-    not_reloaded = failure(["systemctl", "reload", service])
-    second = not_reloaded or failure(command, RELOAD_SECONDS)
-    if second:
+    if second := failure(["systemctl", "reload", service]) or failure(command, RELOAD_SECONDS):
         module.fail_json(
             msg=f"{user} cannot log in from {host} to itself: {second}. If the host's own sshd_config limits "
             "who may log in (AllowUsers, AllowGroups, DenyUsers) or does not include sshd_config.d/*.conf, "

@@ -58,7 +58,6 @@ stopped: {returned: always, type: list, description: Names of the tasks that ran
 
 STATE_PROPERTIES = ("ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "LoadState", "Job")
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
-WAITING_TO_RESTART = "auto-restart"
 # Where systemd knows more than the process could tell, in words.
 RESULTS = {
     "oom-kill": "the kernel has ended it, for the memory of its host was used up",
@@ -158,7 +157,7 @@ class Tasks:
         """Stop every task and wait until its process has gone."""
         for unit, values in self.show().items():
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
-            if is_alive(values) and values.get("SubState") != WAITING_TO_RESTART:
+            if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
                 self.ended.add(f"{job}{index}")
         if self.units:

@@ -32,10 +32,7 @@ def read_lock(text: str) -> dict[str, Pinned]:
 
 def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
     """Return the packages of several locks."""
-    found: dict[str, Pinned] = {}
-    for path in paths:
-        found |= read_lock(path.read_text(encoding="utf-8"))
-    return found
+    return read_lock("\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 
 def lock_text(packages: Iterable[Pinned]) -> str:

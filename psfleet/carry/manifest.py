@@ -11,8 +11,6 @@ from typing import NamedTuple
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
 from trainer.host.content_directory import file_sha256, files_below
 
-KEY_DIGITS = 16
-
 
 class CarriedFile(NamedTuple):
     """A file as it was when its SHA-256 was taken."""
@@ -40,7 +38,7 @@ def find_files(sources: Mapping[str, Path]) -> dict[str, Path]:
 def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
     """Return where the manifest of these sources is kept on the controller."""
     key = json.dumps({below: str(source) for below, source in sources.items()})
-    return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:KEY_DIGITS]}.json"
+    return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def read_index(path: Path) -> dict[str, CarriedFile]:

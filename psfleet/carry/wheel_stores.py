@@ -141,8 +141,7 @@ class WheelStore:
         # pip keeps a second copy until the archive is made, to go on with where it is interrupted: what an
         # interrupted download has left there is not needed again.
         needed = archive_bytes + max(0, 2 * to_download - left_by_pip(partial))
-        lacking = lacking_space((self.folder.parent, needed))
-        if lacking:
+        if lacking := lacking_space((self.folder.parent, needed)):
             raise ValueError(
                 f"Too little space on this machine for the wheels of {self.environment.name}: {lacking}. "
                 "Nothing was downloaded. Free some, or name another place: package_store_cache_directory or "
