@@ -33,8 +33,8 @@ DOCUMENTATION = {
         "put into the directory stays; where it has the content that is wanted, it is left in place.",
     ],
     "options": {
-        "directory": {"type": "path", "required": True, "description": "It is made where it lacks."},
-        "records": {"type": "path", "required": True, "description": "Directory for those records."},
+        "directory": {"type": "path", "required": True, "description": "Where they go. Made where it lacks."},
+        "records": {"type": "path", "required": True, "description": "Where what was carried is recorded."},
         "digest": {"required": True, "description": "SHA-256 of the manifest."},
         "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
         "archive": {

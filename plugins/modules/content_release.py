@@ -27,7 +27,7 @@ DOCUMENTATION = {
         "package": {"default": "", "description": "Folder within the release that has its content."},
         "link": {"type": "path", "default": "", "description": "Link beside C(folder) to the one in use."},
         "archive": {"type": "path", "description": "A tar archive of the content, below C(package)."},
-        "keep": {"type": "int", "default": 3, "description": "How many releases stay beside those in use."},
+        "keep": {"type": "int", "default": 3, "description": "How many stay, beside those in use."},
         "named_in": {
             "type": "list",
             "elements": "path",

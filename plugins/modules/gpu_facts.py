@@ -39,7 +39,7 @@ DOCUMENTATION = {
             ],
         },
         "system_packages": {"type": "dict", "default": {}, "description": "By distribution (C(debian-12))."},
-        "packages": {"type": "list", "elements": "str", "default": [], "description": "In place of those."},
+        "packages": {"type": "list", "elements": "str", "default": [], "description": "Named ones instead."},
     },
 }
 

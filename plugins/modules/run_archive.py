@@ -22,7 +22,7 @@ DOCUMENTATION = {
     "options": {
         "run_id": {"required": True, "description": "The run."},
         "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
-        "folders": {"type": "list", "elements": "str", "default": [], "description": "Of it. Empty for all."},
+        "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }
