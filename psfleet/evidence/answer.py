@@ -19,10 +19,6 @@ class Answer:
     detail: str
     evidence: Mapping[str, object] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, object]:
-        """Return the answer as verdict.json holds it."""
-        return {**vars(self), "evidence": dict(self.evidence)}
-
 
 @dataclass
 class Findings:

@@ -3,7 +3,7 @@
 import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted
-from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+from psfleet.evidence.recorded_run import Run, TaskRecords
 
 _COUNTS_SHOWN = 8
 
@@ -68,8 +68,10 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     spans: list[tuple[int, float]] = []
     begun = math.inf  # where the processes after this one began
     for process in reversed(worker.processes):
-        is_last = process is worker.processes[-1]
-        if process.cut_off or (not is_last and _served_on(run, worker, process)):
+        # One that was stopped: its server may have computed towers after its last look.
+        stopped = process.ending is not None and process.ending.text("reason") == "stopped"
+        came_back = process is not worker.processes[-1]
+        if process.cut_off or (stopped and came_back and _is_served(run, worker)):
             spans.append((process.reach[1] if process.reach else 0, begun))
         begun = process.reach[0] if process.reach else begun
     return spans
@@ -78,7 +80,7 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
 def sessions_broken(run: Run, worker: TaskRecords) -> int:
     """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
     broken = len(worker.of("recovering"))
-    if run.rules.one_client and worker.name != run.chief.name:
+    if _is_served(run, worker):
         # The client's sessions drive this worker; one breaks also when the client is killed.
         broken += len(run.chief.of("recovering")) + run.chief.restarts
     return broken
@@ -91,10 +93,9 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     return sum(max(end - start, 0) for start, end in ends) + sessions_broken(run, worker)
 
 
-def _served_on(run: Run, worker: TaskRecords, process: Process) -> bool:
-    """Whether this worker was stopped while its server may have computed towers after its last look."""
-    stopped = process.ending is not None and process.ending.text("reason") == "stopped"
-    return stopped and run.rules.one_client and worker.name != run.chief.name
+def _is_served(run: Run, worker: TaskRecords) -> bool:
+    """Whether the steps of this worker are those of the client, worker 0."""
+    return run.rules.one_client and worker.name != run.chief.name
 
 
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:

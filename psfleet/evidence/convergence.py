@@ -59,9 +59,8 @@ def loss_finite(findings: Findings, run: Run) -> Good:
             findings.wrong.append(f"{worker.name}: the loss was no finite number by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
-    findings.wrong += [
-        f"{name} is no finite number" for name, value in final_metrics(run).items() if value is None
-    ]
+    metrics = metrics_of(last_evaluation(run))
+    findings.wrong += [f"{name} is no finite number" for name in metrics if not math.isfinite(metrics[name])]
     count = sum(window.loss is not None for window in run.windows)
     if not count:
         findings.lacking.append("no worker recorded a loss")
@@ -79,8 +78,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     elif last > first * (1 - settings.minimum_loss_reduction) and last > target:
         expected = f"expected a fall by {settings.minimum_loss_reduction:.0%} or to {target:g}"
         findings.add(f"the loss went {went}, {expected}", certain=run.whole)
-    medians = {"first": finite_or_none(first), "last": finite_or_none(last)}
-    return went, {**medians, "target_loss": target}
+    return went, {"first": first, "last": last, "target_loss": target}
 
 
 @check
@@ -139,7 +137,7 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
         if not final:
             findings.lacking.append(f"the last evaluation is of global step {step}")
         good = compare(goals, metrics_of(evaluated), findings, certain=final)
-    return good, {"model": run.model, "metrics": final_metrics(run)}
+    return good, {"model": run.model, "metrics": metrics_of(evaluated)}
 
 
 def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
@@ -216,11 +214,6 @@ def _binned(
     return [losses[start:end] for start, end in pairwise(edges)]
 
 
-def final_metrics(run: Run) -> dict[str, float | None]:
-    """Return what was found in the final model; None for no finite number, empty where nobody looked."""
-    return {name: finite_or_none(value) for name, value in metrics_of(last_evaluation(run)).items()}
-
-
 def last_evaluation(run: Run) -> Record | None:
     """Return the evaluation of the final model: by who took no part, else by the chief.
 
@@ -252,8 +245,3 @@ def metrics_of(evaluated: Record | None) -> dict[str, float]:
     told = evaluated.fields.get("metrics") if evaluated else None
     values = told.items() if isinstance(told, Mapping) else ()
     return {str(name): math.nan if value is None else float(value) for name, value in values}
-
-
-def finite_or_none(value: float) -> float | None:
-    """Return a number that JSON can say."""
-    return value if math.isfinite(value) else None

@@ -8,15 +8,15 @@ from trainer.contract.exit_codes import FINISHED
 
 @dataclass(frozen=True)
 class Ending:
-    """How one task ended. `received` and `sent` are bytes of its unit, None where systemd did not count."""
+    """How one task ended. Bytes are those of its unit, None where systemd did not count."""
 
     alive: bool
     failed: bool
     exit_code: int
     restarts: int = 0
     reason: str = ""
-    received: int | None = None
-    sent: int | None = None
+    bytes_received: int | None = None
+    bytes_sent: int | None = None
 
     @property
     def well(self) -> bool:
@@ -31,7 +31,9 @@ class Ending:
     @property
     def exchanged(self) -> tuple[int, int] | None:
         """Bytes received and sent; None where they were not counted."""
-        return (self.received, self.sent) if self.received is not None and self.sent is not None else None
+        if self.bytes_received is None or self.bytes_sent is None:
+            return None
+        return self.bytes_received, self.bytes_sent
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "Ending":

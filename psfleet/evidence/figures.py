@@ -8,9 +8,11 @@ from typing import Any
 
 from psfleet.evidence import convergence
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from trainer.contract.json_files import finite
 
 # A worker this many times slower than the median one is a straggler.
 STRAGGLER = 2.0
+_OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 
 
 def figures_of(run: Run) -> dict[str, Any]:
@@ -35,9 +37,9 @@ def figures_of(run: Run) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "examples": examples,
         "examples_per_second": round(examples / seconds, 1) if seconds else None,
-        "loss_first": convergence.finite_or_none(first),
-        "loss_last": convergence.finite_or_none(last),
-        "metrics": convergence.final_metrics(run),
+        "loss_first": None if math.isnan(first) else first,
+        "loss_last": None if math.isnan(last) else last,
+        "metrics": finite(convergence.metrics_of(convergence.last_evaluation(run))),
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
         "ps": _ps(run),
@@ -51,12 +53,7 @@ def figures_of(run: Run) -> dict[str, Any]:
             for worker in run.workers
         },
         "tasks": {
-            name: {
-                "exit_code": ending.exit_code,
-                "restarts": ending.restarts,
-                "bytes_received": ending.received,
-                "bytes_sent": ending.sent,
-            }
+            name: {figure: getattr(ending, figure) for figure in _OF_AN_ENDING}
             for name, ending in run.endings.items()
         },
     }
@@ -123,22 +120,18 @@ def _staleness(run: Run) -> dict[str, Any] | None:
 def _ps(run: Run) -> dict[str, dict[str, float]]:
     told: dict[str, tuple[int, int]] = {}
     for record in run.chief.of("initialised", "restored"):
-        told = _parameters(record.fields.get("ps_parameters")) or told
+        held = record.fields.get("ps_parameters")
+        found: dict[str, tuple[int, int]] = {}
+        for name, of in held.items() if isinstance(held, Mapping) else ():
+            count, size = (of.get("variables"), of.get("bytes")) if isinstance(of, Mapping) else (None, None)
+            if type(count) is int and type(size) is int:
+                found[str(name)] = (count, size)
+        told = found or told
     total = sum(size for _, size in told.values())
     return {
         name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
         for name, (count, size) in told.items()
     }
-
-
-def _parameters(value: object) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for name, held in value.items() if isinstance(value, Mapping) else ():
-        if isinstance(held, Mapping):
-            count, size = held.get("variables"), held.get("bytes")
-            if type(count) is int and type(size) is int:
-                found[str(name)] = (count, size)
-    return found
 
 
 def _mean_staleness(windows: Iterable[Window]) -> float | None:

@@ -7,7 +7,7 @@ ps, and a process that was no task of the run reads them from the last checkpoin
 import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
-from psfleet.evidence.convergence import finite_or_none, metrics_of
+from psfleet.evidence.convergence import metrics_of
 from psfleet.evidence.recorded_run import Process, Run
 from trainer.contract.records import Record
 
@@ -73,11 +73,10 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     _compare_checkpoint(run, step, findings)
     _compare_metrics(run, evaluated, findings)
     told = listed(f"{metric} {value:.4g}" for metric, value in found.items())
-    metrics = {metric: finite_or_none(value) for metric, value in found.items()}
     return f"{name} found at global step {step} what the chief found: {told}", {
         "global_step": step,
         "nonce": life.nonce,
-        "metrics": metrics,
+        "metrics": found,
     }
 
 

@@ -98,7 +98,7 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
     goals, metrics = tuple(settings.goals.values()), convergence.metrics_of(evaluated)
     good = convergence.compare(goals, metrics, findings, certain=True)
     good += f" (of global step {evaluated.integer('global_step')})"
-    return good, {"metrics": convergence.final_metrics(run)}
+    return good, {"metrics": metrics}
 
 
 def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:

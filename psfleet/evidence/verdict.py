@@ -18,6 +18,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import steps_accounted
 from psfleet.evidence.untrusted_files import write_whole
+from trainer.contract.json_files import finite
 
 PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven", "cannot tell"
 EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
@@ -68,18 +69,20 @@ class Verdict:
         wrong = tuple(check for check in self.checks if check.ok is False)
         return wrong or tuple(check for check in self.checks if check.ok is None)
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> object:
         """Return the object of docs/contracts.md."""
-        return {
-            "verdict": self.verdict,
-            "exit_code": self.exit_code,
-            "run_id": self.run_id,
-            "headline": self.headline,
-            "checks": [check.as_json() for check in self.checks],
-            "not_shown": list(self.not_shown),
-            "figures": dict(self.figures),
-            "settings": self.settings.as_dict(),
-        }
+        return finite(
+            {
+                "verdict": self.verdict,
+                "exit_code": self.exit_code,
+                "run_id": self.run_id,
+                "headline": self.headline,
+                "checks": [vars(check) for check in self.checks],
+                "not_shown": self.not_shown,
+                "figures": self.figures,
+                "settings": self.settings.as_dict(),
+            }
+        )
 
     def write(self, folder: Path) -> None:
         """Put verdict.json into the run's folder, in one piece. Raises OSError."""

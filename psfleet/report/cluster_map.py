@@ -7,6 +7,7 @@ from psfleet.evidence.answer import counted, size
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.report.wording import shortened, span
 from trainer.contract.records import EVALUATOR
+from trainer.host.wording import grouped
 
 # So many hosts have a box of their own; more are put together where they are alike.
 MOST_HOSTS = 24
@@ -90,10 +91,10 @@ def _by_records(records: TaskRecords) -> tuple[str, str]:
 
 
 def _alike(hosts: Sequence[HostBox]) -> list[HostBox]:
-    groups: dict[object, list[HostBox]] = {}
-    for host in hosts:
-        alike = tuple((task.job, task.port, task.gpus, task.kind, task.state) for task in host.tasks)
-        groups.setdefault(alike, []).append(host)
+    groups = grouped(
+        (tuple((task.job, task.port, task.gpus, task.kind, task.state) for task in host.tasks), host)
+        for host in hosts
+    )
     merged = [group[0] if len(group) == 1 else _one_box(group) for group in groups.values()]
     if len(merged) <= MOST_BOXES:
         return merged

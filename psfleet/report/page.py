@@ -60,7 +60,7 @@ def render(run: Run, verdict: Verdict) -> str:
         workers=workers,
         versions=tables.versions(run),
         settings=tables.training_settings(run),
-        thresholds=tables.thresholds(verdict),
+        thresholds=tables.as_pairs(verdict.settings.as_dict()),
         logs=tables.log_ends(run),
         manifest=_files_in_manifest(run.folder),
         number=number,

@@ -13,6 +13,7 @@ from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.cluster_map import state_of
 from psfleet.report.timeline import told_tasks
 from psfleet.report.wording import number, seconds, shortened, span
+from trainer.host.wording import grouped
 
 _LOG_LINES = 15
 _LOG_BYTES = 64 * 1024
@@ -95,12 +96,7 @@ def training_settings(run: Run) -> Pairs:
     """Return the settings that the run was asked for; of a program its arguments."""
     wanted = run.training if run.program is None else run.program
     hidden = {"file", "release"} if run.program is not None else set()
-    return _as_pairs({name: value for name, value in wanted.items() if name not in hidden})
-
-
-def thresholds(verdict: Verdict) -> Pairs:
-    """Return the settings of the verdict."""
-    return _as_pairs(verdict.settings.as_dict())
+    return as_pairs({name: value for name, value in wanted.items() if name not in hidden})
 
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
@@ -128,15 +124,14 @@ def _log_end(folder: Path, task: str) -> LogEnd:
 
 def _shared(values: Iterable[tuple[str, str]]) -> str:
     """Return the one value of all tasks, or each value with the tasks that have it."""
-    tasks_of: dict[str, list[str]] = {}
-    for task, value in values:
-        tasks_of.setdefault(value or "not told", []).append(task)
+    tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
         return next(iter(tasks_of), "not told: there are no records")
     return "; ".join(f"{value} ({span(tasks)})" for value, tasks in tasks_of.items())
 
 
-def _as_pairs(values: Mapping[str, object]) -> Pairs:
+def as_pairs(values: Mapping[str, object]) -> Pairs:
+    """Return names and values as texts of bounded length."""
     in_words = {
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in values.items()
