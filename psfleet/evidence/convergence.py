@@ -12,9 +12,8 @@ from operator import itemgetter
 from statistics import median
 
 from psfleet.evidence.answer import Findings, Good, check, listed
-from psfleet.evidence.goals import Goal
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
 
 _TAIL = 0.1  # of the windows: the first tenth and the last are compared

@@ -1,15 +1,21 @@
 """What the verdict asks of a run. Each is a variable `training_evidence_X` of the role training_evidence."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from psfleet.evidence.goals import GOALS, Goal, Range
-from psfleet.evidence.log_patterns import LOG_PATTERNS, LogPattern
-from trainer.contract.settings import SettingsError, close_names, convert_all, number, or_null, setting
-
-_AMOUNT, _PART = number(0), number(0, 1)
-
+from trainer.contract.settings import (
+    Rule,
+    SettingProblem,
+    SettingsError,
+    close_names,
+    converted,
+    number,
+    or_null,
+    setting,
+    to_number,
+)
 
 # How low a model's loss need fall.
 _TARGET_LOSSES = {
@@ -20,6 +26,145 @@ _TARGET_LOSSES = {
     "placement_demo": 0.01,  # without noise it goes to 0
     "partition": 0.01,  # the noise on y has a standard deviation of 0.01
 }
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that are good enough; a bound that is None is none."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything is asked for."""
+        return self != Range()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no number can be in it."""
+        return self.minimum is not None and self.maximum is not None and self.minimum > self.maximum
+
+    def __contains__(self, value: float) -> bool:
+        """Whether a number is good enough; never nan, where anything is asked for."""
+        above = self.minimum is None or self.minimum <= value
+        return above and (self.maximum is None or value <= self.maximum)
+
+    def __str__(self) -> str:
+        """The range in words."""
+        if self.maximum is None:
+            return f"at least {self.minimum:g}"
+        least = "at most" if self.minimum is None else f"from {self.minimum:g} to"
+        return f"{least} {self.maximum:g}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The range in which a metric must be; `words` is how to say it.
+
+    `of_each` is how metrics are named that tell the same of one worker alone, less the worker's name.
+    """
+
+    metric: str
+    range: Range
+    words: str = ""
+    of_each: str = ""
+
+    @classmethod
+    def around(cls, metric: str, target: float, tolerance: float) -> "Goal":
+        """Return the goal to be at most `tolerance` away from `target`."""
+        return cls(metric, Range(target - tolerance, target + tolerance), f"{target:g} +- {tolerance:g}")
+
+    def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Return who misses the goal alone, such as ("worker1",), as far as metrics tell workers apart."""
+        return tuple(
+            name.removeprefix(self.of_each)
+            for name, value in metrics.items()
+            if self.of_each and name.startswith(self.of_each) and value not in self.range
+        )
+
+    def __str__(self) -> str:
+        """The goal in words."""
+        return self.words or str(self.range)
+
+
+@dataclass(frozen=True)
+class LogPattern:
+    """In the log of each task that the glob `tasks` matches, a line must match `pattern`.
+
+    With a bound, the number that the pattern's first group holds in the last such line must be in range.
+    """
+
+    tasks: str
+    pattern: re.Pattern[str]
+    range: Range
+
+
+_BOUNDS = dict.fromkeys(("minimum", "maximum"), or_null(Rule("a number", to_number), "none"))
+
+
+def _to_range(bounds: object) -> Range:
+    if not isinstance(bounds, Mapping):
+        raise ValueError(bounds)
+    wanted = Range(**converted(bounds, _BOUNDS, close_names("a bound", _BOUNDS), "."))
+    if wanted.empty or not wanted.bounded:
+        raise ValueError(bounds)
+    return wanted
+
+
+def _to_goals(value: object) -> dict[str, Goal]:
+    if not isinstance(value, Mapping | None):
+        raise ValueError(value)
+    ranges = converted(value or {}, dict.fromkeys(value or {}, _RANGE), prefix=".")
+    return {str(metric): Goal(str(metric), wanted) for metric, wanted in ranges.items()}
+
+
+_RANGE = Rule(
+    "a mapping with a number as minimum, maximum or both, the minimum not above the maximum", _to_range
+)
+_GOALS = Rule("a mapping of metrics, such as accuracy: {minimum: 0.9}", _to_goals)
+
+
+def _to_text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(value)
+    return value
+
+
+def _to_pattern(entry: object) -> LogPattern:
+    if not isinstance(entry, Mapping):
+        raise ValueError(entry)
+    whole: dict[str, object] = {"tasks": None, "pattern": None}
+    given = converted(whole | dict(entry), _KEYS, close_names("a key of a pattern", _KEYS), ".")
+    text, wanted = given["pattern"], Range(given.get("minimum"), given.get("maximum"))
+    try:
+        expression = re.compile(text)
+    except re.error as error:
+        raise SettingsError([SettingProblem(".pattern", text, f"a regular expression ({error})")]) from error
+    if wanted.bounded and not expression.groups:
+        expected = "the number in parentheses, for there is a minimum or a maximum"
+        raise SettingsError([SettingProblem(".pattern", text, expected)])
+    if wanted.empty:
+        expected = f"at most its maximum {wanted.maximum:g}"
+        raise SettingsError([SettingProblem(".minimum", wanted.minimum, expected)])
+    return LogPattern(given["tasks"], expression, wanted)
+
+
+def _to_patterns(value: object) -> tuple[LogPattern, ...]:
+    if not isinstance(value, list | tuple | None):
+        raise ValueError(value)
+    entries = {f"[{number}]": entry for number, entry in enumerate(value or ())}
+    return tuple(converted(entries, dict.fromkeys(entries, _PATTERN)).values())
+
+
+_KEYS = {
+    "tasks": Rule("a glob of tasks such as worker*", _to_text),
+    "pattern": Rule("a regular expression", _to_text),
+    **_BOUNDS,
+}
+_PATTERN = Rule(f"a mapping with {', '.join(_KEYS)}", _to_pattern)
+_PATTERNS = Rule(f"a list of mappings with {', '.join(_KEYS)}", _to_patterns)
+_AMOUNT, _PART = number(0), number(0, 1)
 
 
 @dataclass(frozen=True)
@@ -38,8 +183,8 @@ class EvidenceSettings:
     # Some thousand bytes prove nothing: the launcher's probes of the other tasks' ports, of some 330 bytes
     # each, must not pass for an exchange.
     minimum_exchanged_bytes: float = setting(65536, _AMOUNT)
-    goals: Mapping[str, Goal] = field(default_factory=dict, metadata={"rule": GOALS})
-    log_patterns: tuple[LogPattern, ...] = setting((), LOG_PATTERNS)
+    goals: Mapping[str, Goal] = field(default_factory=dict, metadata={"rule": _GOALS})
+    log_patterns: tuple[LogPattern, ...] = setting((), _PATTERNS)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> "EvidenceSettings":
@@ -50,16 +195,16 @@ class EvidenceSettings:
         """
         rules = {one.name: one.metadata["rule"] for one in fields(cls)}
         unknown = close_names("a setting of the verdict", rules, prefix)
-        converted, problems = convert_all(values, rules, unknown, prefix)
-        if problems:
-            raise SettingsError(problems)
-        return cls(**converted)
+        return cls(**converted(values, rules, unknown, prefix))
 
     def as_dict(self) -> dict[str, Any]:
         """Return name -> value of every setting, as people write it."""
         return vars(self) | {
-            "goals": {metric: goal.range.as_json() for metric, goal in self.goals.items()},
-            "log_patterns": [pattern.as_json() for pattern in self.log_patterns],
+            "goals": {metric: asdict(goal.range) for metric, goal in self.goals.items()},
+            "log_patterns": [
+                {"tasks": one.tasks, "pattern": one.pattern.pattern, **asdict(one.range)}
+                for one in self.log_patterns
+            ],
         }
 
     def goals_of(self, model: str) -> tuple[Goal, ...]:

@@ -70,15 +70,28 @@ def convert_all(
         except SettingsError as error:  # parts of the value are wrong
             problems += [replace(part, name=f"{prefix}{name}{part.name}") for part in error.problems]
         except ValueError:
-            problems.append(SettingProblem(prefix + name, value, rule.expected))
+            problems.append(SettingProblem(f"{prefix}{name}", value, rule.expected))
     return converted, problems
+
+
+def converted(
+    values: Mapping[str, object],
+    rules: Mapping[str, Rule],
+    unknown: Callable[[str], str] = str,
+    prefix: str = "",
+) -> dict[str, Any]:
+    """Return what `convert_all` converts. Raises SettingsError with every problem."""
+    taken, problems = convert_all(values, rules, unknown, prefix)
+    if problems:
+        raise SettingsError(problems)
+    return taken
 
 
 def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
     """Return what says of another name that `what` is expected: the closest one, else all there are."""
 
     def expected(name: str) -> str:
-        close = get_close_matches(name, names, n=1)
+        close = get_close_matches(str(name), names, n=1)
         return f"{what} (did you mean {prefix}{close[0]}?)" if close else f"{what}: {', '.join(names)}"
 
     return expected
@@ -221,10 +234,7 @@ class TrainingSettings:
         Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
         SettingsError with every name that does not exist and every value that its rule refuses.
         """
-        converted, problems = convert_all(values, RULES, close_names("a setting that exists", RULES))
-        if problems:
-            raise SettingsError(problems)
-        return cls(**converted)
+        return cls(**converted(values, RULES, close_names("a setting that exists", RULES)))
 
     def gradients_in_a_step(self, workers: int) -> int:
         """Return how many gradients a global step applies the mean of, where so many workers learn."""
