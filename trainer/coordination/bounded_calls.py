@@ -30,6 +30,10 @@ class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
     """TensorFlow did not answer in time."""
 
 
+# What a call to another task may raise.
+NO_ANSWER = (tf.errors.OpError, CallTookTooLong)
+
+
 def is_lost_connection(error: Exception) -> bool:
     """Whether this is what a task that went away, or came back empty, looks like."""
     if not isinstance(error, tf.errors.OpError):

@@ -6,9 +6,7 @@ Every wait has an end: a worker that was lost does not sign off any more.
 import time
 from collections.abc import Callable
 
-import tensorflow as tf
-
-from trainer.coordination.bounded_calls import CallTookTooLong
+from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, Marks
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
@@ -92,5 +90,5 @@ def quietly(function: Callable[[], object]) -> None:
     """Do it as far as the ps are still there: a task that leaves waits for nobody."""
     try:
         function()
-    except (tf.errors.OpError, CallTookTooLong) as error:
+    except NO_ANSWER as error:
         say(f"While leaving: {type(error).__name__}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.coordination.bounded_calls import CallTookTooLong, call_within, close_in_background, open_session
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within, close_in_background, open_session
 from trainer.coordination.ledger_parts import (
     END,
     LAST_STEP,
@@ -138,7 +138,7 @@ class ServedPart(_LedgerSession):
         # Nobody else tells it, and it serves until it is told: so once more where the first time fails.
         try:
             self._run(part.set_status_with_reason, feeds)
-        except (tf.errors.OpError, CallTookTooLong):
+        except NO_ANSWER:
             self._run(part.set_status_with_reason, feeds)
 
 
@@ -204,7 +204,7 @@ class Ledger(_LedgerSession):
         for part in self._parts:
             try:
                 tell(part)
-            except (tf.errors.OpError, CallTookTooLong) as error:  # noqa: PERF203 - the next one must hear
+            except NO_ANSWER as error:  # noqa: PERF203 - the next one must hear
                 errors.append(error)
         if errors:
             raise errors[0]

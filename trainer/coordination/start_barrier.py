@@ -7,11 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-import tensorflow as tf
-
 from trainer.contract.exit_codes import CLUSTER_BROKE, PEERS_MISSING
 from trainer.contract.task_names import CHIEF
-from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.ledger import AT_START, Ledger, ServedPart
 from trainer.coordination.ledger_parts import Note, PartStatus
 from trainer.coordination.running_task import RunningTask
@@ -84,7 +82,7 @@ class Barrier:
                 return self._gather(note, prepare, since + patience)
             except _NotThere as absent:
                 missing = absent.missing
-            except (tf.errors.OpError, CallTookTooLong) as error:
+            except NO_ANSWER as error:
                 if not is_lost_connection(error):
                     raise
                 self.drop_ledger()
@@ -132,7 +130,7 @@ class Barrier:
                 continue
             try:
                 self._served_part(task).end(code, reason)
-            except (tf.errors.OpError, CallTookTooLong) as error:
+            except NO_ANSWER as error:
                 say(f"{task} was not told to end: {type(error).__name__}")
 
     def _gather(self, note: Note, prepare: Prepare | None, waits_until: float) -> Gathering:
@@ -239,5 +237,5 @@ class Barrier:
 def _status_or_nothing(read: Callable[[], PartStatus]) -> PartStatus:
     try:
         return read()
-    except (tf.errors.OpError, CallTookTooLong):
+    except NO_ANSWER:
         return PartStatus()

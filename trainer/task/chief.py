@@ -8,7 +8,7 @@ import tensorflow as tf
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
-from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.ledger import Ledger
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
@@ -128,7 +128,7 @@ class Chief:
             return
         try:
             notes = self._ledger.notes()
-        except (tf.errors.OpError, CallTookTooLong):
+        except NO_ANSWER:
             return  # The next step finds out what a ps 0 that does not answer means.
         self._count_restarts({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})
 

@@ -6,10 +6,8 @@ graph.
 
 import time
 
-import tensorflow as tf
-
 from trainer.contract.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
-from trainer.coordination.bounded_calls import CallTookTooLong
+from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import RUN_OVER, OwnPart
 from trainer.coordination.ledger_parts import PartStatus
 from trainer.coordination.running_task import RunningTask, ready
@@ -88,7 +86,7 @@ def _look(part: OwnPart) -> PartStatus | None:
     """The own status; None where even this task's own server does not answer, for the watchdog to notice."""
     try:
         return part.status()
-    except (tf.errors.OpError, CallTookTooLong) as error:
+    except NO_ANSWER as error:
         say(f"this task's own server does not answer: {error}")
         return None
 

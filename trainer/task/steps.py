@@ -2,12 +2,10 @@
 
 import math
 
-import tensorflow as tf
-
 from trainer.contract.exit_codes import DIVERGED
 from trainer.contract.step_windows import StepWindows
 from trainer.coordination.awaited_workers import AwaitedWorkers
-from trainer.coordination.bounded_calls import CallTookTooLong, call_within
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within
 from trainer.coordination.end_barrier import SECONDS_TO_READ
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.coordination.running_task import RunningTask
@@ -102,7 +100,7 @@ class Steps(ToldSteps):
         try:
             read = self._connected().fingerprint
             self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.tell_in_time)
-        except (tf.errors.OpError, CallTookTooLong) as error:
+        except NO_ANSWER as error:
             say(f"The model's fingerprint could not be read: {type(error).__name__}")
             return
         if self.fingerprint is None:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from trainer.coordination.bounded_calls import CallTookTooLong
+from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import OwnPart
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
@@ -26,7 +26,7 @@ class Towers(ToldSteps):
         windows = self._windows or self.begin(last_step)
         try:
             towers, global_step, loss = self._part.towers()
-        except (tf.errors.OpError, CallTookTooLong) as error:
+        except NO_ANSWER as error:
             say(f"this task's own server does not answer: {error}")
             return
         before, new = self.local_step, towers - self.local_step

@@ -11,7 +11,7 @@ from contextlib import suppress
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
-from trainer.coordination.bounded_calls import CallTookTooLong, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import RUN_OVER, SIGNED_OFF, Ledger, OwnPart
 from trainer.coordination.running_task import RunningTask, ready
@@ -87,7 +87,7 @@ class _Worker:
                 steps.run()
                 self._end(gathering.ledger, steps)
                 return
-            except (tf.errors.OpError, CallTookTooLong) as error:
+            except NO_ANSWER as error:
                 losses = losses + 1 if steps.local_step == steps_at_loss else 1
                 if not is_lost_connection(error) or losses > _LOSSES_WITHOUT_A_STEP:
                     raise
@@ -151,7 +151,7 @@ class _Worker:
         if ending.code == RUN_OVER:
             return self.finish("run over", "the run is over")
         reason = ending.reason
-        with suppress(tf.errors.OpError, CallTookTooLong):
+        with suppress(*NO_ANSWER):
             reason = reason or (ledger.status(0).stop_reason if ledger else "")
         self._record_failure(ending.code, reason)
         self._sign_off()

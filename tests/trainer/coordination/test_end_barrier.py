@@ -11,7 +11,7 @@ from threading import Timer
 import pytest
 import tensorflow as tf
 
-from tests.repository import ROOT
+from tests.psfleet.evidence.adversaries.pace import Pace
 from tests.trainer.ports import free_ports
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import DIVERGED, STOPPED
@@ -28,7 +28,7 @@ from trainer.process.failure import RunEnding, StopRequested
 v1 = tf.compat.v1
 
 PS, *WORKERS = [f"127.0.0.1:{port}" for port in free_ports(4)]
-SOON = 0.4
+SOON = 0.2
 
 
 @dataclass
@@ -167,8 +167,7 @@ def test_all_line_up_before_the_first_step_and_who_was_lost_does_not_hold_them(
 def test_a_worker_that_is_killed_does_not_hold_the_others(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=3, flags=["--model=linear", "--steps=400"]) as cluster:
         cluster.start("ps0", "worker0", "worker1")
-        cluster.environment = {"TEST_FAILURE": "kill"}
-        cluster.start("worker2", program=[str(ROOT / "tests" / "trainer" / "broken_program.py")])
+        cluster.start("worker2", program=Pace(kills_itself_at=1).program)
         killed = -signal.SIGKILL
         assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker2": killed}
         left = ("worker0", "worker1")

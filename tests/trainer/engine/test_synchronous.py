@@ -17,6 +17,7 @@ from trainer.contract.exit_codes import PEERS_MISSING, STOPPED
 from trainer.contract.records import Record
 
 ENDLESS = "--steps=1000000"
+Ended = dict[int, Processes[ForkedProcess]]
 
 
 def _sync(replicas: int, *flags: str) -> list[str]:
@@ -41,12 +42,12 @@ def every_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ended(every_worker: Cluster, real_runs: RealRuns) -> dict[int, Processes[ForkedProcess]]:
+def ended(every_worker: Cluster, real_runs: RealRuns) -> Ended:
     """Runs of three workers by how many gradients are in a step; where these are two, one is a backup."""
     return {2: real_runs.tasks_of(SYNC), 3: every_worker}
 
 
-def test_each_step_is_of_as_many_gradients_as_asked_for(ended: dict[int, Processes[ForkedProcess]]) -> None:
+def test_each_step_is_of_as_many_gradients_as_asked_for(ended: Ended) -> None:
     for replicas, tasks in ended.items():
         finished = tasks.only("worker0", "finished")
         assert finished.text("reason") == "last step"
@@ -57,7 +58,7 @@ def test_each_step_is_of_as_many_gradients_as_asked_for(ended: dict[int, Process
     assert every == dict.fromkeys(("worker0", "worker1", "worker2"), 300)
 
 
-def test_a_worker_offers_at_most_one_gradient_a_step(ended: dict[int, Processes[ForkedProcess]]) -> None:
+def test_a_worker_offers_at_most_one_gradient_a_step(ended: Ended) -> None:
     for tasks in ended.values():
         contributions = tasks.only("worker0", "finished").integers("contributions")
         for worker, count in contributions.items():
@@ -80,9 +81,7 @@ def test_all_leave_after_the_last_step(every_worker: Cluster) -> None:
     assert max(every_worker.ended.values()) - last_step < 60
 
 
-def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(
-    ended: dict[int, Processes[ForkedProcess]],
-) -> None:
+def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(ended: Ended) -> None:
     for tasks in ended.values():
         tasks.assert_one_fingerprint("worker0", "worker1", "worker2")
 

@@ -58,14 +58,9 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
         assert tasks.wait() == {"worker1": FINISHED}
         ps, workers = tasks.cluster["ps"], tasks.cluster["worker"]
         found = told(tasks, "worker1")
-        assert found["arguments"] == [
-            "--job_name=worker",
-            "--task_index=1",
-            f"--ps_hosts={ps[0]}",
-            f"--worker_hosts={workers[0]},{workers[1]}",
-            "--epochs=3",
-            "two words",
-        ]
+        hosts = [f"--ps_hosts={ps[0]}", f"--worker_hosts={workers[0]},{workers[1]}"]
+        flags = ["--job_name=worker", "--task_index=1", *hosts]
+        assert found["arguments"] == [*flags, "--epochs=3", "two words"]
         assert found["cwd"] == str(tasks.directory("worker1"))
         assert found["path"] == [str(tmp_path / "code")]
         assert found["group"] is True
@@ -279,13 +274,9 @@ def test_the_lead_outlasts_the_other_workers(tmp_path: Path) -> None:
         tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
         tasks.until((tasks.directory("worker1") / "knock2").exists, "the lead to look again")
         assert tasks.processes["worker0"].poll() is None
-        assert tasks.progress("worker0")["missing"] == [
-            {
-                "task": "worker1",
-                "address": tasks.cluster["worker"][1],
-                "reason": "its port still answers",
-            }
-        ]
+        address = tasks.cluster["worker"][1]
+        missing = {"task": "worker1", "address": address, "reason": "its port still answers"}
+        assert tasks.progress("worker0")["missing"] == [missing]
         assert tasks.stop("worker1") == {"worker1": STOPPED}
         assert tasks.wait("worker0") == {"worker0": FINISHED}
         assert (tasks.progress("worker0")["phase"], tasks.progress("worker0")["missing"]) == ("finished", [])

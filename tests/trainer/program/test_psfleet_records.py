@@ -50,12 +50,8 @@ def test_a_program_writes_records_and_progress(tmp_path: Path) -> None:
         nonces = {tasks.records(name, "started")[0].integer("nonce") for name in ("worker0", "worker1")}
         assert len(nonces) == 2
         progress = tasks.progress("worker0")
-        assert (progress["phase"], progress["global_step"], progress["last_step"]) == (
-            "finished",
-            2 * STEPS,
-            STEPS,
-        )
-        assert progress["loss"] == 1 / STEPS
+        told = {"phase": "finished", "global_step": 2 * STEPS, "last_step": STEPS, "loss": 1 / STEPS}
+        assert progress == progress | told
         assert tasks.progress("worker1") == {}
         assert not (tasks.directory("worker1") / "progress.json").exists()
 
@@ -100,14 +96,8 @@ def test_by_hand_nothing_is_written_and_nothing_is_said(tmp_path: Path) -> None:
 
 def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
     code = tmp_path / "code"
-    for name in (
-        "trainer/__init__.py",
-        "trainer/records.py",
-        "records.py",
-        "systemd.py",
-        "keras_layers.py",
-    ):
-        program(code, f"WHO = 'mine: {name}'", name)
+    for name in ("trainer/__init__", "trainer/records", "records", "systemd", "keras_layers"):
+        program(code, f"WHO = 'mine: {name}.py'", f"{name}.py")
     text = """
         import psfleet_records
         import keras_layers, records, systemd, trainer, trainer.records
@@ -142,9 +132,7 @@ def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, call: str, said: s
 
 
 def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
-    finished = {
-        "v": 1,
-        "event": "finished",
+    whose = {
         "run_id": "r",
         "job": "worker",
         "index": 0,
@@ -152,10 +140,9 @@ def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
         "pid": 1,
         "plan_hash": "",
         "release": "",
-        "wall": 1.0,
-        "monotonic": 1.0,
-        "reason": "last step",
     }
+    when = {"wall": 1.0, "monotonic": 1.0}
+    finished = {"v": 1, "event": "finished", **whose, **when, "reason": "last step"}
     assert schema_problems({**finished, "program": "c0ffee"}) == []
     assert "finished: contributions is missing" in schema_problems(finished)
 

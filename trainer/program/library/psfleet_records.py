@@ -162,8 +162,8 @@ def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: flo
     """Say that a checkpoint was saved, where, and how long it took."""
     task = _task()
     if task is not None:
-        step = _whole("global_step", global_step)
-        fields = {"global_step": step, "path": os.fspath(path), "seconds": float(seconds)}
+        after = _whole("global_step", global_step)
+        fields = {"global_step": after, "path": os.fspath(path), "seconds": float(seconds)}
         task.records.write("checkpointed", fields)
 
 
