@@ -53,21 +53,17 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     directory = Path(arguments[0]).absolute()
     chief = read_records(events_file(directory, "worker", 0))
+    identity = TaskIdentity(directory.name, EVALUATOR, 0)
+    if started := _last(chief[0], "started"):
+        # The chief's run and plan; the release is that of the code which evaluates, where that is known.
+        release = os.environ.get("PSFLEET_RELEASE") or started.release
+        identity = TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
     try:
-        records = RecordWriter(events_file(directory, EVALUATOR, 0), _identity(directory, chief[0]))
+        records = RecordWriter(events_file(directory, EVALUATOR, 0), identity)
     except OSError as error:
         say(f"{EVALUATOR_NAME} failed (input): no records can be written: {error.filename}: {error.strerror}")
         return INPUT
     return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
-
-
-def _identity(directory: Path, chief: Sequence[Record]) -> TaskIdentity:
-    """The chief's run and plan; the release is that of the code which evaluates, where that is known."""
-    started = _last(chief, "started")
-    if started is None:
-        return TaskIdentity(directory.name, EVALUATOR, 0)
-    release = os.environ.get("PSFLEET_RELEASE") or started.release
-    return TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
 
 
 def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:

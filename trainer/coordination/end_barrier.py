@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from trainer.coordination.bounded_calls import NO_ANSWER
-from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, Marks
+from trainer.coordination.ledger import RUN_OVER, SIGNED_OFF, Ledger, Marks
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
 from trainer.process.failure import RunEnding
@@ -41,10 +41,6 @@ class EndBarrier:
         self._ledger.mark(SIGNED_OFF)
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
         return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, self._is_told_to_end)
-
-    def need_the_ps_no_more(self) -> None:
-        """Say that this client has read all it wants, as far as the ps are still there."""
-        quietly(lambda: self._ledger.mark(LEAVING))
 
     def wait_for_sign_offs(self) -> None:
         """Wait until all who were there have signed off from a run that was stopped or has failed."""

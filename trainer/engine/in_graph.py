@@ -6,7 +6,7 @@ client's a variable of that worker (`ledger_parts`) counts its towers, where its
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -17,8 +17,7 @@ from trainer.process.cluster import worker_device
 v1 = tf.compat.v1
 
 
-@dataclass(frozen=True)
-class _Tower:
+class _Tower(NamedTuple):
     """What one worker computes in a step: its loss, weighted gradients, and how many examples weigh them."""
 
     loss: tf.Tensor

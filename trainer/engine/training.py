@@ -216,8 +216,6 @@ class TrainingSession:
 
     def watched(self) -> dict[str, float]:
         """The values that the model wants to be seen in its step lines."""
-        if not self._graph.watched:
-            return {}
         return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
 
     def initialise(self) -> None:
@@ -225,10 +223,7 @@ class TrainingSession:
         self.session.run(self._graph.initializers)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set every variable to the checkpoint's value, without the stop code of the run that saved it.
-
-        Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster.
-        """
+        """Set every variable as RestoreOperation.run does."""
         self._graph.restore_operation.run(self.session, checkpoint)
 
     def evaluate(self, examples: Examples) -> dict[str, float]:

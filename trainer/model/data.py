@@ -112,30 +112,17 @@ def batches(
     return dataset, {features: examples.features, labels: examples.labels}
 
 
-def batches_per_epoch(examples: int, batch_size: int, workers: int | None = None) -> int:
-    """How many batches hold an epoch of these examples, or this worker's part of it.
-
-    `workers` is their number where each reads its own part, None where each reads all.
-    """
-    return math.ceil(_examples_per_epoch(examples, workers) / batch_size)
-
-
 def epoch_and_batch(
     local_step: int, examples: int, batch_size: int, workers: int | None = None
-) -> tuple[int, int]:
-    """The epoch in which the batch of a local step begins, and its place among those; all from 1.
+) -> tuple[int, int, int]:
+    """The epoch in which the batch of a local step begins, its place among those from 1, and their number.
 
-    `workers` as in `batches_per_epoch`.
+    `workers` is how many there are where each reads its own part of the examples, None where each reads all.
     """
-    own = _examples_per_epoch(examples, workers)
+    own = math.ceil(examples / (workers or 1))  # parts differ by one at most, this is the largest
     epochs_before = (local_step - 1) * batch_size // own
     steps_before = math.ceil(epochs_before * own / batch_size)
-    return epochs_before + 1, local_step - steps_before
-
-
-def _examples_per_epoch(examples: int, workers: int | None) -> int:
-    """How many a worker reads: parts differ by one at most, this is the largest."""
-    return math.ceil(examples / (workers or 1))
+    return epochs_before + 1, local_step - steps_before, math.ceil(own / batch_size)
 
 
 def _digits_part(folder: Path, part: str) -> Examples:

@@ -59,7 +59,14 @@ def find(folder: Path, name: str) -> Path:
 
 def read(path: Path, magic: int) -> Pixels:
     """The array of an IDX file of unsigned bytes. Raises TaskFailure of class `input`."""
-    content = _content(path)
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        why = f"expected a whole gzip file: {error}"
+        raise TaskFailure(INPUT, f"{path} cannot be decompressed, {why}") from error
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error
     dimensions = magic & 0xFF
     header = 4 + 4 * dimensions
     if len(content) < header:
@@ -74,14 +81,3 @@ def read(path: Path, magic: int) -> Pixels:
         why = "cut short" if len(content) < expected else "something follows the data"
         raise TaskFailure(INPUT, f"{path} holds {len(content)} bytes, {wanted}: {why}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        why = f"expected a whole gzip file: {error}"
-        raise TaskFailure(INPUT, f"{path} cannot be decompressed, {why}") from error
-    except OSError as error:
-        raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error

@@ -52,8 +52,6 @@ def probe(address: str) -> str | None:
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
     """Task -> reason, of those whose address does not accept connections."""
-    if not addresses:
-        return {}
     with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}

@@ -61,7 +61,11 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
     started, stop_seen = False, None
     while True:
         task.raise_if_stopping()
-        status = _look(part)
+        status = None
+        try:
+            status = part.status()
+        except NO_ANSWER as error:  # for the watchdog to notice
+            say(f"this task's own server does not answer: {error}")
         if status is not None:
             started = started or status.ready
             if towers is not None and started:
@@ -80,15 +84,6 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
             within = f"within {time.monotonic() - task.started:.0f} s"
             return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
         task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
-
-
-def _look(part: OwnPart) -> PartStatus | None:
-    """The own status; None where even this task's own server does not answer, for the watchdog to notice."""
-    try:
-        return part.status()
-    except NO_ANSWER as error:
-        say(f"this task's own server does not answer: {error}")
-        return None
 
 
 def _reason(code: int, status: PartStatus) -> str:

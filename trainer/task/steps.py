@@ -10,7 +10,7 @@ from trainer.coordination.end_barrier import SECONDS_TO_READ
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
-from trainer.model.data import Examples, batches_per_epoch, epoch_and_batch
+from trainer.model.data import Examples, epoch_and_batch
 from trainer.model.evaluation import EVALUATION_BATCH
 from trainer.model.models.model import StepReport
 from trainer.process.console import say
@@ -134,13 +134,13 @@ class Steps(ToldSteps):
         self._see(step.counters)
 
     def _print(self, session: TrainingSession) -> None:
-        epoch, batch = epoch_and_batch(self.local_step, *self._epoch)
+        epoch, batch, batches = epoch_and_batch(self.local_step, *self._epoch)
         report = StepReport(
             local_step=self.local_step,
             global_step=self.global_step,
             epoch=epoch,
             batch=batch,
-            batches_per_epoch=batches_per_epoch(*self._epoch),
+            batches_per_epoch=batches,
             loss=self.loss,
             average_milliseconds=self.average_milliseconds(),
             watched=session.watched(),

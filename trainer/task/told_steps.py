@@ -50,8 +50,7 @@ class ToldSteps:
 
     def print_totals(self) -> None:
         """Print how long it took, and the last loss."""
-        say(f"Total Time: {self.seconds:.2f}s")
-        say(f"Final Cost: {self.loss:.4f}")
+        say(f"Total Time: {self.seconds:.2f}s\nFinal Cost: {self.loss:.4f}")
 
     def average_milliseconds(self) -> float:
         """How long a step has taken since the last line."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
 from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
-from trainer.coordination.ledger import RUN_OVER, SIGNED_OFF, Ledger, OwnPart
+from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
 from trainer.coordination.running_task import RunningTask, ready
 from trainer.coordination.start_barrier import Barrier, Gathering
 from trainer.coordination.task_notes import serving_note, worker_note
@@ -118,7 +118,7 @@ class _Worker:
             began = time.monotonic()
             steps.read_fingerprint()
         if self.chief is None or steps.session is None:
-            end.need_the_ps_no_more()
+            quietly(lambda: ledger.mark(LEAVING))  # this client has read all it wants
             return
         seconds_to_read = time.monotonic() - began
         steps.look()

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.settings import TrainingSettings
-from trainer.model.data import Examples, batches, batches_per_epoch, epoch_and_batch, seed_and_shard
+from trainer.model.data import Examples, batches, epoch_and_batch, seed_and_shard
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -104,7 +104,7 @@ def test_more_workers_than_examples_are_refused() -> None:
     ],
 )
 def test_batches_per_epoch(examples: int, batch_size: int, workers: int | None, expected: int) -> None:
-    assert batches_per_epoch(examples, batch_size, workers) == expected
+    assert epoch_and_batch(1, examples, batch_size, workers) == (1, 1, expected)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,7 @@ def test_epoch_and_batch_follow_the_examples_that_were_read(workers: int | None,
     for local_step in range(1, 200):
         epoch = 1 + (local_step - 1) * batch_size // own
         expected_batch = expected_batch + 1 if epoch == epoch_before else 1
-        assert epoch_and_batch(local_step, examples, batch_size, workers) == (epoch, expected_batch)
-        assert expected_batch <= batches_per_epoch(examples, batch_size, workers)
+        *found, batches_of_epoch = epoch_and_batch(local_step, examples, batch_size, workers)
+        assert found == [epoch, expected_batch]
+        assert expected_batch <= batches_of_epoch
         epoch_before = epoch

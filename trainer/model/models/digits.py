@@ -62,13 +62,9 @@ def digits_model(
 
 def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
     """The weights of a layer, of this shape, and one bias for each of its outputs (the last dimension)."""
-    weights = v1.get_variable(
-        f"{layer}/weights", shape=shape, initializer=v1.glorot_uniform_initializer(), use_resource=True
-    )
-    biases = v1.get_variable(
-        f"{layer}/biases", shape=shape[-1:], initializer=v1.zeros_initializer(), use_resource=True
-    )
-    return [weights, biases]
+    drawn, zeros = v1.glorot_uniform_initializer(), v1.zeros_initializer()
+    weights = v1.get_variable(f"{layer}/weights", shape, initializer=drawn, use_resource=True)
+    return [weights, v1.get_variable(f"{layer}/biases", shape[-1:], initializer=zeros, use_resource=True)]
 
 
 def _cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

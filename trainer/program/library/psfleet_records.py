@@ -115,8 +115,7 @@ def started(*, last_step: int = 0, **settings: object) -> None:
     wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
     always at the same step, so that the verdict does not ask whose steps came between.
     """
-    task = _task()
-    if task is None:
+    if (task := _task()) is None:
         return
     task.last_step = _whole("last_step", last_step)
     task.windows.flush()
@@ -133,8 +132,7 @@ def step(global_step: int, loss: float | None = None, *, examples: int = 0, step
     verdict then goes by those of the others), `examples` how many of them this task read. `steps`: how many
     steps the call stands for, where a program takes several at once.
     """
-    task = _task()
-    if task is None:
+    if (task := _task()) is None:
         return
     after, count = _whole("global_step", global_step), _whole("steps", steps)
     before = after - count if task.global_step is None else task.global_step
@@ -150,8 +148,7 @@ def step(global_step: int, loss: float | None = None, *, examples: int = 0, step
 
 def evaluated(global_step: int, **metrics: float) -> None:
     """Say what an evaluation found, such as `accuracy=0.97`; the goals of a verdict are asked of the last."""
-    task = _task()
-    if task is not None:
+    if (task := _task()) is not None:
         task.windows.flush()
         values = {name: float(value) for name, value in metrics.items()}
         fields = {"global_step": _whole("global_step", global_step), "metrics": values}
@@ -160,8 +157,7 @@ def evaluated(global_step: int, **metrics: float) -> None:
 
 def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:
     """Say that a checkpoint was saved, where, and how long it took."""
-    task = _task()
-    if task is not None:
+    if (task := _task()) is not None:
         after = _whole("global_step", global_step)
         fields = {"global_step": after, "path": os.fspath(path), "seconds": float(seconds)}
         task.records.write("checkpointed", fields)
@@ -169,8 +165,7 @@ def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: flo
 
 def finished(reason: str = "last step") -> None:
     """Say that this task has done its work: `last step`, or `run over` for one that only served."""
-    task = _task()
-    if task is None:
+    if (task := _task()) is None:
         return
     task.flush()
     fields: dict[str, object] = {"reason": reason}
@@ -185,8 +180,7 @@ def finished(reason: str = "last step") -> None:
 
 def failed(reason: str) -> None:
     """Say why this task cannot go on. The program ends itself, by an exception or an exit code."""
-    task = _task()
-    if task is not None:
+    if (task := _task()) is not None:
         task.flush()
         task.records.write("failed", {"class": "program", "reason": reason})
 
