@@ -27,9 +27,7 @@ _COMMAND = (sys.executable, "-m", "trainer.doctor_tensorflow")
 _LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
 _FOUND_LENGTH = 400
 # The lines of TensorFlow and CUDA that say why there is no GPU, and what stands before their words.
-_TELLING = re.compile(
-    r"cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability", re.IGNORECASE
-)
+_TELLING = re.compile(r"(?i)cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability")
 _PREFIX = re.compile(r"^[IWEF]\d{4} .*?\] ")
 _REMEDIES_OF_DEATH = {
     "SIGILL": "this processor lacks what TensorFlow is built for; expected one with AVX",
@@ -118,8 +116,8 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
     try:
         printed, log = process.communicate(timeout=seconds)
         code = process.returncode
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        how = how if code else ""
+        how = f"ended with exit code {code}" if code else ""
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else how
     except subprocess.TimeoutExpired as error:
         # Not waited for: what hangs in the kernel does not even die.
         process.kill()
