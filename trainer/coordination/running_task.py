@@ -45,7 +45,7 @@ class RunningTask:
         """The chief alone writes down where the run stands."""
         directory = self.options.run_directory if self.cluster.is_chief else None
         path = directory / "progress.json" if directory else None
-        self.progress = ProgressWriter(self.options.run_id, self.cluster.workers, path)
+        self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
 
     @property
     def cluster(self) -> Cluster:

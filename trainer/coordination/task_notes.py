@@ -24,7 +24,7 @@ def serving_note(task: RunningTask) -> dict[str, object]:
 
 def _shared_settings(task: RunningTask) -> dict[str, object]:
     shared = {name: value for name, value in task.settings.as_dict().items() if name not in PER_HOST}
-    return {**shared, "run_id": task.options.run_id}
+    return {**shared, "run_id": task.options.identity.run_id}
 
 
 def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:

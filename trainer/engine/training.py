@@ -41,11 +41,6 @@ class StepResult:
     counters: tuple[int, ...]
     waiting_seconds: float | None = None
 
-    @property
-    def global_step(self) -> int:
-        """The global step after."""
-        return self.counters[GLOBAL_STEP]
-
 
 class TrainingGraph(ABC):
     """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.

@@ -85,11 +85,6 @@ class Options:
     run_directory: Path | None
     program: Path | None = None
 
-    @property
-    def run_id(self) -> str:
-        """The run's name; empty where a task was started by hand."""
-        return self.identity.run_id
-
 
 def parse(arguments: Sequence[str]) -> Options:
     """Read the arguments (without the program's name) and the environment.

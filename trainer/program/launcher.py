@@ -103,7 +103,7 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     path = [str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
     return environment | {
         "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
-        "PSFLEET_RUN_ID": options.run_id,
+        "PSFLEET_RUN_ID": options.identity.run_id,
         "PSFLEET_RUN_DIRECTORY": str(options.run_directory.absolute()) if options.run_directory else "",
         "PSFLEET_JOB": cluster.job,
         "PSFLEET_TASK_INDEX": str(cluster.index),
@@ -161,7 +161,7 @@ class _Launcher:
         if not self._is_lead or directory is None:
             return
         try:
-            update_progress(directory, {"run_id": self._options.run_id, **changes})
+            update_progress(directory, {"run_id": self._options.identity.run_id, **changes})
         except OSError as error:
             if not self._complained:
                 say(f"progress cannot be written in {directory}: {error.strerror}")

@@ -124,7 +124,7 @@ class Steps(ToldSteps):
     def _count(self, step: StepResult, windows: StepWindows) -> None:
         self.local_step += 1
         self.loss = self._progress.loss = step.loss
-        before, after = step.global_step_before, step.global_step
+        before, after = step.global_step_before, step.counters[GLOBAL_STEP]
         windows.add(self.local_step, step.loss, before, after, step.waiting_seconds)
         if not math.isfinite(step.loss):
             self._keep(step.counters)
