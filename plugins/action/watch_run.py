@@ -114,9 +114,9 @@ class ActionModule(HostAction):
             reading = Reading.of(answer["stdout"])
         except ValueError as error:
             raise AnsibleError(f"{error}: {answer['stderr'].strip()}") from error
-        if reading.restarts and not self._view.is_timed:
+        if reading.restarts and self._view.began is None:
             age = age_of(self._low_level_execute_command(self._age_command, sudoable=True)["stdout"], reading)
-            self._view.began(time.monotonic() - age)
+            self._view.began = time.monotonic() - age
         return reading
 
     def _look_at_the_others(self, screen: Screen) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.run_tasks import SERVER, RunTask, run_tasks
+from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of
 
 # A ps holds parameters and knows nothing of what is trained, but who takes part, and how.
@@ -49,7 +49,8 @@ def run_settings(
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
-    of_tasks = {task.name: settings[_settings_of(task)] for task in tasks}
+    # A server does the work of its worker.
+    of_tasks = {task.name: settings[task.name.replace(SERVER, "worker")] for task in tasks}
     return {
         "cluster": cluster.as_dict(),
         "tasks": {
@@ -90,11 +91,6 @@ def _told(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
     """Return the values and flags of a task that is told these settings."""
     values = {name: value for name, value in settings.as_dict().items() if name in names}
     return {"values": values, "flags": " ".join(flags_of(values))}
-
-
-def _settings_of(task: RunTask) -> str:
-    """Return the task of the plan whose settings a task has: a server does the work of its worker."""
-    return f"worker{task.index}" if task.job == SERVER else task.name
 
 
 def _require_kept(begun: Mapping[str, Any], today: Mapping[str, Any], chosen: Collection[str]) -> None:

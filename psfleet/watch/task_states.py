@@ -102,11 +102,8 @@ def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
     answering = [task.name for task in serving if task.answers]
     pieces = [task.short for task in serving if task.trouble]
     if answering:
-        named = ", ".join(answering) if len(answering) <= PS_BY_NAME else _kinds(answering)
+        kinds = Counter(split_name(task)[0] for task in answering)
+        many = [f"{count} {kind}" for kind, count in kinds.items()]
+        named = ", ".join(answering if len(answering) <= PS_BY_NAME else many)
         pieces.append(Text(f"{named} {'answers' if len(answering) == 1 else 'answer'}"))
     return pieces
-
-
-def _kinds(tasks: Sequence[str]) -> str:
-    kinds = Counter(split_name(task)[0] for task in tasks)
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -16,7 +16,10 @@ UNITS = {"sync": "gradients", "in_graph": "gradients"}
 
 
 class WatchedRun:
-    """One run, watched. `run` is as decide_run returns it; all times are of the watcher's monotonic clock."""
+    """One run, watched. `run` is as decide_run returns it; all times are of the watcher's monotonic clock.
+
+    `began` is when the run began, to be set where that is known better than by the age of the lead's process.
+    """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
         self._tasks: list[Mapping[str, Any]] = run["tasks"]
@@ -30,22 +33,13 @@ class WatchedRun:
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records = LeadRecords(lead)
-        self._began: float | None = None
+        self.began: float | None = None
         self._looked: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
 
-    def began(self, at: float) -> None:
-        """Note when the run began, where that is known better than by the age of the lead's process."""
-        self._began = at
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether it is known when the run began."""
-        return self._began is not None
-
     def elapsed(self, at: float) -> float:
         """How long the run has been going on, in seconds."""
-        return at - self._began if self._began is not None else 0.0
+        return at - self.began if self.began is not None else 0.0
 
     def probed(self, silent: Mapping[str, object], at: float) -> list[Notice]:
         """Take which tasks' ports do not answer (task -> reason)."""
@@ -55,8 +49,8 @@ class WatchedRun:
     def look(self, reading: Reading, at: float) -> list[Notice]:
         """Take a reading: `now` shows it from here on. Return what people should hear of."""
         progress = reading.progress
-        if self._began is None:
-            self._began = at - (progress.elapsed or 0.0)
+        if self.began is None:
+            self.began = at - (progress.elapsed or 0.0)
         fresh = self._history.add(progress)
         pace = self._history.pace() if progress.phase == "training" else Pace()
         notes = list(self._notes(reading, pace, at, fresh=fresh))

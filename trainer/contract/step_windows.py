@@ -51,7 +51,8 @@ class StepWindows:
         self._steps += steps
         self._examples += examples
         self._last_after = after
-        full = self._steps >= self._steps_a_window()
+        of_run = math.ceil(self._last_step / _RECORDS_A_RUN)
+        full = self._steps >= max(1, of_run or self._local_step // _SHARE_OF_THE_PAST)
         if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 
@@ -86,11 +87,6 @@ class StepWindows:
         self._losses, self._staleness, self._waiting_seconds = [], [], None
         self._steps = self._examples = 0
         self._opened = now
-
-    def _steps_a_window(self) -> int:
-        if self._last_step:
-            return max(1, math.ceil(self._last_step / _RECORDS_A_RUN))
-        return max(1, self._local_step // _SHARE_OF_THE_PAST)
 
 
 def _histogram(staleness: Sequence[int]) -> list[int]:

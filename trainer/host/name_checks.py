@@ -51,7 +51,8 @@ def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, R
         if name not in resolved:
             continue
         found = resolved[name]
-        loopback = [address for address in found.addresses if _is_loopback(address)]
+        own_ones = (address.partition("%")[0] for address in found.addresses)
+        loopback = [address for address in own_ones if ipaddress.ip_address(address).is_loopback]
         if not found.addresses:
             wrong.append(f"{_called(other, name)} does not resolve ({found.problem})")
             remedies.add(
@@ -82,7 +83,3 @@ def _is_ip(address: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -118,7 +118,7 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
     if not values["index"].isdigit() or not values["uuid"].startswith("GPU-"):
         raise ValueError(line)
     capability = _CAPABILITY.fullmatch(values.get("compute_cap", ""))
-    memory = values["memory.total"]
+    memory, fabric = values["memory.total"], values.get(FABRIC_FIELD, "")
     return Gpu(
         index=int(values["index"]),
         name=values["name"],
@@ -127,13 +127,8 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
         compute_capability=(int(capability["major"]), int(capability["minor"])) if capability else None,
         driver=values["driver_version"],
         mig=values.get(MIG_FIELD) == "Enabled",
-        fabric=_told(values.get(FABRIC_FIELD, "")),
+        fabric="" if fabric.strip("[]") in {"N/A", "Not Supported"} else fabric,
     )
-
-
-def _told(cell: str) -> str:
-    """Return a cell, "" where it says that there is nothing to tell: [N/A], N/A, [Not Supported]."""
-    return "" if cell.strip("[]") in {"N/A", "Not Supported"} else cell
 
 
 def parse_driver_version(text: str) -> str:

@@ -52,7 +52,7 @@ def test_the_time_into_the_run_goes_on_where_the_lead_is_restarted() -> None:
 
 def test_a_watch_that_begins_late_may_be_told_when_the_run_began() -> None:
     view = WatchedRun(decided_run(1))
-    view.began(400.0)
+    view.began = 400.0
     view.look(Reading(progress(), restarts=2), 1000.0)
     assert view.elapsed(1000.0) == 600.0
 
