@@ -11,10 +11,10 @@ from pathlib import Path
 from ..module_utils.documented import documented_module
 from ..module_utils.host.check import Check, reasons_of
 from ..module_utils.host.driver_packages import (
+    HEADERS,
     DriverPackages,
     choose_packages,
     describe_installation,
-    running_headers,
     without_candidate,
 )
 from ..module_utils.host.gpu_checks import gpu_chain
@@ -85,7 +85,7 @@ def plan_installation(
     release = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
     system = f"{release.identity}-{release.version}"
     packages = choose_packages(system, facts.kernel, by_system, chosen)
-    headers = (running_headers(facts.kernel),)
+    headers = (f"{HEADERS}{facts.kernel}",)
     if packages and not chosen and not without_candidate(policy_of(headers), headers):
         packages += headers
     unknown = without_candidate(policy_of(packages), packages) if packages else ()

@@ -10,6 +10,8 @@ from .nvidia import GpuFacts
 
 # 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
+# Of a kernel, whose name follows. The package of its kind brings those of the newest kernel, and DKMS builds
+# the module for a kernel with headers alone.
 HEADERS = "linux-headers-"
 # What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
@@ -42,15 +44,6 @@ def choose_packages(
     return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
 
 
-def running_headers(kernel: str) -> str:
-    """Return the package with the headers of the very kernel that runs.
-
-    That of its kind brings those of the newest kernel, and DKMS builds the module for a kernel with headers
-    alone.
-    """
-    return f"{HEADERS}{kernel}"
-
-
 def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the packages that no source of the host has, by what `apt-cache policy PACKAGES` printed."""
     found, name = set(), ""
@@ -81,7 +74,7 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
     if any("dkms" in package or package.startswith("nvidia-headless") for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
-    own = running_headers(facts.kernel)
+    own = f"{HEADERS}{facts.kernel}"
     if held:
         says.append(f"A reboot will be needed: {' and '.join(held)} holds the device until then.")
     elif any(package.startswith(HEADERS) for package in packages) and own not in packages:
