@@ -13,10 +13,8 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +27,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
+# Those with bare hosts first, since the others begin with what was installed there; then the longest.
+SCENARIOS = ("default", "mixed", "replication", "inventories")
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda",)
-# Of a scenario whose hosts deploy.yml finds as it finds those of a user.
-BARE_HOSTS = "scenario_hosts_are_bare: true"
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
 PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 25_161
@@ -41,7 +39,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # so that is looked for here.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
-# How far pytest is, at the end of each of its lines.
+# What pytest says in the end, and how far it is at the end of each of its lines.
+COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
 PERCENT = re.compile(r"\[ *(\d+%)\]$")
 # What runs and may be ended, and whether all was told to end.
 STREAMS: set[subprocess.Popen[str]] = set()
@@ -66,12 +65,12 @@ def lint_commands() -> dict[str, list[str]]:
     """The checks of lint by name, each with its command line."""
     scripts = files_of("*.sh", ".ci/run")
     return {
+        "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict"],
         "ruff check": [f"{BIN}/ruff", "check", "."],
         "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
         "mypy": [f"{BIN}/mypy"],
         "rooms": [f"{BIN}/lint-imports", "--no-cache"],
         "yamllint": [f"{BIN}/yamllint", "--strict", "."],
-        "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict"],
         "shellcheck": ["/usr/bin/env", "shellcheck", *scripts],
     }
 
@@ -124,49 +123,18 @@ def lines_by_room(folders: Sequence[str]) -> tuple[str, int]:
 def run_unit() -> Count:
     """Run pytest and count its tests; show the end of what it says when one fails."""
     log, begin = LOGS / "unit.log", time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
-        returncode = stream([f"{BIN}/python", "-m", "pytest", f"--junit-xml={report}"], log, PERCENT)
-        count = count_tests(report, returncode)
+    returncode = stream([f"{BIN}/python", "-m", "pytest"], log, PERCENT)
+    count = count_tests(log.read_text(), returncode)
     ended(log, begin, log.read_text() if count.failed else None)
     return count
 
 
-def count_tests(report: Path, returncode: int) -> Count:
-    """Read pytest's JUnit report; a run that broke before or beside its tests counts as one failure."""
-    count = Count()
-    if report.exists():
-        suite = next(ET.parse(report).getroot().iter("testsuite"))  # noqa: S314 - written by our own pytest
-        total, failures, errors, skipped = (
-            int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
-        )
-        count = Count(total - failures - errors - skipped, failures + errors, skipped)
-    if returncode != 0 and count.failed == 0:
-        return count._replace(failed=1)
-    return count
-
-
-def quick_scenarios() -> list[str]:
-    """All Molecule scenarios but the slow ones: those with bare hosts first, then those that say most.
-
-    What was installed on a bare host the others begin with. Those that say most take longest, and a long one
-    that begins last leaves the other core idle at the end.
-    """
-
-    def rank(folder: Path) -> tuple[bool, int]:
-        files = list(folder.rglob("*.yml"))
-        bare = any(BARE_HOSTS in path.read_text() for path in files)
-        return bare, sum(path.stat().st_size for path in files)
-
-    folders = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
-    return [
-        folder.name for folder in sorted(folders, key=rank, reverse=True) if folder.name not in SLOW_SCENARIOS
-    ]
-
-
-def run_molecule() -> Count:
-    """Run each Molecule scenario that is not slow."""
-    return run_scenarios(quick_scenarios())
+def count_tests(said: str, returncode: int) -> Count:
+    """Read pytest's last line; a run that broke before or beside its tests counts as one failure."""
+    line = said.rstrip().rpartition("\n")[2]
+    counts = Counter({kind: int(number) for number, kind in COUNTED.findall(line)})
+    failed = counts["failed"] + counts["error"]
+    return Count(counts["passed"], failed or int(returncode != 0), counts["skipped"])
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
@@ -276,7 +244,7 @@ def environment() -> dict[str, str]:
 STAGES: dict[str, Callable[[], Count]] = {
     "lint": run_lint,
     "unit": run_unit,
-    "molecule": run_molecule,
+    "molecule": partial(run_scenarios, SCENARIOS),
     **{name: partial(run_scenarios, [name]) for name in SLOW_SCENARIOS},
 }
 
