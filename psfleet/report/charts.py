@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from psfleet.evidence.answer import size
 from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure
@@ -45,7 +45,7 @@ def loss_chart(
         axes.set_yscale("log")
         decades = math.log10(max(values) / min(values))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,), numticks=12))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
     if target is not None and target > 0:
         axes.axhline(target, color=SOFT, linestyle=(0, (4, 2)), linewidth=1, label="target loss")
@@ -76,12 +76,13 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
     """Draw each worker's share of all gradients, the equal share and the least that counts as fair."""
     equal = 1 / len(shares)
     few = len(shares) <= MOST_BARS
+    across: Any
+    along: Any
     if few:
-        figure = _bars([(f"{label(name)}  {share:.1%}", share, "") for name, share in shares])
-        axes = figure.axes[0]
+        names = [f"{label(name)}  {share:.1%}" for name, share in shares]
+        figure, axes = _bars(names, [share for _, share in shares])
         axes.set_xlabel("share of all gradients")
-        across: Any = axes.axvline
-        along: Any = axes.xaxis
+        across, along = axes.axvline, axes.xaxis
     else:
         figure, axes = new_figure(_LINE_CHART_HEIGHT)
         edges = [place - 0.5 for place in range(len(shares) + 1)]
@@ -93,7 +94,7 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
     across(equal, color=INK, linewidth=1.2, label=f"equal share, {equal:.{1 if few else 2}%}")
     fair: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.2, "label": "least that is fair"}
     across(least * equal, color="#d55e00", **fair)
-    along.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.{0 if few else 2}%}"))
+    along.set_major_formatter(f"{{x:.{0 if few else 2}%}}")
     return _with_legend(figure)
 
 
@@ -108,22 +109,18 @@ def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
     axes.grid(visible=False, axis="x")
     axes.set_xlabel("steps of others before the gradient was applied")
     axes.set_ylabel("share of the gradients")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    axes.yaxis.set_major_formatter("{x:.0%}")
     return figure
 
 
 def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draw how many bytes of variables each ps holds."""
-    figure = _bars(
-        [
-            (label(name), held["bytes"], f"{size(held['bytes'])}, {number(held['variables'])} variables")
-            for name, held in list(balance.items())[:MOST_BARS]
-        ]
-    )
-    axes = figure.axes[0]
+    drawn = list(balance.items())[:MOST_BARS]
+    words = [f"{size(held['bytes'])}, {number(held['variables'])} variables" for _, held in drawn]
+    figure, axes = _bars([label(name) for name, _ in drawn], [held["bytes"] for _, held in drawn], words)
     axes.margins(x=0.35)
     axes.set_xlabel("bytes of variables")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(int(value))))
+    axes.xaxis.set_major_formatter(lambda value, _: size(int(value)))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     return figure
 
@@ -165,27 +162,25 @@ def _of_curves(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _bars(bars: Sequence[tuple[str, float, str]]) -> Figure:
-    figure, axes = new_figure(1.2 + 0.25 * len(bars))
-    places = range(len(bars))
-    thickness = 0.7 if len(bars) > 1 else 0.4
-    drawn = axes.barh(places, [value for _, value, _ in bars], color=PALETTE[0], height=thickness, alpha=0.8)
-    axes.bar_label(drawn, [words for _, _, words in bars], padding=3, fontsize=9)
-    axes.set_yticks(places, [name for name, _, _ in bars])
+def _bars(names: Sequence[str], values: Sequence[float], words: Sequence[str] = ()) -> tuple[Figure, Axes]:
+    figure, axes = new_figure(1.2 + 0.25 * len(names))
+    shape: dict[str, Any] = {"height": 0.7 if len(names) > 1 else 0.4, "color": PALETTE[0], "alpha": 0.8}
+    drawn = axes.barh(range(len(names)), values, tick_label=names, **shape)
+    axes.bar_label(drawn, words or [""] * len(names), padding=3, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.grid(visible=False, axis="y")
-    return figure
+    return figure, axes
 
 
 def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
     """Write numbers out: matplotlib's own exponents above the axis are easily overlooked."""
     for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
-        axis.set_major_formatter(FuncFormatter(_tick))
+        axis.set_major_formatter(_tick)
         axis.set_major_locator(MaxNLocator(6))
 
 
-def _tick(value: float, _place: int) -> str:
+def _tick(value: float, _place: float) -> str:
     for unit, word in ((1e9, "G"), (1e6, "M")):
         if abs(value) >= unit:
             return f"{value / unit:g}{word}"

@@ -82,12 +82,9 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     """Return the figure as an `<svg>` element for a page. `name` keeps its ids apart from those of others."""
     written = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(written, format="svg", metadata={"Date": None})
+        figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(written.getvalue())  # noqa: S314 - what matplotlib has just written
-    for element in list(root):
-        if element.tag == f"{{{_SVG}}}metadata":
-            root.remove(element)
     for element in root.iter():
         if element.tag == f"{{{_SVG}}}g":
             element.attrib.pop("id", None)  # the same in every figure, and nothing refers to it
