@@ -53,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _pack(folder: Path, target: Path) -> int:
-    """Pack the folder and say so; return 0, or the exit code where that cannot be done."""
     if not (folder / MANIFEST).exists():
         sys.stderr.write(
             f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
+from trainer.host.wording import counted as counted  # noqa: PLC0414 - answers are stated with it
+
 # What a check says of a run that it finds nothing wrong in, and its figures.
 Good = tuple[str, Mapping[str, object]]
 Asked = ParamSpec("Asked")
@@ -54,11 +56,6 @@ def listed(parts: Iterable[str], most: int = 4) -> str:
     every = list(parts)
     more = [f"and {len(every) - most} more"] if len(every) > most else []
     return "; ".join([*every[:most], *more])
-
-
-def counted(count: int, thing: str) -> str:
-    """Return "1 worker" or "2 workers"; ps has no plural of its own."""
-    return f"{count} {thing}" if count == 1 or thing == "ps" else f"{count} {thing}s"
 
 
 def size(count: object) -> str:

@@ -87,7 +87,6 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
 
 
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
-    """Count the steps that this worker may have applied without a record, by what its records tell."""
     spans = unrecorded_spans(run, worker)
     ends = ((start, run.global_steps if math.isinf(end) else int(end)) for start, end in spans)
     return sum(max(end - start, 0) for start, end in ends) + sessions_broken(run, worker)

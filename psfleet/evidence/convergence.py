@@ -198,7 +198,6 @@ def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend
 
 
 def _levels(losses: Sequence[tuple[int, float]], patience: float) -> list[float]:
-    """Return the medians of the last `patience` of the windows, each over ten at least if there are."""
     last = losses[-max(round(len(losses) * patience), 1) :]
     bins = _binned(last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
     return [median(loss for _, loss in part) for part in bins]

@@ -81,7 +81,6 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
 
 
 def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
-    """Return the fingerprint that a record tells and the global step that it is of."""
     if record is None or not record.text("fingerprint"):
         return None
     at = record.fields.get(step)

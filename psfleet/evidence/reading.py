@@ -141,7 +141,6 @@ def _plan(path: Path) -> ClusterPlan:
 
 
 def _json(path: Path) -> tuple[object, str]:
-    """Return what a file holds, and why it cannot be read."""
     try:
         return read_json(path), ""
     except OSError as error:

@@ -314,7 +314,6 @@ class Run:
 
 
 def _counts(value: object) -> tuple[int, ...] | None:
-    """Return a list of counts; None for anything else."""
     whole = isinstance(value, list) and all(type(count) is int and count >= 0 for count in value)
     return tuple(value) if whole and isinstance(value, list) else None
 

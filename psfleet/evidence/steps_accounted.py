@@ -144,7 +144,6 @@ def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
 
 
 def _comparisons(run: Run, told: Sequence[TaskRecords]) -> Iterator[_Comparison]:
-    """Yield every comparison of what these workers saw."""
     # The global steps to which the chief set the model after the first time, whenever it had to be restored.
     set_to = [record.integer("global_step") for record in run.chief.of("initialised", "restored")][1:]
     tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.workers}
@@ -187,7 +186,6 @@ def _towers(part: _Range, others: Mapping[str, Tally]) -> Iterator[_Comparison]:
 
 
 def _ranges(worker: TaskRecords) -> Iterator[_Range]:
-    """Yield each stretch of the worker's windows, and its pieces."""
     for stretch in (stretch for process in worker.processes for stretch in process.stretches):
         count = min(len(stretch) // _WINDOWS_OF_A_PIECE, _PIECES)
         edges = [number * len(stretch) // count for number in range(count + 1)] if count > 1 else []

@@ -117,7 +117,6 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
 
 
 def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
-    """What is asked of a run of the trainer's own models."""
     answers = [
         record_checks.records_complete(run),
         record_checks.same_plan_and_release(run),

@@ -112,7 +112,6 @@ def _short(device: str) -> str:
 
 
 def _names(tasks: Sequence[str]) -> str:
-    """A few names in full; of many the first and the last."""
     if len(tasks) <= 4:
         return ", ".join(tasks)
     return f"{tasks[0]}, {tasks[1]} ... {tasks[-1]} ({len(tasks)} tasks)"

@@ -69,7 +69,6 @@ def render(run: Run, verdict: Verdict) -> str:
 
 
 def _files_in_manifest(folder: Path) -> int | None:
-    """Return how many files the run's manifest names; None where there is no usable one."""
     try:
         return len(Manifest.read(folder).files)
     except (OSError, ValueError):

@@ -18,8 +18,8 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return "1 time", "2 times"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return "1 time", "2 times"; ps has no plural of its own."""
+    return f"{count} {noun}{'' if count == 1 or noun == 'ps' else 's'}"
 
 
 def dotted(version: Iterable[int]) -> str:
