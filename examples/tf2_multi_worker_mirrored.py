@@ -25,8 +25,6 @@ from tabulate import tabulate
 
 BATCH_SIZE = 50  # of each worker
 WEIGHTS, BIAS, NOISE = [1.5, -0.5, 2.0], 0.25, 0.1
-TEST_EXAMPLES = 1000
-STEPS_BETWEEN_LINES = 50
 
 
 def arguments() -> argparse.Namespace:
@@ -82,7 +80,7 @@ def train(
     for number in range(1, options.steps + 1):
         loss = float(step(tf.constant(number)))
         psfleet_records.step(number, loss, examples=BATCH_SIZE)
-        if number % STEPS_BETWEEN_LINES == 0:
+        if number % 50 == 0:
             print(f"step {number}, loss {loss:.4f}", flush=True)
             lines.append((number, loss))
     return model, lines
@@ -98,7 +96,7 @@ def main() -> None:
     worker = resolver.task_id
     psfleet_records.started(last_step=options.steps, replication="sync", learning_rate=options.learning_rate)
     model, lines = train(strategy, worker, options)
-    final = float(model.loss(*examples(TEST_EXAMPLES, (1_000_000, 0))))
+    final = float(model.loss(*examples(1000, (1_000_000, 0))))
     if worker == 0:
         psfleet_records.evaluated(options.steps, loss=final)
         path = tf.train.Checkpoint(model=model).write("checkpoints/model")

@@ -22,7 +22,6 @@ os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 import tensorflow as tf
 
 BATCH_SIZE = 64
-TEST_POINTS = 1000
 HIDDEN_UNITS = 16
 # The chief reads the losses of so many steps at once: to wait for each one costs more than the step.
 STEPS_AT_ONCE = 20
@@ -114,7 +113,7 @@ def train(strategy: tf.distribute.ParameterServerStrategy, options: argparse.Nam
             if taken % 100 < STEPS_AT_ONCE:
                 print(f"step {taken}, loss {mean:.4f}", flush=True)
                 manager.save(checkpoint_number=taken, options=here)
-    return float(network.loss(*points(TEST_POINTS, tf.constant(0, tf.int64))))
+    return float(network.loss(*points(1000, tf.constant(0, tf.int64))))
 
 
 def main() -> None:

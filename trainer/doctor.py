@@ -22,7 +22,6 @@ from trainer.process import gpu_libraries, gpus
 NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
-_COMMAND = (sys.executable, "-m", "trainer.doctor_tensorflow")
 # Standard error here, beside the answer; the unit of doctor.yml puts both into a file.
 _LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
 _FOUND_LENGTH = 400
@@ -112,7 +111,8 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
     own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     gpus.prepare(own)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    process = subprocess.Popen([*_COMMAND, *options], stdin=nothing, stdout=pipe, stderr=pipe, env=own)
+    command = [sys.executable, "-m", "trainer.doctor_tensorflow", *options]
+    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, env=own)
     try:
         printed, log = process.communicate(timeout=seconds)
         code = process.returncode

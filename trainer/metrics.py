@@ -21,7 +21,6 @@ from trainer.host.task_traces import last_step, read_object, run_file, run_id_of
 from trainer.host.task_units import parse_show, task_of, unit_name
 
 PHASES = ("waiting", "training", "ending", "finished", "stopped", "failed")
-PROPERTIES = ("ActiveState", "NRestarts")
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -178,7 +177,7 @@ def _number(value: float) -> str:
 
 def show_units(units: Sequence[str]) -> list[dict[str, str]]:
     """Ask systemd for the properties of units. Raises ValueError where it does not tell them all."""
-    command = ["systemctl", "show", f"--property={','.join(PROPERTIES)}", *units]
+    command = ["systemctl", "show", "--property=ActiveState,NRestarts", *units]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     shown = parse_show(done.stdout)
     if done.returncode or len(shown) != len(units):

@@ -20,13 +20,11 @@ from trainer.process.port_probes import Missing, listed, probe_all
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_LINE_UP = 3.0
-_LINE_UP_POLL_SECONDS = 0.02
 # A ps that came back forgets who was there. The others report again within this time unless they are gone.
 _SECONDS_TO_REPORT_AGAIN = 10.0
 # How long to wait for the ps where the setting says not to wait for workers.
 DEADLINE_WITHOUT_BARRIER = 120.0
 
-_NOT_REPORTED = "its port answers but it has not reported"
 
 Statuses = Mapping[str, PartStatus]
 Prepare = Callable[[Ledger, Statuses, Statuses], None]
@@ -99,7 +97,7 @@ class Barrier:
         deadline = time.monotonic() + _SECONDS_TO_LINE_UP
         while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
             self._task.raise_if_stopping()
-            time.sleep(_LINE_UP_POLL_SECONDS)
+            time.sleep(0.02)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
         """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
@@ -230,7 +228,7 @@ class Barrier:
         others = {task: self._cluster.address_of(task) for task in tasks if task != self._cluster.task}
         return {task: self._missing(task, reason) for task, reason in probe_all(others).items()}
 
-    def _missing(self, task: str, reason: str = _NOT_REPORTED) -> Missing:
+    def _missing(self, task: str, reason: str = "its port answers but it has not reported") -> Missing:
         return Missing(task, self._cluster.address_of(task), reason)
 
 

@@ -33,7 +33,6 @@ _SCOPES = {
     "Adam": OPTIMIZER,
     "psfleet": LEDGER,
 }
-_LEDGER_VARIABLES = "psfleet/"
 # They compute nothing.
 _UNCOUNTED = {"Const", "NoOp", "VarHandleOp", "Placeholder"}
 _TRANSFERS = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
@@ -75,7 +74,7 @@ def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
     scope = next((_SCOPES[part] for part in parts if part in _SCOPES), "")
     rules = (
         (operation in _TRANSFERS or _TRANSFER_NAME.search(name), TRANSFERS),
-        (any(source.startswith(_LEDGER_VARIABLES) for source in inputs), LEDGER),
+        (any(source.startswith("psfleet/") for source in inputs), LEDGER),
         (operation.startswith("Iterator"), INPUT),
         ("Accumulator" in operation or "Mutex" in operation, AGGREGATION),
         (_REWRITERS.fullmatch(parts[0]), REWRITTEN),

@@ -14,7 +14,6 @@ from trainer.model import idx
 from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
-_BATCHES_READY = 4
 
 _shuffle = tf.random.experimental.stateless_shuffle
 
@@ -107,7 +106,7 @@ def batches(
         .map(order)
         .rebatch(batch_size)
         .map(lambda numbers: (tf.gather(features, numbers), tf.gather(labels, numbers)))
-        .prefetch(_BATCHES_READY)
+        .prefetch(4)
     )
     return dataset, {features: examples.features, labels: examples.labels}
 

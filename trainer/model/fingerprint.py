@@ -23,7 +23,6 @@ v1 = tf.compat.v1
 
 # How many values are worked on at once, so that a large variable needs no copy of its size.
 BLOCK = 1 << 18
-_DIGITS = 16
 # SplitMix64's: the step between two of its numbers, and how it mixes one (Steele, Lea and Flood, 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
@@ -76,7 +75,7 @@ class FingerprintOperations:
 
 
 def _digest(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
 def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:

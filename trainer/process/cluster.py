@@ -11,11 +11,8 @@ from trainer.contract.task_names import CHIEF, split_name
 JOBS = ("ps", "worker", "server")
 # As --job_name: one process that is the whole run.
 LOCAL = "local"
-# TensorFlow names the job of a local server so.
-_LOCAL_DEVICE = "/job:localhost/task:0"
 # The job of a coordinator, which only a program of one's own has.
 PROGRAM_CHIEF = "chief"
-_HIGHEST_PORT = 65535
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 
@@ -111,7 +108,7 @@ class Cluster:
     def device(self) -> str:
         """The device of this task, as TensorFlow writes it; a server's is its worker's."""
         if self.is_local:
-            return _LOCAL_DEVICE
+            return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
         return f"/job:ps/task:{self.index}" if self.job == "ps" else worker_device(self.index)
 
     @property
@@ -188,7 +185,7 @@ def worker_device(index: int) -> str:
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port`; an IPv6 address stands in brackets. Raises ValueError."""
     match = _ADDRESS.fullmatch(address)
-    if match is None or not 0 < int(match[2]) <= _HIGHEST_PORT:
+    if match is None or not 0 < int(match[2]) <= 65535:
         raise ValueError(address)
     return match[1].strip("[]"), int(match[2])
 

@@ -16,7 +16,6 @@ _KNOWN = {
 }
 
 _PROBE_SECONDS = 1.0
-_PROBES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,6 @@ def probe(address: str) -> str | None:
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
     """Task -> reason, of those whose address does not accept connections."""
-    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(16) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}

@@ -14,7 +14,6 @@ from trainer.process.console import say
 _Event = tf.compat.v1.Event
 _SessionLog, _Summary = tf.compat.v1.SessionLog, tf.compat.v1.Summary
 
-_FILE_VERSION = "brain.Event:2"
 # One summary is about 150 bytes. Doubling the interval after each so many keeps the longest run to some MiB.
 _SUMMARIES_BEFORE_DOUBLING = 10_000
 _SECONDS_BETWEEN_TRIES = 60.0
@@ -90,7 +89,7 @@ class Summaries:
         # TensorBoard reads the files of a folder in the order of their names.
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._writer = writer = tf.io.TFRecordWriter(str(folder / name))
-        self._append(writer, _Event(file_version=_FILE_VERSION))
+        self._append(writer, _Event(file_version="brain.Event:2"))
         if is_first and self._graph is not None:
             graph = self._graph.as_graph_def(add_shapes=True).SerializeToString()
             self._append(writer, _Event(graph_def=graph))
