@@ -207,7 +207,7 @@ def test_memory_is_that_of_the_host_or_of_its_control_group_whichever_is_less(tm
     assert memory(replace(facts, memory_bytes=None), 1).state == "warning"
 
 
-@pytest.mark.parametrize("name", ["check", "environment", "host_checks", "host_facts"])
+@pytest.mark.parametrize("name", ["check", "environment", "host_checks", "host_facts", "wording"])
 def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
     """A host with Python 3.8 must be told what it lacks, not that `match` is a syntax error."""
     text = (ROOT / "trainer/host" / f"{name}.py").read_text()
