@@ -33,7 +33,7 @@ SCENARIOS = ("default", "mixed", "replication", "inventories")
 SLOW_SCENARIOS = ("cuda",)
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
-PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 25_161
+PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 23_324
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # What Molecule prints when an action has ended. One whose playbook is missing has ended well in its eyes,
 # so that is looked for here.
