@@ -152,7 +152,11 @@ def test_every_scenario_runs_and_slow_ones_only_when_named(monkeypatch: pytest.M
     assert run_tests.STAGES["molecule"]() == Count(0, len(run_tests.SCENARIOS))
 
 
-def test_lint_shows_what_a_failed_check_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_shows_what_a_failed_check_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     assert not run_tests.run_check(
         ("picky", [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"])
     )
