@@ -26,6 +26,12 @@ def test_every_play_does_something(playbook: Path) -> None:
         assert any(work), f"{play.get('name')} has nothing to do"
 
 
+def test_every_behaviour_is_played() -> None:
+    for behaviour in MOLECULE.glob("*/behaviours/*.yml"):
+        verify = behaviour.parent.parent / "verify.yml"
+        assert f"import_playbook: behaviours/{behaviour.name}\n" in verify.read_text(), behaviour
+
+
 def test_every_condition_is_a_sentence_of_jinja() -> None:
     """YAML reads one with a colon and a space in it as a mapping, which Ansible refuses only when it runs."""
     broken = [
