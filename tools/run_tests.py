@@ -63,7 +63,6 @@ def say(text: str) -> None:
 
 def lint_commands() -> dict[str, list[str]]:
     """The checks of lint by name, each with its command line."""
-    scripts = files_of("*.sh", ".ci/run")
     # Each that is named is played with --syntax-check; what a scenario imports is found and linted anyway.
     plays = files_of("*.yml", "*.j2", ":!tests", ":(exclude,glob)molecule/*/behaviours/*")
     return {
@@ -73,7 +72,7 @@ def lint_commands() -> dict[str, list[str]]:
         "mypy": [f"{BIN}/mypy"],
         "rooms": [f"{BIN}/lint-imports", "--no-cache"],
         "yamllint": [f"{BIN}/yamllint", "--strict", "."],
-        "shellcheck": ["/usr/bin/env", "shellcheck", *scripts],
+        "shellcheck": ["/usr/bin/env", "shellcheck", *files_of("*.sh", ".ci/run")],
     }
 
 
@@ -87,14 +86,13 @@ def files_of(*patterns: str) -> list[str]:
 def run_lint() -> Count:
     """Run all checks of lint, two at a time; show the output of those that fail."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(run_check, lint_commands().items()))
+        results = list(pool.map(lambda check: run_check(*check), lint_commands().items()))
     results.append(within_budget())
     return Count(passed=results.count(True), failed=results.count(False))
 
 
-def run_check(named_command: tuple[str, list[str]]) -> bool:
+def run_check(name: str, command: list[str]) -> bool:
     """Whether one check of lint passes; says so in a line, and what it said when it does not."""
-    name, command = named_command
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
     passed = stream(command, log) == 0
     ended(log, begin, None if passed else log.read_text())

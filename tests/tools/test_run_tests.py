@@ -157,9 +157,8 @@ def test_lint_shows_what_a_failed_check_said(
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
-    assert not run_tests.run_check(
-        ("picky", [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"])
-    )
+    command = [sys.executable, "-c", "print('line 3 is bad'); raise SystemExit(1)"]
+    assert not run_tests.run_check("picky", command)
     assert "line 3 is bad" in capsys.readouterr().out
 
 
