@@ -31,13 +31,12 @@ LOGS = ROOT / ".state" / "logs"
 SCENARIOS = ("default", "mixed", "replication", "inventories")
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda",)
-# All containers together have the rank of one process: what computes beside them steps back.
-BEHIND = ("nice", "-n", "10")
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
 PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 23_324
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What Molecule prints when an action has ended: well, in its eyes, also where its playbook is missing.
+# What Molecule prints when an action has ended. One whose playbook is missing has ended well in its eyes,
+# so that is looked for here.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
 # What pytest says in the end, and how far it is at the end of each of its lines.
@@ -95,7 +94,7 @@ def run_lint() -> Count:
 def run_check(name: str, command: list[str]) -> bool:
     """Whether one check of lint passes; says so in a line, and what it said when it does not."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
-    passed = stream([*BEHIND, *command], log) == 0
+    passed = stream(command, log) == 0
     ended(log, begin, None if passed else log.read_text())
     return passed
 
@@ -124,7 +123,7 @@ def lines_by_room(folders: Sequence[str]) -> tuple[str, int]:
 def run_unit() -> Count:
     """Run pytest and count its tests; show the end of what it says when one fails."""
     log, begin = LOGS / "unit.log", time.monotonic()
-    returncode = stream([*BEHIND, f"{BIN}/python", "-m", "pytest"], log, PERCENT)
+    returncode = stream([f"{BIN}/python", "-m", "pytest"], log, PERCENT)
     count = count_tests(log.read_text(), returncode)
     ended(log, begin, log.read_text() if count.failed else None)
     return count
@@ -132,10 +131,10 @@ def run_unit() -> Count:
 
 def count_tests(said: str, returncode: int) -> Count:
     """Read pytest's last line; a run that broke before or beside its tests counts as one failure."""
-    last = said.rstrip().rpartition("\n")[2]
-    counts = Counter({kind: int(number) for number, kind in COUNTED.findall(last)})
-    wrong = counts["failed"] + counts["error"] or int(returncode != 0)
-    return Count(counts["passed"], wrong, counts["skipped"])
+    line = said.rstrip().rpartition("\n")[2]
+    counts = Counter({kind: int(number) for number, kind in COUNTED.findall(line)})
+    failed = counts["failed"] + counts["error"]
+    return Count(counts["passed"], failed or int(returncode != 0), counts["skipped"])
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
@@ -214,11 +213,12 @@ def stream(
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
     """Say that something ended, after how long, and the end of what it said where it failed."""
-    how = "passed" if failure is None else "FAILED"
-    say(f"   {log.stem}: {how} ({time.monotonic() - begin:.0f} s)")
+    seconds = f"({time.monotonic() - begin:.0f} s)"
     if failure is not None:
         shown = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
-        say(f"{shown}\n   all of it is in {log.relative_to(ROOT)}")
+        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{shown}")
+    else:
+        say(f"   {log.stem}: passed {seconds}")
 
 
 def end_streams() -> None:
@@ -262,7 +262,7 @@ def main(names: list[str]) -> int:
             end_streams()
             raise
     counts, summary = zip(*results, strict=True)
-    passed, failed, _ = map(sum, zip(*counts, strict=True))
+    passed, failed = sum(count.passed for count in counts), sum(count.failed for count in counts)
     say("\n".join(["", *summary, f"{passed} passed, {failed} failed"]))
     return 0 if failed == 0 and passed > 0 else 1
 
