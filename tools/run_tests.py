@@ -35,8 +35,7 @@ LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
 PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 23_324
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What Molecule prints when an action has ended. One whose playbook is missing has ended well in its eyes,
-# so that is looked for here.
+# What Molecule prints when an action has ended: "Successful" also where its playbook is missing.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
 MISSING_PLAYBOOK = "Missing playbook"
 # What pytest says in the end, and how far it is at the end of each of its lines.
@@ -213,12 +212,10 @@ def stream(
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
     """Say that something ended, after how long, and the end of what it said where it failed."""
-    seconds = f"({time.monotonic() - begin:.0f} s)"
-    if failure is not None:
-        shown = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
-        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{shown}")
-    else:
-        say(f"   {log.stem}: passed {seconds}")
+    how = "passed" if failure is None else "FAILED"
+    say(f"   {log.stem}: {how} ({time.monotonic() - begin:.0f} s); all of it is in {log.relative_to(ROOT)}")
+    for line in (failure or "").splitlines()[-LINES_SHOWN:]:
+        say(f"      {line}")
 
 
 def end_streams() -> None:

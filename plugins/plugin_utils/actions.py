@@ -1,5 +1,6 @@
 """What all actions have in common."""
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ class HostAction(ActionBase):
         self.variables = task_vars or {}
         return result | {"changed": False} | self._act(dict(self._task.args))
 
+    @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+        """Do what the action is for, and return its answer."""
 
     def _run_module(self, arguments: dict[str, Any], name: str = "") -> dict[str, Any]:
         """Return what a module answers on the host: that of the action's own name, or another."""
