@@ -102,9 +102,10 @@ def test_a_failed_scenario_is_destroyed_and_its_end_is_shown(
 
 def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_end(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    molecule = tmp_path / "bin" / "molecule"
+    molecule, kept = tmp_path / "bin" / "molecule", run_tests.SCENARIOS[0]
     molecule.write_text(
-        f'#!/bin/sh\necho "$1 $3" >> {tmp_path}/calls\n[ "$1" = destroy ] || exec sleep 600\n'
+        f'#!/bin/sh\necho "$1 $3" >> {tmp_path}/calls\necho "[{kept} > {run_tests.KEPT}"\n'
+        '[ "$1" = destroy ] || exec sleep 600\n'
     )
     molecule.chmod(0o755)
     tests = subprocess.Popen(
@@ -126,10 +127,28 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
         time.sleep(0.05)
     tests.terminate()
     assert tests.wait(timeout=60) == 128 + signal.SIGTERM
-    assert sorted(calls.read_text().splitlines()) == [
-        *(f"destroy {name}" for name in run_tests.SCENARIOS[:2]),
-        *(f"test {name}" for name in run_tests.SCENARIOS[:2]),
-    ]
+    expected = {f"{what} {name}" for name in run_tests.SCENARIOS[:2] for what in ("test", "destroy")}
+    assert sorted(calls.read_text().splitlines()) == sorted(expected)
+
+
+def test_scenarios_begin_when_the_first_has_kept_what_it_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    begun: list[str] = []
+
+    def run_scenario(scenario: str) -> bool:
+        begun.append(scenario)
+        if scenario == "bare":
+            time.sleep(1)
+            assert begun == ["bare"]
+            (tmp_path / "molecule bare.log").write_text(f"[bare > {run_tests.KEPT}\n")
+            while len(begun) < 2:
+                time.sleep(0.05)
+        return True
+
+    monkeypatch.setattr(run_tests, "run_scenario", run_scenario)
+    assert run_tests.run_scenarios(["bare", "other"]) == Count(2, 0)
 
 
 def test_no_scenario_begins_while_all_are_ended(
@@ -144,7 +163,10 @@ def test_no_scenario_begins_while_all_are_ended(
     assert run_tests.stream([str(tmp_path / "molecule"), "test"], tmp_path / "log") == -signal.SIGTERM
 
 
-def test_every_scenario_runs_and_slow_ones_only_when_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_scenario_runs_and_slow_ones_only_when_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     scenarios = {path.parent.name for path in run_tests.ROOT.glob("molecule/*/molecule.yml")}
     assert {*run_tests.SCENARIOS, *run_tests.SLOW_SCENARIOS} == scenarios
     monkeypatch.setattr(run_tests, "run_scenario", lambda scenario: scenario == "cuda")
