@@ -10,7 +10,7 @@ SYNC, IN_GRAPH, ASYNC_ON_SERVERS, LOCAL = "sync", "in_graph", "async_on_servers"
 KINDS: dict[str, tuple[tuple[str, ...], int, int]] = {
     SYNC: (("--model=placement_demo", "--replication=sync", "--replicas_to_aggregate=2"), 2, 3),
     IN_GRAPH: (("--model=linear", "--replication=in_graph", "--existing_servers=true"), 1, 3),
-    ASYNC_ON_SERVERS: (("--model=cnn", "--existing_servers=true"), 1, 2),
+    ASYNC_ON_SERVERS: (("--model=linear", "--existing_servers=true"), 1, 2),
     LOCAL: (("--model=linear", "--replication=local"), 1, 2),
 }
 
