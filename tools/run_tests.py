@@ -137,10 +137,10 @@ def count_tests(said: str, returncode: int) -> Count:
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
-    """Run Molecule scenarios, two at a time once the first has kept what it installed."""
+    """Run Molecule scenarios, three at a time once the first has kept what it installed."""
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=3) as pool:
         running = [pool.submit(run_scenario, scenarios[0])]
         while not running[0].done() and not (log.exists() and KEPT in log.read_text()):
             time.sleep(0.5)
