@@ -27,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
-# The one with bare hosts, then the others by their length: they begin with what it has installed and kept.
+# The one with bare hosts, and the others, which begin with what it has installed and kept.
 SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
@@ -137,10 +137,10 @@ def count_tests(said: str, returncode: int) -> Count:
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
-    """Run Molecule scenarios, three at a time once the first has kept what it installed."""
+    """Run Molecule scenarios, side by side once the first has kept what it installed."""
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
-    with ThreadPoolExecutor(max_workers=3) as pool:
+    with ThreadPoolExecutor() as pool:
         running = [pool.submit(run_scenario, scenarios[0])]
         while not running[0].done() and not (log.exists() and KEPT in log.read_text()):
             time.sleep(0.5)
