@@ -12,6 +12,7 @@ from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
 from trainer.process.console import say
 from trainer.process.failure import recorded
+from trainer.process.loading import loading_tensorflow
 
 # The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
 _SECONDS_TO_STOP, _SECONDS_TO_STOP_SERVING = 20.0, 3.0
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
-    from trainer.coordination.running_task import RunningTask
+    with loading_tensorflow():
+        from trainer.coordination.running_task import RunningTask
 
     task = RunningTask(options, records, stop)
     if options.cluster.serves:

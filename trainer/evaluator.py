@@ -27,6 +27,7 @@ from trainer.contract.records import (
 from trainer.contract.settings import SettingsError, TrainingSettings
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure, recorded
+from trainer.process.loading import loading_tensorflow
 
 if TYPE_CHECKING:
     from trainer.model.checkpoints import Checkpoint
@@ -72,7 +73,8 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     settings = _settings(directory, told, complaints)
     say(f"Evaluating the final model of {directory} ({settings.model}) on the CPU, without the run's tasks.")
 
-    import tensorflow as tf
+    with loading_tensorflow():
+        import tensorflow as tf
 
     from trainer.model.evaluation import evaluate_checkpoint
     from trainer.model.fingerprint import fingerprint_of

@@ -93,11 +93,11 @@ def runtime_config(
     `threads`: None for as many as TensorFlow takes. `gpu_memory_fraction`: what part of the memory of each
     GPU is taken at once; None: memory is taken as it is needed, and kept. `filters`: as for `open_session`.
     What a session says of threads and memory counts only where it has no server: a server's devices are made
-    when it starts.
+    when it starts. Idle threads do not spin, which took cores from the tasks that had something to do.
     """
     count = threads or 0  # TensorFlow's word for that
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
-    config = v1.ConfigProto(**pools, device_filters=filters)
+    config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:
