@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.content_directory import point, points_to
 from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
 from ..module_utils.host.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
@@ -143,6 +144,9 @@ class Tasks:
         """Start what is not alive, forgetting the failures of earlier runs."""
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
+            (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
+            if not points_to(self.logs / "current", run_id):  # where their units write to
+                point(self.logs / "current", run_id)
             systemctl("reset-failed", *idle)
             systemctl("start", "--no-block", *idle)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract import task_names
-from trainer.contract.json_files import read_object
+from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
@@ -43,6 +43,16 @@ def described_run(
         "tasks": tasks,
         "lead": lead_of(tasks),
     }
+
+
+def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Write the plan and the settings of a run into its folder, which is made. Raises OSError."""
+    folder = Path(run["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {"plan.json": plan, "settings.json": run["settings"]}.items():
+        # A run that is stopped keeps what it was started with.
+        if "action" in run or not (folder / name).exists():
+            write_json(folder / name, content, indent=4)
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -1,0 +1,40 @@
+"""Write into a run's folder on the controller what a run begins with, or how it ended."""
+
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence.manifest import FILE_NAME, Manifest
+from psfleet.report.devices import render
+from psfleet.run.folder import write_beginning
+from trainer.contract.json_files import write_json
+
+from ..plugin_utils.actions import ControllerAction
+
+
+class ActionModule(ControllerAction):
+    """Arguments: `run` (of decide_run, decide_stop), `state` (for state.json), `endings` where it has ended.
+
+    They are what trainer_tasks found of its tasks; all that the run left has been collected.
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        run, state, folder = arguments["run"], {"state": arguments["state"]}, Path(arguments["run"]["folder"])
+        if self._task.check_mode:
+            return {"changed": True}
+        try:
+            if "endings" not in arguments:
+                write_beginning(run, self.variables["cluster_plan"])
+                # It is of what an earlier part of the run had left.
+                (folder / FILE_NAME).unlink(missing_ok=True)
+                write_json(folder / "state.json", state, indent=4)
+                return {"changed": True}
+            write_json(folder / "tasks.json", arguments["endings"], indent=4)
+            write_json(folder / "state.json", state, indent=4)
+            # After the state: the reports come from the hosts, and whatever is in them the run has ended.
+            if any(folder.glob("devices/*.json")):
+                (folder / "devices.txt").write_text(render(folder), encoding="utf-8")
+            # Last: it holds the hashes of all that was collected and written before.
+            Manifest.of(folder).write(folder)
+        except OSError as error:
+            return self._failure(f"{error.filename}: {error.strerror}")
+        return {"changed": True}

@@ -1,0 +1,74 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plugins.action import run_folder
+from psfleet.evidence.manifest import Manifest
+from trainer.contract.json_files import read_object
+
+PLAN = {"hash": "abc", "tasks": []}
+
+
+def write(folder: Path, *, check_mode: bool = False, **arguments: object) -> dict[str, Any]:
+    action = run_folder.ActionModule.__new__(run_folder.ActionModule)
+    action._task = SimpleNamespace(check_mode=check_mode)
+    action.variables = {"cluster_plan": PLAN, "ansible_inventory_sources": ["hosts"]}
+    return action._act({"run": begun(folder), "state": "running"} | arguments)
+
+
+def begun(folder: Path, **other: object) -> dict[str, object]:
+    return {"folder": str(folder), "settings": {"steps": 1}} | (other or {"action": "start"})
+
+
+def content(folder: Path, name: str) -> dict[str, Any]:
+    return read_object(folder / f"{name}.json")
+
+
+def test_a_run_begins_with_its_plan_and_settings_and_without_the_manifest_of_its_past(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+    assert write(folder)["changed"]
+    assert (content(folder, "plan"), content(folder, "settings")) == (PLAN, {"steps": 1})
+    write(folder, state="stopped", endings=[])
+    assert content(folder, "manifest")
+    write(folder, run=begun(folder, settings={"steps": 2}, action="start"))
+    assert (content(folder, "settings"), content(folder, "state")) == ({"steps": 2}, {"state": "running"})
+    assert not (folder / "manifest.json").exists()
+
+
+def test_a_run_that_is_stopped_keeps_what_it_was_started_with(tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, run=begun(tmp_path, settings={"steps": 9}))
+    assert content(tmp_path, "settings") == {"steps": 1}
+
+
+def test_the_manifest_holds_all_that_was_written_before(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "worker0.json").write_text("[]")
+    write(tmp_path, state="ended", endings=[{"name": "ps0"}])
+    assert json.loads((tmp_path / "tasks.json").read_text()) == [{"name": "ps0"}]
+    assert "worker0.json cannot be read" in (tmp_path / "devices.txt").read_text()
+    assert Manifest.read(tmp_path).holds(tmp_path, "tasks.json")
+
+
+def test_the_run_has_ended_before_its_device_reports_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_folder: Path) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr(run_folder, "render", broken)
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "worker0.json").write_text("{}")
+    with pytest.raises(RuntimeError):
+        write(tmp_path, state="ended", endings=[])
+    assert content(tmp_path, "state") == {"state": "ended"}
+
+
+def test_a_check_writes_nothing_and_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    assert write(tmp_path / "checked", check_mode=True) == {"changed": True}
+    assert not (tmp_path / "checked").exists()
+    (tmp_path / "file").touch()
+    assert write(tmp_path / "file") == {"failed": True, "msg": f"{tmp_path}/file: File exists"}
