@@ -1,0 +1,63 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import ssh
+
+from plugins.action import mesh_certificates
+from psfleet.carry.certificates import public_text
+
+KEYS = [public_text(Ed25519PrivateKey.generate()) for _ in range(4)]
+PLAN = {
+    "cluster_name": "lab",
+    "tasks": [{"host": "Node1", "address": "[FE80::1]"}, {"host": "node2", "address": "node2.example.org"}],
+}
+
+
+def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3]) -> dict[str, Any]:
+    action = mesh_certificates.ActionModule.__new__(mesh_certificates.ActionModule)
+    action._task = SimpleNamespace(check_mode=check_mode)
+    action.variables = {"cluster_plan": PLAN, "ansible_inventory_sources": ["hosts"]}
+    keys = {"host": {"Node1": KEYS[0], "node2": KEYS[1]}, "user": {"Node1": KEYS[2], "node2": second}}
+    days = {"host": 365, "user": 90}
+    return action._act({"directory": str(directory), "user": "psfleet", "keys": keys, "days": days})
+
+
+def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addresses(tmp_path: Path) -> None:
+    found = {
+        f"{kind} {host}": ssh.load_ssh_public_identity(text.encode())
+        for host, texts in certify(tmp_path)["certificates"].items()
+        for kind, text in texts.items()
+    }
+    said = {
+        name: (its.key_id, its.valid_principals, its.critical_options)
+        for name, its in found.items()
+        if isinstance(its, ssh.SSHCertificate)
+    }
+    assert said == {
+        "host Node1": (b"Node1 of lab", [b"node1", b"fe80::1"], {}),
+        "host node2": (b"node2 of lab", [b"node2", b"node2.example.org"], {}),
+        "user Node1": (b"psfleet@Node1 of lab from fe80::1", [b"lab"], {b"source-address": b"fe80::1"}),
+        "user node2": (b"psfleet@node2 of lab from anywhere", [b"lab"], {}),
+    }
+
+
+def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
+    nothing: dict[str, dict[str, str]] = {"Node1": {}, "node2": {}}
+    checked = certify(tmp_path / "ca", check_mode=True)
+    assert (checked["authorities"], checked["certificates"]) == ({}, nothing)
+    assert not (tmp_path / "ca").exists()
+    made = certify(tmp_path / "ca", second="")
+    assert made["changed"]
+    assert sorted(made["certificates"]["node2"]) == ["host"]
+    assert certify(tmp_path / "ca", second="") == made | {"changed": False}
+    checked = certify(tmp_path / "ca", check_mode=True)
+    assert checked == made | {"changed": True}
+    assert not (tmp_path / "ca/signed/node2/user-cert.pub").exists()
+
+
+def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
+    refused = certify(tmp_path, second="no key")
+    assert refused["failed"]
+    assert "the public key of psfleet@node2 of lab from anywhere is none" in refused["msg"]

@@ -1,0 +1,138 @@
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from psfleet.carry import certificates
+from psfleet.carry.certificates import Kind, Wanted
+
+NOW, DAY = 1_800_000_000.0, 86_400
+KEY = Ed25519PrivateKey.generate()
+HOST_KEY, OTHER_KEY = (certificates.public_text(Ed25519PrivateKey.generate()) for _ in range(2))
+WANTED = Wanted(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, "10.0.0.1")
+
+
+def kept(
+    file: Path, wanted: Wanted = WANTED, key: Ed25519PrivateKey = KEY, kind: Kind = "user", at: float = 0
+) -> bool:
+    text, is_new = certificates.kept_or_signed(file, key, kind, wanted, NOW + at)
+    if is_new:
+        file.write_text(text)
+    return not is_new
+
+
+def shown_by_openssh(file: Path) -> str:
+    return subprocess.run(
+        ["ssh-keygen", "-L", "-f", file], check=True, capture_output=True, text=True, env={"TZ": "UTC"}
+    ).stdout
+
+
+def test_openssh_reads_what_was_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "user-cert.pub"
+    kept(file)
+    lines = [line.strip() for line in shown_by_openssh(file).splitlines()[1:]]
+    assert lines[0].endswith("user certificate")
+    assert 'Key ID: "psfleet@node1 of lab"' in lines
+    assert "Valid: from 2027-01-15T07:00:00 to 2027-04-15T08:00:00" in lines
+    assert lines[lines.index("Principals:") :] == [
+        "Principals:",
+        "lab",
+        "node1",
+        "Critical Options:",
+        "source-address 10.0.0.1",
+        "Extensions: (none)",
+    ]
+    kept(file, replace(WANTED, source_address=""), kind="host")
+    assert "host certificate" in shown_by_openssh(file)
+    assert "Critical Options: (none)" in shown_by_openssh(file)
+
+
+def test_a_certificate_stays_while_it_says_the_same_and_a_third_of_its_days_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "user-cert.pub"
+    assert not kept(file)
+    assert kept(file)
+    assert kept(file, at=60 * DAY)
+    assert not kept(file, at=60 * DAY + 1)
+    assert kept(file, at=60 * DAY)
+    assert not kept(file, at=-DAY)  # the controller's clock was ahead
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"public_key": OTHER_KEY},
+        {"identity": "psfleet@node2 of lab"},
+        {"principals": ("lab",)},
+        {"source_address": "10.0.0.2"},
+        {"source_address": ""},
+        {"days": 365},
+    ],
+)
+def test_one_that_says_something_else_is_signed_anew(tmp_path: Path, other: dict[str, object]) -> None:
+    file = tmp_path / "user-cert.pub"
+    kept(file)
+    assert not kept(file, replace(WANTED, **other))  # type: ignore[arg-type]
+    assert kept(file, replace(WANTED, **other))  # type: ignore[arg-type]
+
+
+def test_one_of_another_authority_or_kind_or_that_was_damaged_is_signed_anew(tmp_path: Path) -> None:
+    file = tmp_path / "user-cert.pub"
+    kept(file)
+    assert not kept(file, key=Ed25519PrivateKey.generate())
+    assert not kept(file)
+    assert not kept(file, kind="host")
+    for damaged in ("", "x", HOST_KEY, file.read_text()[:-30] + "A" * 28 + "=="):
+        file.write_text(damaged)
+        assert not kept(file, kind="host"), damaged
+    assert kept(file, kind="host")
+
+
+@pytest.mark.parametrize("told", ["", "x", "ssh-ed25519 AAAA", "ssh-rsa !", "a" * 20_000, "\0", "é"])
+def test_what_a_host_tells_for_a_key_and_is_none_is_refused(tmp_path: Path, told: str) -> None:
+    with pytest.raises(ValueError, match="the public key of psfleet@node1 of lab is none"):
+        kept(tmp_path / "user-cert.pub", replace(WANTED, public_key=told))
+
+
+def test_an_authority_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "lab" / "ssh_ca"
+    assert certificates.authority(directory, "host", make=False) is None
+    assert not directory.exists()
+    made = certificates.authority(directory, "host", make=True)
+    assert (directory.stat().st_mode & 0o777, (directory / "host_ca").stat().st_mode & 0o777) == (
+        0o700,
+        0o600,
+    )
+    again = certificates.authority(directory, "host", make=True)
+    assert made
+    assert again
+    assert certificates.public_text(made) == certificates.public_text(again)
+    printed = subprocess.run(
+        ["ssh-keygen", "-y", "-f", directory / "host_ca"], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed.strip() == certificates.public_text(made)
+
+
+@pytest.mark.parametrize(
+    ("made_by", "says"),
+    [
+        ("chmod 0640 {}", "has mode 0640; expected 0600"),
+        ("truncate --size 100 {}", "is not a key that can sign"),
+        ("rm {0}; ssh-keygen -q -t rsa -N '' -f {0}", "is not a key of type ed25519"),
+        ("ssh-keygen -q -p -P '' -N secret -f {}", "is not a key that can sign"),
+    ],
+)
+def test_an_authority_that_cannot_be_used_is_refused(tmp_path: Path, made_by: str, says: str) -> None:
+    certificates.authority(tmp_path, "user", make=True)
+    subprocess.run(["sh", "-c", made_by.format(tmp_path / "user_ca")], check=True)
+    with pytest.raises(ValueError, match=says):
+        certificates.authority(tmp_path, "user", make=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("10.0.0.1", "10.0.0.1"), ("[fe80::1]", "fe80::1"), ("FE80::1", "fe80::1"), ("node1", ""), ("", "")],
+)
+def test_a_certificate_is_bound_to_an_address_and_not_to_a_name(name: str, address: str) -> None:
+    assert certificates.address_of(name) == address
