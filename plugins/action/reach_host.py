@@ -1,10 +1,11 @@
 """Ask a host for an answer as root. What goes wrong is returned, not raised, so that all hosts are asked."""
 
 import getpass
+import shlex
 from typing import Any
 
 from ..plugin_utils.actions import HostAction
-from ..plugin_utils.reaching import ask
+from ..plugin_utils.reaching import answered, ask
 
 
 class ActionModule(HostAction):
@@ -13,10 +14,23 @@ class ActionModule(HostAction):
     Returns `reached`, and in `summary` the host, the user who logs in, and why it was not reached.
     """
 
-    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer, problem = ask(self, arguments, "ansible.builtin.ping")
-        if not problem and answer.get("ping") != "pong":
-            problem = "logged in, but could not act as root: no answer"
+    def _act(self, _arguments: dict[str, Any]) -> dict[str, Any]:
+        problem = self._problem()
         user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
         summary = f"- {self.variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
         return {"reached": not problem, "summary": summary}
+
+    def _problem(self) -> str:
+        """Return what keeps the host from running modules as root, in words; empty where nothing does."""
+        python = str(self.variables.get("ansible_python_interpreter", "python3"))
+        command = shlex.join(
+            [python, "-c", "import os, sys; print(os.geteuid(), sys.version_info >= (3, 8))"]
+        )
+        answer, problem = answered(lambda: self._low_level_execute_command(command, sudoable=True))
+        if problem or answer["stdout"].split() == ["0", "True"]:
+            return problem
+        # A module takes ten times as long, finds other interpreters, and tells why it cannot run.
+        answer, problem = ask(self, {}, "ansible.builtin.ping")
+        if not problem and answer.get("ping") != "pong":
+            problem = "logged in, but could not act as root: no answer"
+        return problem

@@ -1,6 +1,6 @@
 """Run a module on a host that may not answer: what goes wrong is returned in words, not raised."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from textwrap import shorten
 from typing import Any
 
@@ -14,8 +14,13 @@ OLDEST_PYTHON = "3.8"
 
 def ask(action: HostAction, arguments: dict[str, Any], module: str = "") -> tuple[Mapping[str, Any], str]:
     """Return what a module answers that does not fail, and ""; or what kept the host from it, in words."""
+    return answered(lambda: action._run_module(arguments, module))
+
+
+def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
+    """Return what a host answers that is `asked`, and ""; or what kept it from an answer, in words."""
     try:
-        answer = action._run_module(arguments, module)
+        answer = asked()
     except AnsibleConnectionFailure as error:
         return {}, f"could not log in: {last_line(str(error))}"
     except AnsibleError as error:

@@ -19,6 +19,11 @@ Kind = Literal["host", "user"]
 KINDS: tuple[Kind, ...] = ("host", "user")
 _TYPES = {"host": ssh.SSHCertificateType.HOST, "user": ssh.SSHCertificateType.USER}
 _OPENSSH = (serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+_PRIVATE = (
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.OpenSSH,
+    serialization.NoEncryption(),
+)
 _HOUR, _DAY = 3_600, 86_400
 _MOST_BYTES_OF_KEY = 16_384
 
@@ -48,7 +53,11 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
     """
     file = directory / f"{kind}_ca"
     if not file.exists():
-        return _made(file) if make else None
+        if not make:
+            return None
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600, exist_ok=False)
+        file.write_bytes(Ed25519PrivateKey.generate().private_bytes(*_PRIVATE))
     if (mode := file.stat().st_mode & 0o777) != 0o600:
         raise ValueError(
             f"{file} has mode {mode:04o}; expected 0600. Who reads this key can log in to every host of the "
@@ -61,16 +70,6 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
         raise ValueError(f"{file} is not a key that can sign: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError(f"{file} is not a key of type ed25519")
-    return key
-
-
-def _made(file: Path) -> Ed25519PrivateKey:
-    key = Ed25519PrivateKey.generate()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.parent.chmod(0o700)
-    as_openssh = (serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH)
-    file.touch(mode=0o600, exist_ok=False)
-    file.write_bytes(key.private_bytes(*as_openssh, serialization.NoEncryption()))
     return key
 
 
