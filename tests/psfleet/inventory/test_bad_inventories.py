@@ -103,15 +103,18 @@ def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dic
 def test_a_collection_that_does_not_fit_is_named(
     preflight: Preflight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collection = tmp_path / "collections/ansible_collections/community/crypto"
+    collection = tmp_path / "collections/ansible_collections/containers/podman"
     collection.mkdir(parents=True)
-    manifest = {"collection_info": {"namespace": "community", "name": "crypto", "version": "4.0.0"}}
+    manifest = {"collection_info": {"namespace": "containers", "name": "podman", "version": "2.0.0"}}
     (collection / "MANIFEST.json").write_text(json.dumps(manifest))
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", f"{tmp_path}/collections:{ROOT}/collections")
-    run = preflight({"hosts.yml": GOOD})
+    variables = json.dumps(
+        {"preflight_versions": {"containers.podman": {"oldest": "1.16", "first_unsupported": "2"}}}
+    )
+    run = preflight({"hosts.yml": GOOD}, "-e", variables)
     assert run.status == 2
     words = " ".join(run.output.split())
-    assert "community.crypto is 4.0.0; expected 2.22 or newer, and older than 4" in words
+    assert "containers.podman is 2.0.0; expected 1.16 or newer, and older than 2" in words
     assert "`make setup` installs what fits into .venv" in words
     assert "`ansible-galaxy collection list` say what is used, and from where" in words
     assert "ansible-core is" not in run.output
