@@ -3,9 +3,9 @@
 
 usage: tools/mutants.py [ROOM | FILE]...        such as psfleet/carry or psfleet/evidence/sharing.py
 
-A room's mutants are asked of its own tests, but for those that start Ansible (marked `slow`). They stay in
-`.state/mutants/` while no file changes, so that a run that was ended goes on there, and
-`mutmut show MUTANT`, typed in its folder there, says what a mutant is.
+A room's mutants are asked of its own tests and those of plugins that import it, but for those that start
+Ansible (marked `slow`). They stay in `.state/mutants/` while no file changes, so that a run that was ended
+goes on there, and `mutmut show MUTANT`, typed in its folder there, says what a mutant is.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ def copy_for(name: str, room: str) -> Path:
         "source_paths": packages,
         "only_mutate": [name if name.endswith(".py") else f"{name}/*"],
         "pytest_add_cli_args": ["-m", "not slow", f"--ignore={LEFT_OUT}"],
-        "pytest_add_cli_args_test_selection": [f"tests/{room}"],
+        "pytest_add_cli_args_test_selection": [f"tests/{room}", *shells_tests(room, files)],
         "use_git_change_detection": False,
     }
     told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
@@ -77,6 +78,12 @@ def copy_for(name: str, room: str) -> Path:
     (copy / "runs").mkdir()
     mark.write_text(digest.hexdigest())
     return copy
+
+
+def shells_tests(room: str, files: Sequence[str]) -> list[str]:
+    """The tests of plugins that use a room."""
+    of_plugins = [file for file in files if file.startswith("tests/plugins/") and file.endswith(".py")]
+    return [file for file in of_plugins if f"from {room.replace('/', '.')}" in (ROOT / file).read_text()]
 
 
 def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:

@@ -117,7 +117,7 @@ def test_an_authority_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("made_by", "says"),
     [
-        ("chmod 0640 {}", "has mode 0640; expected 0600"),
+        ("chmod 0640 {}", "has mode 0640; expected 0600.*new authorities replace it on every host.$"),
         ("truncate --size 100 {}", "is not a key that can sign"),
         ("rm {0}; ssh-keygen -q -t rsa -N '' -f {0}", "is not a key of type ed25519"),
         ("ssh-keygen -q -p -P '' -N secret -f {}", "is not a key that can sign"),

@@ -114,25 +114,26 @@ def test_of_one_name_the_first_host_has_the_place_whoever_is_quicker(
 ) -> None:
     folder = tmp_path / "r1"
     for host in order:
-        assert bring(folder, host, {"output/x": f"of {host}", f"output/{host}": "1"}) == []
+        files = {"output/x": f"x of {host}", "output/y": f"y of {host}", f"output/{host}": host}
+        assert bring(folder, host, files) == []
     found = content(folder)
     owners = json.loads(found.pop("collected.json"))
-    assert owners == {"output/x": "n1", "output/n1": "n1", "output/n2": "n2", "output/n3": "n3"}
-    assert found == {
-        "output/x": "of n1",
-        "output/n1": "1",
-        "output/n2": "1",
-        "output/n3": "1",
-        "other_hosts/n2/output/x": "of n2",
-        "other_hosts/n3/output/x": "of n3",
-    }
+    assert owners == {"output/x": "n1", "output/y": "n1", **{f"output/{host}": host for host in HOSTS}}
+    firsts = {f"output/{name}": f"{name} of n1" for name in "xy"} | {f"output/{host}": host for host in HOSTS}
+    others = {f"other_hosts/{host}/output/{name}": f"{name} of {host}" for host in HOSTS[1:] for name in "xy"}
+    assert found == firsts | others
 
 
 def test_a_host_that_collects_again_brings_what_is_newer(tmp_path: Path) -> None:
-    bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
-    bring(tmp_path / "r1", "n2", {"output/x": "new"})
-    assert content(tmp_path / "r1")["output/x"] == "new"
-    assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
+    for known in (True, False):  # whose file it was
+        bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
+        if not known:
+            (tmp_path / "r1" / "collected.json").unlink()
+        bring(tmp_path / "r1", "n2", {"output/x": "new"})
+        assert content(tmp_path / "r1") == {
+            "output/x": "new",
+            "collected.json": '{\n    "output/x": "n2"\n}\n',
+        }
 
 
 def test_who_reads_a_file_while_it_is_collected_again_reads_it_whole(tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def test_a_host_with_an_odd_name_gets_a_folder_of_its_own(tmp_path: Path) -> Non
 
 
 def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
+    assert bring(tmp_path / "r0", "n1", {"output/a": "1" * 1000, "output/b": ""}) == []
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
     assert refused.startswith("'output/b' and what follows")
     assert "output/c" not in content(tmp_path / "r1")
@@ -209,20 +211,28 @@ def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
         assert set(names) <= set(owners)
 
 
-def test_a_header_larger_than_any_is_not_read(tmp_path: Path) -> None:
-    """A name of two megabytes, in an archive of a few kilobytes."""
+@pytest.mark.parametrize(("length", "count"), [(2 * MOST_OF_A_HEADER, 1), (MOST_OF_A_HEADER, 40)])
+def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count: int) -> None:
+    """Names of megabytes, in an archive of a few kilobytes."""
     header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2 * MOST_OF_A_HEADER
-    with gzip.open(tmp_path / "a.tar.gz", "wb") as stream:
-        stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * header.size)
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, length
+    with gzip.open(tmp_path / "a.tar.gz", "wb", 1) as stream:
+        for _ in range(count):
+            stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * length)
     names, (refused,) = unpack(tmp_path / "a.tar.gz", places_of(tmp_path / "r1"), 10**9)
     assert names == []
-    assert "headers are larger" in refused
+    assert refused.endswith("damaged: its headers are larger than those of any files")
 
 
-def test_an_archive_may_be_larger_than_its_files(tmp_path: Path) -> None:
+def test_an_archive_may_be_larger_than_its_files_and_these_than_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive = packed(tmp_path / "a.tar.gz", [(f"output/{'x' * 200}{number}", b"") for number in range(500)])
     assert archive.stat().st_size < most_packed(0)
+    assert most_packed(10**9) == 10**9 + 10**7 + 40_960_000
+    monkeypatch.setattr(collected_archive.BoundedGzip, "bytes_left", 12_000)
+    archive = packed(tmp_path / "a.tar.gz", [(f"output/{number}", b"x" * 50_000) for number in range(3)])
+    assert len(unpack(archive, places_of(tmp_path / "r1"), 150_000)[0]) == 3
 
 
 def test_what_a_host_says_is_cut_and_printable() -> None:

@@ -1,9 +1,11 @@
 """The archive of an environment in the cache: made once, from what is at hand and what pip brings."""
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +16,11 @@ import pytest
 from psfleet.carry import wheel_stores
 from psfleet.carry.locks import read_locks
 from psfleet.carry.long_step import bytes_read, told
+from psfleet.carry.wheel_archive import installed_bytes
 from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
 from tests.psfleet.carry.made_wheels import lock_line, make_wheel
 from trainer.host.content_directory import locked
+from trainer.host.disk_space import readable
 from trainer.host.environment import DEVICES, HostEnvironment
 
 CPU = HostEnvironment("cpu", "3.11", "x86_64")
@@ -47,7 +51,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         copies = " ".join(
             str(next((tmp_path / "index").glob(f"[{name[0]}{name[0].upper()}]*"))) for name in names
         )
-        return ["sh", "-c", f"cp {copies} {wheels}"]
+        # What pip unpacks meanwhile goes to the cache's disk, too.
+        return ["sh", "-c", f'[ "$TMPDIR" -ef {wheels.parent}/temporary ] && cp {copies} {wheels}']
 
     monkeypatch.setattr("psfleet.carry.wheels.download_command", command)
     return found
@@ -85,10 +90,18 @@ def test_what_was_made_once_is_there_for_every_other_clone(store: WheelStore, as
     described = store.describe()
     assert hashlib.sha256(store.archive.read_bytes()).hexdigest() == described["archive_sha256"]
     assert store.archive.stat().st_size == described["archive_bytes"]
-    assert described["python_version"] == "3.11"
-    assert described["environment_bytes"] > len(b"A = 1\n")
+    assert (described["archive"], described["python_version"]) == (str(store.archive), "3.11")
+    pool = store.cache / "wheels" / "pool"
+    installed = installed_bytes([*pool.glob("Some*"), *pool.glob("other*")])
+    assert (described["lock_hash"], described["environment_bytes"]) == (store.lock_hash, installed)
+    with tarfile.open(store.archive) as stream:
+        lock = stream.extractfile("requirements.txt")
+        assert lock is not None
+        assert lock.read().decode() == "".join(path.read_text() for path in store.locks)
     store.fill(said.append)
     assert asked == ["other,some-package,uv"]
+    size = sum(wheel.stat().st_size for wheel in pool.iterdir())
+    assert re.fullmatch(rf"  {readable(size)}, \d{{1,3}} s", said[1])
     assert len(said) == 2
 
 
@@ -96,9 +109,11 @@ def test_wheels_at_hand_are_not_downloaded_again_and_damaged_ones_are(
     store: WheelStore, asked: list[str]
 ) -> None:
     silently(replace(store, locks=store.locks[:1]))
-    silently(store)
+    said: list[str] = []
+    store.fill(said.append)
     assert asked == ["some-package,uv", "other"]
     pool = store.cache / "wheels" / "pool"
+    assert said[1].startswith(f"  {readable((pool / 'other-2.0-py3-none-any.whl').stat().st_size)}, ")
     assert len(list(pool.iterdir())) == 3
     # The archive's own files are not those of the pool: what happens there does not reach them.
     (pool / "other-2.0-py3-none-any.whl").write_bytes(b"damaged")
@@ -141,10 +156,10 @@ def test_too_little_space_on_the_controller_is_said_before_the_download(
 ) -> None:
     free = shutil.disk_usage(store.installer.parent).free
     greedy = replace(store, usual_bytes=(free // 2, 0))
-    with pytest.raises(ValueError, match="Too little space on this machine") as error:
+    what = "Too little space on this machine for the wheels of cpu-python3.11-x86_64: "
+    do = r"\. Nothing was downloaded\. Free some, or name another place: "
+    with pytest.raises(ValueError, match=rf"{what}.*{do}package_store_cache_directory or PSFLEET_CACHE$"):
         silently(greedy)
-    assert "cpu-python3.11-x86_64" in str(error.value)
-    assert "package_store_cache_directory" in str(error.value)
     assert asked == []
 
 
@@ -193,15 +208,18 @@ def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: Whee
     board = WheelStore.of(HostEnvironment("gpu", "3.13", "x86_64"), locks, store.cache, tensorboard=True)
     assert board.locks == (locks / "tensorboard-python3.13.txt",)
     assert board.usual_bytes == USUAL_BYTES_OF_TENSORBOARD
+    tensorflow = WheelStore.of(CPU, locks, store.cache)
+    expected = (CPU, tuple(locks / name for name in CPU.locks), store.installer, store.cache)
+    assert tensorflow == WheelStore(*expected, usual_bytes=USUAL_BYTES["cpu"])
 
 
 def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_again(
     store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = store.folder.with_suffix(".partial") / "cache" / "http-v2"
-    left.mkdir(parents=True)
-    (left / "body").write_bytes(b"w" * 3000)
-    needed: list[int] = []
+    partial, needed = store.folder.with_suffix(".partial"), list[int]()
+    for left, size in {"cache/http-v2/body": 1000, "cache/http-v2/more": 500, "temporary/x": 1500}.items():
+        (partial / left).parent.mkdir(parents=True, exist_ok=True)
+        (partial / left).write_bytes(b"w" * size)
 
     def lacking_space(asked: tuple[Path, int]) -> str:
         needed.append(asked[1])
@@ -211,3 +229,9 @@ def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_aga
     silently(replace(store, usual_bytes=(4000, 0)))
     assert needed == [4000 + 2 * 4000 - 3000]
     assert asked
+    # Wheels that are there need not be downloaded; the archive that is made of them needs its room.
+    pooled = sum(wheel.stat().st_size for wheel in (store.cache / "wheels" / "pool").iterdir())
+    for usual, downloads in ((4000, 2 * (4000 - pooled)), (pooled - 1, 0)):
+        shutil.rmtree(store.folder)
+        silently(replace(store, usual_bytes=(usual, 0)))
+        assert needed[-1] == usual + downloads

@@ -63,6 +63,9 @@ def test_of_the_wheels_at_hand_those_are_taken_that_the_host_can_install(
 @pytest.mark.parametrize("machine", MACHINES)
 def test_uv_on_the_host_agrees_about_which_wheels_it_can_install(machine: str, tmp_path: Path) -> None:
     """Let the real uv resolve from a folder that has one wheel of each package, tagged with a platform."""
+    oldest, older = {"x86_64": (5, ["2014", "2010", "1"]), "aarch64": (17, ["2014"])}[machine]
+    known = [f"_2_{minor}" for minor in range(28, oldest - 1, -1)] + older
+    assert platforms(machine) == [f"manylinux{each}_{machine}" for each in known]
     wheels = tmp_path / "wheels"
     names = [f"of_{platform}-1.0-cp312-cp312-{platform}.whl" for platform in platforms(machine)]
     for platform in platforms(machine):
@@ -80,6 +83,8 @@ def test_pip_is_asked_for_wheels_of_the_host_and_not_of_this_machine(tmp_path: P
     for python in SUPPORTED_PYTHONS:
         command = download_command(HostEnvironment("cpu", python, "aarch64"), tmp_path / "x.txt", tmp_path)
         assert {f"--python-version={python}", "--platform=manylinux2014_aarch64"} <= set(command)
+        abis = [f"--abi=cp{python.replace('.', '')}", "--abi=abi3", "--abi=none"]
+        assert {*abis, f"--cache-dir={tmp_path.parent / 'cache'}"} <= set(command)
         assert not [option for option in command if option.endswith("x86_64")]
 
 
@@ -102,7 +107,10 @@ def test_an_archive_holds_the_wheels_the_lock_and_the_installer_and_is_hashed_as
         assert lock is not None
         assert lock.read() == b"some-package==1.0\n"
     assert sorted(members) == ["requirements.txt", "uv", "wheels/Some_Package-1.0-py3-none-any.whl"]
-    assert members["uv"].mode == 0o755
+    assert {name: member.mode for name, member in members.items() if member.mode != 0o644} == {"uv": 0o755}
+    assert {(of.uid, of.gid, of.mtime, of.uname, of.gname) for of in members.values()} == {
+        (0, 0, 0, "root", "root")
+    }
 
 
 def test_the_disk_that_an_installation_takes_counts_byte_code_and_blocks(tmp_path: Path) -> None:
