@@ -25,7 +25,6 @@ _PRIVATE = (
     serialization.NoEncryption(),
 )
 _HOUR, _DAY = 3_600, 86_400
-_MOST_BYTES_OF_KEY = 16_384
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,6 @@ def public_text(key: Ed25519PrivateKey) -> str:
 def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
     """Return a new certificate. Raises ValueError where the public key, which a host has told, is none."""
     try:
-        if len(wanted.public_key) > _MOST_BYTES_OF_KEY:
-            raise ValueError("it is too long")
         public = serialization.load_ssh_public_key(wanted.public_key.encode())
         builder = ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
