@@ -1,5 +1,6 @@
 """Bring what a run left on one host into the run's folder on the controller."""
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.carry.long_step import MEGABYTE
 
 from ..plugin_utils.actions import HostAction
+
+# As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
+ARCHIVE = re.compile(r"/var/tmp/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")  # noqa: S108 - on the host
 
 
 class ActionModule(HostAction):
@@ -25,6 +29,10 @@ class ActionModule(HostAction):
         packed = self._run_module(arguments, "psfleet.cluster.run_archive")
         if packed.get("failed") or packed.get("unreachable") or self._task.check_mode:
             return packed
+        path, size = packed["path"], packed["size"]
+        if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):
+            (path, size) = shown([path, size])
+            return self._failure(f"{host} has packed {path} of {size} bytes; expected {ARCHIVE.pattern}")
         program = run["settings"].get("program") is not None
         lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
@@ -33,7 +41,7 @@ class ActionModule(HostAction):
         try:
             names, refused = self._brought(packed, places, most_bytes)
         finally:
-            remove = self._connection._shell.remove(packed["path"])
+            remove = self._connection._shell.remove(path)
             self._low_level_execute_command(remove, sudoable=True)
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
