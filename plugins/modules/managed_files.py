@@ -35,7 +35,7 @@ DOCUMENTATION = {
             "suboptions": {
                 "path": {"required": True, "description": "Where it is."},
                 "owner": {"description": "The user that the module runs as unless it is given."},
-                "group": {"description": "The one of the owner's name unless it is given."},
+                "group": {"description": "The one of the owner's name, or the module's, unless given."},
                 "mode": {"default": "0755", "description": "Its permissions."},
             },
         },
@@ -85,13 +85,13 @@ class Entry:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Entry:
         """Return the entry that a task describes, by an element of `directories` or `files`."""
-        owner = values.get("owner") or pwd.getpwuid(os.geteuid()).pw_name
+        owner, group = values.get("owner"), values.get("group") or values.get("owner")
         content = values.get("content")
         return cls(
             path=Path(values["path"]),
             mode=int(values["mode"], 8),
-            owner=owner,
-            group=values.get("group") or owner,
+            owner=owner or pwd.getpwuid(os.geteuid()).pw_name,
+            group=group or grp.getgrgid(os.getegid()).gr_name,
             content=None if content is None else content.encode(),
             validate=tuple(values.get("validate") or ()),
         )
