@@ -114,7 +114,7 @@ def to_number(value: object) -> float:
     """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(value)
-    number = float(value)
+    number = float(str(value))  # an integer may be larger than any float: then it is inf
     if not math.isfinite(number):
         raise ValueError(value)
     return number

@@ -1,53 +1,132 @@
+import math
+import re
+from dataclasses import fields, make_dataclass
+
 import pytest
 
-from trainer.contract.settings import SettingsError, TrainingSettings, flags_of
+from trainer.contract import settings as of
+from trainer.contract.settings import Rule, SettingProblem, SettingsError, TrainingSettings
+
+NULL = ", or null for the model's own"
+SHORT = of.checked("a short text", of.to_text, lambda text: len(text) < 4)
+ODD_INTEGERS = [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"]
+ODD_NUMBERS = [0, -0.1, "fast", "nan", "inf", math.inf, True, None, [1], 10**400]
+TRUTHS = {True: True, " Yes": True, "on": True, "off": False, 0: False}
 
 
-def problems(**values: object) -> dict[str, str]:
-    with pytest.raises(SettingsError) as caught:
-        TrainingSettings.from_mapping(values)
-    return {problem.name: str(problem) for problem in caught.value.problems}
+@pytest.mark.parametrize(
+    ("rule", "expected", "taken", "refused"),
+    [
+        (of.integer(1), "an integer >= 1", {1: 1, "7": 7, " +3 ": 3, 9**9: 9**9}, ODD_INTEGERS),
+        (of.integer(1, 3), "an integer from 1 to 3", {1: 1, "3": 3}, [0, 4]),
+        (of.number(0.5), "a number >= 0.5", {0.5: 0.5, "1e9": 1e9}, [0.4]),
+        (of.number(0, exclusive=True), "a number > 0", {0.1: 0.1, "1e-3": 0.001}, ODD_NUMBERS),
+        (of.number(0, 1), "a number from 0 to 1", {0: 0, 1: 1}, [-0.1, 1.1]),
+        (of.number(0, 1, exclusive=True), "a number > 0 and <= 1", {1: 1}, [0, 1.1]),
+        (of.BOOLEAN, "true or false", TRUTHS, ["maybe", None, 2]),
+        (SHORT, "a short text", {"abc": "abc"}, [7, "long"]),
+        (of.or_null(of.integer(1)), f"an integer >= 1{NULL}", {None: None, "7": 7}, [0, True, "no"]),
+        (
+            of.or_null(SHORT, "none"),
+            "a short text, or null for none",
+            {" NULL ": None, "": None},
+            [2, "long"],
+        ),
+    ],
+)
+def test_a_rule_takes_what_it_says(
+    rule: Rule, expected: str, taken: dict[object, object], refused: list[object]
+) -> None:
+    assert (rule.expected, [rule.convert(value) for value in taken]) == (expected, [*taken.values()])
+    for value in refused:
+        with pytest.raises(ValueError, match=re.escape(str(value)) or "^$"):
+            rule.convert(value)
 
 
-def test_strings_are_taken_as_what_they_mean() -> None:
-    given = {"steps": "7", "learning_rate": "0.5", "optimizer": "null", "seed": " 3 "}
-    settings = TrainingSettings.from_mapping({**given, "barrier_deadline_seconds": "0"})
-    assert (settings.steps, settings.learning_rate, settings.optimizer) == (7, 0.5, None)
-    assert (settings.barrier_deadline_seconds, settings.seed) == (0, 3)
-    assert TrainingSettings.from_mapping({"learning_rate": ""}).learning_rate is None
-    assert TrainingSettings.from_mapping({"learning_rate": "1e-3"}).learning_rate == 0.001
-
-
-@pytest.mark.parametrize("value", [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"])
-def test_a_batch_size_that_is_no_positive_integer_is_refused(value: object) -> None:
-    assert problems(batch_size=value) == {"batch_size": f"batch_size is {value!r}; expected an integer >= 1"}
-
-
-@pytest.mark.parametrize("value", [0, -0.1, "fast", "nan", "inf", float("inf"), True])
-def test_a_learning_rate_that_is_no_positive_number_is_refused(value: object) -> None:
-    expected = "expected a number > 0, or null for the model's own"
-    assert problems(learning_rate=value) == {"learning_rate": f"learning_rate is {value!r}; {expected}"}
+def test_a_setting_is_a_field_with_its_default_and_its_rule() -> None:
+    own = make_dataclass("own", [("width", int, of.setting(7, SHORT))])
+    assert (own().width, fields(own)[0].metadata["rule"]) == (7, SHORT)
+    given = {"steps": "7", "learning_rate": "0.5", "optimizer": "null", "barrier_deadline_seconds": "0"}
+    asked = TrainingSettings(steps=7, learning_rate=0.5, optimizer=None, barrier_deadline_seconds=0)
+    assert TrainingSettings.from_mapping(given) == asked
 
 
 def test_every_problem_is_found_at_once() -> None:
-    found = problems(steps=0, model="resnet", data_dir="mnist", barrier_deadline_seconds=-1, batch_sise=3)
-    assert (
-        found["model"]
-        == "model is 'resnet'; expected one of linear, mnist_mlp, cnn, placement_demo, partition"
-    )
-    assert "absolute path" in found["data_dir"]
-    assert "did you mean batch_size?" in found["batch_sise"]
-    assert len(found) == 5
+    given = {"steps": 0, "model": "resnet", "data_dir": "mnist", "barrier_deadline_seconds": -1}
+    with pytest.raises(SettingsError) as caught:
+        TrainingSettings.from_mapping({**given, "learning_rate": "fast", "batch_sise": 3})
+    assert str(caught.value).split("; ") == [
+        *("steps is 0", "expected an integer >= 1"),
+        *("model is 'resnet'", "expected one of linear, mnist_mlp, cnn, placement_demo, partition"),
+        "data_dir is 'mnist'",
+        "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
+        *("barrier_deadline_seconds is -1", "expected a number >= 0"),
+        *("learning_rate is 'fast'", f"expected a number > 0{NULL}"),
+        *("batch_sise is 3", "expected a setting that exists (did you mean batch_size?)"),
+    ]
+
+
+def test_wrong_parts_of_values_are_named_behind_their_values() -> None:
+    def refuse(value: object) -> object:
+        raise SettingsError([SettingProblem(f"[{place}]", value, "a port") for place in range(2)])
+
+    names, rules = of.close_names("a key", ["index", "port"], "psf_"), dict.fromkeys("ab", Rule("", refuse))
+    with pytest.raises(SettingsError) as caught:
+        of.converted({"a": 1, "b": 2, "zzz": 3, "indx": 4}, rules, names, "my_")
+    parts = [f"my_{part}; expected a port" for part in ("a[0] is 1", "a[1] is 1", "b[0] is 2", "b[1] is 2")]
+    unknown = [
+        "my_zzz is 3; expected a key: index, port",
+        "my_indx is 4; expected a key (did you mean psf_index?)",
+    ]
+    assert str(caught.value) == "; ".join([*parts, *unknown])
 
 
 @pytest.mark.parametrize("path", ["/data/my digits", "data", '/data"', "/data/$HOME", "/data;\n/x"])
 def test_a_path_that_would_not_survive_the_command_line_is_refused(path: str) -> None:
-    assert "data_dir" in problems(data_dir=path)
+    with pytest.raises(SettingsError, match="data_dir is "):
+        TrainingSettings.from_mapping({"data_dir": path})
 
 
 def test_flags_give_back_the_settings() -> None:
-    settings = TrainingSettings.from_mapping({"model": "linear", "learning_rate": 0.25, "data_dir": "/data"})
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in flags_of(settings.as_dict()))
-    assert flags["checkpoint_interval_seconds"] == "60"
-    assert "optimizer" not in flags
-    assert TrainingSettings.from_mapping(flags) == settings
+    asked = TrainingSettings.from_mapping({"model": "linear", "learning_rate": 0.25, "shard_data": "yes"})
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in of.flags_of(asked.as_dict()))
+    assert (flags["checkpoint_interval_seconds"], flags["shard_data"]) == ("60", "true")
+    assert not {"optimizer", "data_dir"} & set(flags)
+    assert TrainingSettings.from_mapping(flags) == asked
+
+
+@pytest.mark.parametrize(
+    ("replication", "replicas", "gradients"),
+    [("sync", None, 5), ("sync", 2, 2), ("in_graph", None, 5), ("async", None, 1), ("local", None, 1)],
+)
+def test_how_many_gradients_a_step_is_made_of(replication: str, replicas: int | None, gradients: int) -> None:
+    asked = TrainingSettings(replication=replication, replicas_to_aggregate=replicas)
+    assert asked.gradients_in_a_step(5) == gradients
+
+
+REPLICAS, SERVERS = "-replicas_to_aggregate is 3", "-existing_servers is true with -replication 'local'"
+NOT_SYNC = f"{REPLICAS} with -replication {{!r}}; expected null, or -replication sync"
+TOO_MANY = f"{REPLICAS}; expected at most 2, the number of workers"
+NO_SERVERS = f"{SERVERS}, which has no servers; expected false, or another replication"
+
+
+@pytest.mark.parametrize(
+    ("replication", "replicas", "servers", "workers", "said"),
+    [
+        ("sync", 3, True, 3, []),
+        ("sync", 3, True, None, []),
+        ("sync", 3, False, 2, [TOO_MANY]),
+        ("async", 3, True, 3, [NOT_SYNC.format("async")]),
+        ("nothing", None, True, 3, []),
+        ("local", None, False, 1, []),
+        ("local", 3, True, 1, [NOT_SYNC.format("local"), NO_SERVERS]),
+    ],
+)
+def test_what_a_replication_cannot_say_beside_the_others(
+    replication: str, replicas: int | None, servers: bool, workers: int | None, said: list[str]
+) -> None:
+    told = {"replication": replication, "replicas_to_aggregate": replicas, "existing_servers": servers}
+    found = of.replication_problems(told, workers, "-")
+    assert found == {text[1:].partition(" ")[0]: text for text in said}
+    bare = {name: text.replace("-", "") for name, text in found.items()}
+    assert of.replication_problems(told, workers) == bare
