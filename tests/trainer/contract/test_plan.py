@@ -49,8 +49,11 @@ def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2; expected 1"),
-        ({"cluster_name": "other"}, "hash"),
+        ({"version": 2}, "^the plan has version 2; expected 1$"),
+        (
+            {"cluster_name": "other"},
+            f"^the plan's hash is {PLAN.hash!r}, its content's is {ClusterPlan('other', PLAN.tasks).hash!r}$",
+        ),
         ({"tasks": [{"job": "ps"}]}, "not complete"),
     ],
 )

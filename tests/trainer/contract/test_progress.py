@@ -4,11 +4,16 @@ from trainer.contract.progress import Progress, last_line_of
 
 
 def test_fields_are_read_as_they_are_written() -> None:
-    progress = Progress.from_mapping(
-        {"phase": "waiting", "wall": 1.5, "global_step": 7, "contributions": [3, 4], "restarts": [0, 2]}
-    )
-    assert (progress.phase, progress.wall, progress.global_step) == ("waiting", 1.5, 7)
-    assert (progress.contributions, progress.restarts) == ((3, 4), (0, 2))
+    of_run = {"phase": "waiting", "wall": 1.5, "global_step": 7, "last_step": 9, "loss": 0.25, "reason": "x"}
+    refused = {"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}
+    missing = [refused, {"task": "ps0", "reason": "started anew"}, "chief0"]
+    told = {**of_run, "contributions": [3, 4], "missing": missing, "restarts": [0, 2]}
+    words = ("worker1 at 10.0.0.2:2222 (connection refused)", "ps0 (started anew)", "chief0")
+    progress = Progress.from_mapping(told)
+    assert progress == Progress("waiting", 1.5, 7, 9, 0.25, (3, 4), words, "x", (0, 2))
+    assert progress.waiting == f"waiting for {'; '.join(words)}"
+    assert progress.awaited == {"worker1", "ps0", "chief0"}
+    assert Progress.from_mapping({}) == Progress("starting")
 
 
 def test_a_run_is_over_when_its_lead_says_so() -> None:
@@ -38,17 +43,10 @@ def test_what_only_damage_explains_is_no_number(value: object) -> None:
     assert (progress.contributions, progress.restarts) == ((0,), (0,))
 
 
-def test_a_missing_task_is_named_with_its_address_and_reason() -> None:
-    missing = [{"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}]
-    assert Progress.from_mapping({"missing": missing}).missing == (
-        "worker1 at 10.0.0.2:2222 (connection refused)",
-    )
-
-
 @pytest.mark.parametrize(
     ("printed", "line"),
     [
-        ("one\ntwo\n\n", "two"),
+        ("one\ntwo X\n\n", "two X"),
         ("1/9 [=>..]\r5/9 [==>.]\r9/9 [====]", "9/9 [====]"),
         ("1/9\r9/9\r", "9/9"),
         ("\x1b[1m9/9\x1b[0m \x1b[32m----\x1b[0m\x1b]0;title\x07 loss:\t1\n", "9/9 ---- loss: 1"),

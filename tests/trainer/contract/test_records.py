@@ -3,39 +3,60 @@
 import json
 import math
 import os
+import platform
+import resource
+import time
 from pathlib import Path
 
 import pytest
 
-from trainer.contract.records import RecordWriter, TaskIdentity, events_file, read_records
+from trainer.contract.records import RecordWriter, TaskIdentity, open_records, read_records, required_fields
 
+ENDED = "reason local_step global_step seconds examples loss"
 WORKER = TaskIdentity(run_id="r1", job="worker", index=1, plan_hash="0a1b2c3d4e5f", release="abc")
 
 
-def test_what_is_written_comes_back(tmp_path: Path) -> None:
-    path = events_file(tmp_path, "worker", 1)
-    writer = RecordWriter(path, WORKER)
-    writer.write("recovering", {"reason": "a ps went away"})
+def test_what_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs" / "r1" / "events" / "worker1.jsonl"
+    writer = open_records(tmp_path / "runs" / "r1", WORKER, pytest.fail)
+    writer.write_started({"learning_rate": 0.5, "data": Path("/data")}, "2.21.0", "a:1", nonce=2**63 - 1)
+    writer.write_started({}, "2.21.0", "a:1")
+    monkeypatch.setattr(time, "time", lambda: 1.7e9 + 0.12345678)
+    monkeypatch.setattr(time, "monotonic", lambda: 12.34567891)
     writer.write("failed", {"class": "program", "reason": "ValueError: é"})
-
-    records, complaints = read_records(path)
+    fields = {"reason": "stopped", "local_step": 1, "global_step": 2, "seconds": 0.5, "examples": 3}
+    writer.write("finished", {**fields, "loss": math.inf})
+    (first, second, failed, finished), complaints = read_records(path)
 
     assert complaints == []
-    assert [record.event for record in records] == ["recovering", "failed"]
-    assert records[0].task == "worker1"
-    assert records[0].pid == os.getpid()
-    assert records[0].text("reason") == "a ps went away"
-    assert records[1].fields == {"class": "program", "reason": "ValueError: é"}
-    assert records[0].monotonic <= records[1].monotonic
+    assert not path.stat().st_mode & 0o111
+    identity = {"run_id": "r1", "job": "worker", "index": 1, "plan_hash": "0a1b2c3d4e5f", "release": "abc"}
+    of_process = {
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "wall": 1.7e9 + 0.123457,
+        "monotonic": 12.345679,
+    }
+    common = {"v": 1, "event": "failed", **identity, **of_process}
+    line = json.dumps({**common, "class": "program", "reason": "ValueError: é"}, separators=(",", ":"))
+    assert path.read_text().splitlines()[2] == line
+    own = {"tensorflow": "2.21.0", "python": platform.python_version(), "address": "a:1"}
+    settings = {"learning_rate": 0.5, "data": "/data"}
+    assert (first.event, first.fields) == ("started", {**own, "settings": settings, "nonce": 2**63 - 1})
+    assert second.integer("nonce") % 2 == 1 < second.integer("nonce") < 2**48
+    assert (failed.task, failed.text("class"), failed.text("loss")) == ("worker1", "program", "")
+    assert (finished.fields["loss"], math.isnan(finished.number("loss"))) == (None, True)
+    assert (first.integers("settings"), first.integers("nonce")) == (settings, {})
+    with pytest.raises(KeyError, match="loss"):
+        finished.integer("loss")
 
 
-def test_a_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
-    path = tmp_path / "worker1.jsonl"
-    fields = {"reason": "stopped", "local_step": 1, "global_step": 2, "seconds": 0.5, "examples": 3}
-    RecordWriter(path, WORKER).write("finished", {**fields, "loss": math.inf})
-
-    assert json.loads(path.read_text())["loss"] is None
-    assert math.isnan(read_records(path)[0][0].number("loss"))
+def test_a_folder_that_takes_no_records_is_told_and_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text("in the way")
+    told: list[str] = []
+    for folder in (tmp_path, None):
+        open_records(folder, WORKER, told.append).write("recovering", {"reason": "a ps went away"})
+    assert told == [f"no records are kept: {tmp_path}/events/worker1.jsonl: File exists"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +69,7 @@ def test_a_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
         (b'{"v":1,"pid":9223372036854775808}', "not JSON (an integer of 19 digits)"),
         (b'"text"', "not a JSON object"),
         (b'{"v":2}', "v is 2, expected 1"),
-        (b'{"v":1,"event":"step"}', "run_id is missing"),
+        (b'{"v":1,"event":"step"}', "run_id is missing; job is missing; index is missing; host is missing"),
     ],
 )
 def test_an_unreadable_line_is_named_and_the_others_are_read(tmp_path: Path, line: bytes, said: str) -> None:
@@ -56,33 +77,56 @@ def test_an_unreadable_line_is_named_and_the_others_are_read(tmp_path: Path, lin
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "first"})
     with path.open("ab") as file:
-        file.write(line + b"\n")
+        file.write(b" \n" + line + b"\n")
     writer.write("recovering", {"reason": "last"})
 
     records, complaints = read_records(path)
 
     assert [record.text("reason") for record in records] == ["first", "last"]
     assert len(complaints) == 1
-    assert "line 2" in complaints[0]
-    assert said in complaints[0]
+    assert complaints[0].startswith(f"{path}, line 3: {said}")
+    assert "cut short" not in complaints[0]
 
 
 def test_a_record_without_its_fields_is_refused_on_both_sides(tmp_path: Path) -> None:
     path = tmp_path / "worker1.jsonl"
     writer = RecordWriter(path, WORKER)
-    with pytest.raises(ValueError, match="contributions is missing"):
+    missing = "finished: contributions is missing; finished: last_step is missing"
+    with pytest.raises(ValueError, match=f"^record 'finished': {missing}$"):
         chief = TaskIdentity(run_id="r1", job="worker", index=0)
         fields = {"local_step": 1, "global_step": 2, "seconds": 0.5, "examples": 3, "loss": 0.1}
         RecordWriter(None, chief).write("finished", {"reason": "last step", **fields})
-    with pytest.raises(ValueError, match="global_step is 'seven', expected int"):
-        writer.write("initialised", {"global_step": "seven"})
+    with pytest.raises(ValueError, match=f"global_step is '{'0123456789' * 4}', expected int"):
+        writer.write("initialised", {"global_step": "0123456789" * 5})
+    with pytest.raises(ValueError, match="event 'stepped' is not one of started, peers_ready, initialised, "):
+        writer.write("stepped")
     writer.write("initialised", {"global_step": 0})
     path.write_text(path.read_text().replace('"global_step":0', '"global_step":true'))
 
     records, complaints = read_records(path)
 
     assert records == []
-    assert "initialised: global_step is 'True', expected int" in complaints[0]
+    assert complaints == [f"{path}, line 1: initialised: global_step is 'True', expected int"]
+
+
+@pytest.mark.parametrize(
+    ("event", "task", "program", "names"),
+    [
+        ("finished", "worker0", False, f"{ENDED} contributions last_step"),
+        ("finished", "worker1", False, ENDED),
+        ("finished", "ps0", False, "reason"),
+        ("finished", "worker0", True, "reason"),
+        ("evaluated", "worker0", True, "global_step metrics"),
+        ("evaluated", "evaluator0", False, "global_step metrics fingerprint examples"),
+        ("failed", "evaluator0", True, "class reason"),
+        ("stepped", "worker0", True, ""),
+    ],
+)
+def test_what_a_record_must_hold_is_what_its_task_knows(
+    event: str, task: str, program: bool, names: str
+) -> None:
+    found = required_fields(event, task[:-1], int(task[-1]), program=program)
+    assert " ".join(found) == names
 
 
 @pytest.mark.parametrize("counts", [{"0": 1}, [1, "2"], [True], "12"])
@@ -95,13 +139,15 @@ def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
         writer.write("step", {**step, "staleness_histogram": counts})
 
 
-def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [b'{"v":1,"event":"st', b"{"])
+def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(tmp_path: Path, cut: bytes) -> None:
     path = tmp_path / "worker1.jsonl"
-    path.write_bytes(b'{"v":1,"event":"st')
-    RecordWriter(path, WORKER).write("recovering", {"reason": "restarted"})
+    path.write_bytes(cut)
+    for _ in range(2):
+        RecordWriter(path, WORKER).write("recovering", {"reason": "restarted"})
     records, complaints = read_records(path)
-    assert [record.text("reason") for record in records] == ["restarted"]
-    assert len(complaints) == 1
+    assert [record.text("reason") for record in records] == ["restarted"] * 2
+    assert (len(complaints), path.read_bytes().count(b"\n")) == (1, 3)
 
 
 def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(tmp_path: Path) -> None:
@@ -114,11 +160,32 @@ def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(tmp_path: 
     records, complaints = read_records(path)
 
     assert records == []
-    assert "cut short" in complaints[0]
+    assert len(complaints) == 1
+    assert complaints[0].endswith("), and the line does not end: cut short")
 
 
 def test_a_full_disk_does_not_stop_the_task(capsys: pytest.CaptureFixture[str]) -> None:
     writer = RecordWriter(Path("/dev/full"), WORKER)
     writer.write("recovering", {"reason": "one"})
     writer.write("recovering", {"reason": "two"})
-    assert capsys.readouterr().err.count("records are being lost: /dev/full: No space left") == 1
+    assert capsys.readouterr().err == "records are being lost: /dev/full: No space left on device\n"
+
+
+def test_a_line_that_is_cut_is_told_and_the_next_one_begins_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "worker1.jsonl"
+    writer = RecordWriter(path, WORKER)
+    writer.write("recovering", {"reason": "first"})
+    assert capsys.readouterr().err == ""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
+    try:
+        writer.write("recovering", {"reason": "cut"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.write("recovering", {"reason": "last"})
+    records, complaints = read_records(path)
+    assert [record.text("reason") for record in records] == ["first", "last"]
+    assert (len(complaints), path.read_bytes().count(b"\n")) == (1, 3)
+    assert capsys.readouterr().err == f"records are being lost: {path}: a line was cut, the disk is full\n"

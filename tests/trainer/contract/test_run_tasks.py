@@ -3,7 +3,7 @@
 import pytest
 
 from trainer.contract.plan import ClusterPlan, Job, PlannedTask
-from trainer.contract.run_tasks import run_tasks
+from trainer.contract.run_tasks import has_one_client, run_tasks
 from trainer.contract.settings import TrainingSettings
 
 
@@ -59,6 +59,7 @@ def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, ta
         assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
         assert {task.host for task in found if task.name in {"worker0", "server0"}} == {"b"}
     assert run_tasks(WITH_CHIEF, settings, False) == run_tasks(PLAN, settings, False)
+    assert has_one_client(replication) == (tasks.count("=client") == 1)
 
 
 @pytest.mark.parametrize(

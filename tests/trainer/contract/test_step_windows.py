@@ -1,9 +1,11 @@
 """Windows of steps: what they say of staleness and waiting is of all their steps."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from trainer.contract import step_windows
 from trainer.contract.records import Record, RecordWriter, TaskIdentity, read_records
 from trainer.contract.step_windows import StepWindows
 
@@ -22,21 +24,45 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def windows(path: Path) -> StepWindows:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Set the time that windows begin and end at, which stands still else."""
+    now = [0.0]
+    monkeypatch.setattr(step_windows, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
+def windows(path: Path, clock: list[float]) -> StepWindows:
+    clock[0] = 100.0
     return StepWindows(RecordWriter(path, TaskIdentity("test", "worker", 0)), _WINDOW, 100)
 
 
 def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, path: Path) -> None:
     for local_step, staleness in enumerate((0, 1, 1, 2, 3, 0, 7, 0, 8, 0), start=1):
-        windows.add(local_step, 1.0, 100, 101 + staleness, waiting_seconds=0.25)
-    windows.add(11, 1.0, 100, 101, waiting_seconds=0.0)
+        before, loss = 90 + local_step, float(local_step)
+        windows.add(local_step, loss, before, before + 1 + staleness, waiting_seconds=0.25)
+    for staleness in (1, 0, 0):
+        windows.add(13, 1.0, 100, 101 + staleness, waiting_seconds=0.12345678)
+    windows.flush()
     windows.flush()
     full, last = _records(path)
+    told = {"local_step": 10, "steps": 10, "global_step_before": 91, "global_step_after": 101}
+    assert told.items() <= full.fields.items()
+    assert (full.integer("examples"), full.number("loss"), full.number("loss_mean")) == (1000, 10.0, 5.5)
     assert full.fields["staleness_histogram"] == [4, 2, 2, 1, 1]
     assert full.fields["waiting_seconds"] == 2.5
     assert (full.number("staleness_mean"), full.integer("staleness_max")) == (2.2, 8)
-    assert last.fields["staleness_histogram"] == [1]
-    assert last.fields["waiting_seconds"] == 0
+    assert (last.integer("local_step"), last.integer("global_step_before")) == (13, 100)
+    assert last.fields["staleness_histogram"] == [2, 1]
+    assert (last.fields["waiting_seconds"], last.fields["staleness_mean"]) == (0.37037, 0.3333)
+
+
+def test_a_window_ends_after_thirty_seconds(windows: StepWindows, path: Path, clock: list[float]) -> None:
+    for local_step, seconds in enumerate((129.9, 130.0, 130.5, 161.2345678), start=1):
+        clock[0] = seconds
+        windows.add(local_step, 1.0, local_step - 1, local_step)
+    ended = [(record.integer("steps"), record.number("seconds")) for record in _records(path)]
+    assert ended == [(2, 30.0), (2, 31.234568)]
 
 
 def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_known(
@@ -46,13 +72,20 @@ def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_k
     windows.add_made_together(10, 6, 1.0, 4, 10)
     (together,) = _records(path)
     assert together.fields["staleness_histogram"] == [10]
+    assert (together.integer("local_step"), together.integer("examples")) == (10, 1000)
     assert "waiting_seconds" not in together.fields
 
 
 def test_what_a_program_tells_of_its_steps_has_neither(path: Path) -> None:
     identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
     windows = StepWindows(RecordWriter(path, identity), 0)
-    windows.add_unread(1.0, 0, 1, 100)
-    windows.flush()
-    (unread,) = _records(path)
-    assert not {"staleness_histogram", "waiting_seconds"} & set(unread.fields)
+    for step in range(55):
+        windows.add_unread(None if step % 2 else 0.5, step, step + 1, 100)
+    records = _records(path)
+    # Nobody knows how long the run will be: a window grows with what was done.
+    assert [record.integer("steps") for record in records] == [1] * 49 + [2] * 3
+    assert [record.integer("local_step") for record in records[-3:]] == [51, 53, 55]
+    assert ["loss" in record.fields for record in records[:2]] == [True, False]
+    assert not {"staleness_histogram", "waiting_seconds"} & set().union(
+        *(record.fields for record in records)
+    )
