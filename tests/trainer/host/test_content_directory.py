@@ -1,10 +1,123 @@
+import hashlib
+import io
+import os
+import re
+import tarfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from trainer.host.content_directory import locked, point
+from trainer.host.content_directory import (
+    content_files,
+    content_hash,
+    file_sha256,
+    files_below,
+    locked,
+    point,
+    points_to,
+    sync_directory,
+    unpack,
+)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    folder = tmp_path / "program"
+    for name in (
+        "models/linear.py",
+        ".git/HEAD",
+        "main.py",
+        "__pycache__/main.pyc",
+        ".hidden",
+        "models/cnn.py",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name}\n")
+    os.mkfifo(folder / "fifo")
+    (folder / "link.py").symlink_to("main.py")
+    return folder
+
+
+def test_the_content_of_a_program_is_names_and_bytes_alone(program: Path) -> None:
+    names = ["link.py", "main.py", "models/cnn.py", "models/linear.py"]
+    assert [*content_files(program).items()] == [(name, program / name) for name in names]
+    assert [*files_below(program)] == [".git/HEAD", ".hidden", "__pycache__/main.pyc", *names]
+    # Releases on hosts are compared by it, so the way it is made must not change unnoticed.
+    assert content_hash(program) == "d286a2555012"
+    (program / ".git" / "HEAD").write_text("more")
+    os.utime(program / "main.py", (1, 1))
+    assert content_hash(program) == "d286a2555012"
+    (program / "models" / "cnn.py").rename(program / "models" / "cnn2.py")
+    renamed = content_hash(program)
+    (program / "models" / "cnn2.py").write_text("W = 3\n")
+    assert len({"d286a2555012", renamed, content_hash(program)}) == 3
+    assert file_sha256(program / "main.py") == hashlib.sha256(b"main.py\n").hexdigest()
+
+
+def test_a_file_has_the_hash_of_a_folder_that_holds_it_alone(program: Path) -> None:
+    alone = program / "models" / "cnn.py"
+    (program / "models" / "linear.py").unlink()
+    assert files_below(alone) == {"cnn.py": alone}
+    assert content_hash(alone) == content_hash(program / "models")
+
+
+def test_what_cannot_be_carried_as_it_is_is_refused(program: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files_below(program / "nowhere")
+    (program / "models" / "library").symlink_to("/tmp")
+    words = f"{program}/models/library is a link to a folder: put the folder itself there"
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        content_hash(program)
+    (program / "models" / "library").unlink()
+    Path(os.fsdecode(os.fsencode(program) + b"/\xff.py")).touch()
+    with pytest.raises(ValueError, match=r"^the name of '\\udcff.py' is not UTF-8: rename the file$"):
+        content_hash(program)
+
+
+def packed(archive: Path, name: str, mode: int = 0o600, kind: bytes = tarfile.REGTYPE) -> None:
+    with tarfile.open(archive, "a") as stream:
+        member = tarfile.TarInfo(name)
+        member.mode, member.type, member.size = mode, kind, 3 if kind == tarfile.REGTYPE else 0
+        stream.addfile(member, io.BytesIO(b"abc"))
+
+
+def test_an_archive_is_written_as_files_that_all_may_read(tmp_path: Path) -> None:
+    packed(tmp_path / "a.tar", "bin/deep/tool", 0o700)
+    packed(tmp_path / "a.tar", "bin/deep/text")
+    for _ in range(2):
+        unpack(tmp_path / "a.tar", tmp_path / "there")
+    files = files_below(tmp_path / "there")
+    found = {name: (path.read_text(), path.stat().st_mode & 0o777) for name, path in files.items()}
+    assert found == {"bin/deep/text": ("abc", 0o644), "bin/deep/tool": ("abc", 0o755)}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../outside", tarfile.REGTYPE),
+        ("/outside", tarfile.REGTYPE),
+        ("folder", tarfile.DIRTYPE),
+        ("link", tarfile.SYMTYPE),
+    ],
+)
+def test_an_archive_cannot_write_beside_its_place(tmp_path: Path, name: str, kind: bytes) -> None:
+    archive = tmp_path / "a.tar"
+    packed(archive, name, kind=kind)
+    with pytest.raises(
+        ValueError, match=f"^{archive} holds {re.escape(name)}, which is no file below its root$"
+    ):
+        unpack(archive, tmp_path / "there")
+
+
+def test_the_entries_of_a_directory_are_synced_and_of_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    sync_directory(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        sync_directory(tmp_path / "file")
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_a_link_is_never_away_while_it_is_turned(tmp_path: Path) -> None:
@@ -12,6 +125,7 @@ def test_a_link_is_never_away_while_it_is_turned(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     link = tmp_path / "current"
     point(link, "a")
+    assert [points_to(path, "a") for path in (link, tmp_path / "a")] == [True, False]
     missing = []
     done = threading.Event()
 
@@ -32,7 +146,7 @@ def test_a_link_is_never_away_while_it_is_turned(tmp_path: Path) -> None:
 
 def test_a_directory_in_the_way_of_a_link_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
-    with pytest.raises(ValueError, match="not a symbolic link"):
+    with pytest.raises(ValueError, match=f"^{tmp_path}/current is not a symbolic link; move it away$"):
         point(tmp_path / "current", "a")
 
 

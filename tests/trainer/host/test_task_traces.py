@@ -1,0 +1,102 @@
+"""What the tasks of a run leave in files of their host, whatever they have put there."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.step_record import STEP
+from trainer.host import deployment, task_traces
+
+
+def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    failed = {"event": "failed", "class": "diverged", "reason": "loss is nan at step 7"}
+    begun = json.dumps({"event": "started"}) + "\n"
+    events.write_text(begun + json.dumps(failed) + '\n{"event": "fin')
+    assert task_traces.last_failure(events) == "diverged: loss is nan at step 7"
+    events.write_text(begun + json.dumps(failed) + "\n" + begun)  # of an earlier process
+    assert task_traces.last_failure(events) == ""
+    assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
+
+
+def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    records = [STEP | {"loss": 0.9}, STEP, {"event": "finished", "reason": "last step", "wall": 2e9}]
+    events.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert task_traces.last_step(events) == {
+        "global_step": 60,
+        "local_step": 30,
+        "loss": 0.5,
+        "steps_per_second": 5.0,
+        "examples_per_second": 500.0,
+        "wall": 1e9,
+    }
+    assert task_traces.last_record(events)["reason"] == "last step"
+
+
+@pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
+def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: object) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps({"event": "step", **dict.fromkeys(list(STEP)[1:], value)}))
+    assert set(task_traces.last_step(events).values()) == {None}
+
+
+def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
+    file = task_traces.run_file(tmp_path, "ps", 0)
+    file.parent.mkdir()
+    file.write_text('PSFLEET_RUN_ID="night-1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
+    assert task_traces.run_id_of(file) == "night-1"
+    assert task_traces.run_id_of(tmp_path / "absent") == ""
+
+
+def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
+    log = tmp_path / "worker0.out"
+    log.write_text("".join(f"line {number}\n" for number in range(20_000)) + "\nthe end\n")
+    assert task_traces.last_lines(log) == "line 19997\nline 19998\nline 19999\nthe end"
+
+
+NESTED = "[" * 60_000
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "link", "linked folder", "nested", "folder", "absent"])
+def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, kind: str) -> None:
+    runs, own = tmp_path / "runs", tmp_path / "own.json"
+    runs.mkdir(mode=0o777)
+    runs.chmod(0o777)  # links in it may be of anybody
+    own.write_text('{"event": "failed", "class": "a", "reason": "b"}')
+    file = runs / "progress.json"
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind in {"zero", "link"}:
+        file.symlink_to("/dev/zero" if kind == "zero" else own)
+    elif kind == "linked folder":
+        (runs / "r1").symlink_to(tmp_path)
+        file = runs / "r1" / own.name
+    elif kind == "nested":
+        file.write_text(NESTED)
+    elif kind == "folder":
+        file.mkdir()
+    assert task_traces.read_object(file) == {}
+    assert task_traces.last_failure(file) == ""
+    assert task_traces.last_step(file) == {}
+    assert task_traces.run_id_of(file) == ""
+    assert len(task_traces.last_lines(file)) <= (len(NESTED) if kind == "nested" else 0)
+
+
+def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "worker0.out"
+    with file.open("wb") as stream:
+        stream.write(b"begin")
+        stream.truncate(2**40)
+    assert len(task_traces.bytes_of(file)) == task_traces.MOST_BYTES
+    assert task_traces.bytes_of(file, most=5) == b"begin"
+    assert set(task_traces.bytes_of(file, last=True)) == {0}
+
+
+def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"tasks": ["x" * 100_000]}))
+    assert task_traces.read_object(plan, most=deployment.MOST_BYTES_OF_PLAN) != {}
+    assert task_traces.read_object(plan) == {}
