@@ -38,10 +38,11 @@ class RecordedHost:
         for program in self.programs:
             _program(root / "usr/bin" / program, "")
         if self.systemd:
-            _program(root / "usr/bin/systemctl", f"systemd {self.systemd} ({self.systemd}.1-1)\n+PAM +AUDIT")
+            version = f"systemd {self.systemd} ({self.systemd}.1-1)\n+PAM +AUDIT"
+            _program(root / "usr/bin/systemctl", version, "--version")
             (root / "run/systemd/system").mkdir(parents=True)
         if self.glibc:
-            _program(root / "usr/bin/getconf", f"glibc {self.glibc}")
+            _program(root / "usr/bin/getconf", f"glibc {self.glibc}", "GNU_LIBC_VERSION")
         for version in self.pythons:
             _program(root / f"usr/bin/python{version}", version)
         if self.pythons:
@@ -54,8 +55,9 @@ def _write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def _program(file: Path, answer: str) -> None:
-    _write(file, f"#!/bin/sh\nprintf '%s\\n' '{answer}'\n")
+def _program(file: Path, answer: str, asked: str = "") -> None:
+    """Write a program that answers, where its first argument is what it is to be asked."""
+    _write(file, f"#!/bin/sh\n[ -z '{asked}' ] || [ \"$1\" = '{asked}' ] && printf '%s\\n' '{answer}'\n")
     file.chmod(0o755)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.host.check import failed, ok, skipped, warning
 from trainer.host.deployment import (
     Deployment,
     Today,
@@ -30,7 +31,7 @@ def deploy(folder: Path) -> tuple[Path, Path]:
     (environment / ".complete").write_text(f"tensorflow {TENSORFLOW_VERSION}\n")
     (folder / "opt" / "environment").symlink_to(f"environments/{WHOLE.environment}")
     (folder / "opt" / "current").symlink_to(f"releases/{WHOLE.release}")
-    (etc / "plan.json").write_text(json.dumps({"hash": WHOLE.plan}))
+    (etc / "plan.json").write_text(json.dumps({"tasks": ["x" * 100_000], "hash": WHOLE.plan}))
     return folder / "opt", etc
 
 
@@ -41,25 +42,31 @@ def test_what_a_deployment_left_is_read(tmp_path: Path) -> None:
 def test_a_bare_host_is_not_deployed(tmp_path: Path) -> None:
     found = read_deployment(tmp_path / "opt", tmp_path / "etc")
     assert found == Deployment()
-    assert deployment_check(found, TODAY, installed=False).state == "skipped"
+    assert deployment_check(found, TODAY, installed=False) == skipped("not deployed")
 
 
 MARKER = f"opt/environments/{WHOLE.environment}/.complete"
 
 
 @pytest.mark.parametrize(
-    ("lost", "other"),
-    [("opt/environment", ""), (MARKER, ""), (MARKER, "tensorboard 2.20.0\n"), ("opt/current", "")],
+    ("lost", "other", "lacking"),
+    [
+        ("opt/environment", b"", "Python environment"),
+        (MARKER, b"", "Python environment"),
+        (MARKER, b"tensorboard 2.20.0\n", "Python environment"),
+        (MARKER, b"tensorflow \xff 2.20.0\n", "Python environment"),
+        ("opt/current", b"", "trainer"),
+    ],
 )
-def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: str) -> None:
+def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: bytes, lacking: str) -> None:
     directories = deploy(tmp_path)
     (tmp_path / lost).unlink()
     if other:
-        (tmp_path / lost).write_text(other)
-    check = deployment_check(read_deployment(*directories), TODAY, installed=True)
-    assert check.state == "failed"
-    assert "was interrupted" in check.found
-    assert "deploy.yml" in check.remedy
+        (tmp_path / lost).write_bytes(other)
+    assert deployment_check(read_deployment(*directories), TODAY, installed=True) == failed(
+        f"it has a plan, but no {lacking} that is whole: a deployment was interrupted",
+        "`ansible-playbook deploy.yml` finishes it",
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,12 @@ def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: st
         ({"release": "x"}, {}, True, "; the trainer's release is cccccccccccc today"),
         ({"tensorflow": "2.20.0"}, {}, False, f"; psfleet deploys TensorFlow {TENSORFLOW_VERSION} today"),
         ({}, {}, False, "; the lock is bbbbbbbbbbbb today"),
+        (
+            {"release": "x", "plan": "x"},
+            {},
+            True,
+            "; the trainer's release is cccccccccccc today, the inventory has another plan today",
+        ),
         # A program's own environment has another hash, and is made from that of the lock.
         ({"environment": "eeeeeeeeeeee"}, {}, True, ""),
         ({}, {"lock": ""}, False, ""),  # not supported: another check says so
@@ -81,8 +94,8 @@ def test_what_is_not_todays_deserves_a_warning(
     there = replace(WHOLE, **found)
     check = deployment_check(there, replace(TODAY, **today), installed=installed)
     told = f"TensorFlow {there.tensorflow}, lock {there.environment}, release {there.release}"
-    assert (check.state, check.found) == ("warning" if other else "ok", f"{told}{other}")
-    assert ("deploy.yml" in check.remedy) == bool(other)
+    remedy = "run `ansible-playbook deploy.yml` between runs"
+    assert check == (warning(f"{told}{other}", remedy) if other else ok(told))
 
 
 def test_an_environment_that_is_half_installed_is_none(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from trainer.host.environment import HostEnvironment, problems
+from trainer.host.environment import HostEnvironment, every_environment, problems
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,16 @@ def test_an_environment_without_a_wheel_of_tensorflow_is_refused(
 
 
 def test_all_that_keeps_tensorflow_from_a_host_is_said_at_once() -> None:
-    assert len(problems("gpu", "3.14", "aarch64")) == 2
+    several = problems("gpu", "3.14", "aarch64")
+    assert several == problems("cpu", "3.14", "aarch64") + problems("gpu", "3.13", "aarch64")
+    with pytest.raises(ValueError, match=f"^{re.escape('; '.join(several))}$"):
+        HostEnvironment("gpu", "3.14", "aarch64")
+
+
+def test_every_environment_that_there_is_is_listed() -> None:
+    names = [environment.name for environment in every_environment()]
+    assert len(set(names)) == len(names) == 4 * len(("cpu", "cpu on aarch64", "gpu", "gpu-system"))
+    assert {"cpu-python3.10-aarch64", "gpu-system-python3.13-x86_64"} < set(names)
 
 
 @pytest.mark.parametrize(

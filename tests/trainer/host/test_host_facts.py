@@ -9,36 +9,48 @@ import pytest
 
 from tests.trainer.host.recorded_hosts import ALPINE, DEBIAN_12, ROCKY_9, UBUNTU_2404, RecordedHost
 from trainer.host.host_facts import (
+    ENVIRONMENT,
+    PROGRAMS,
+    Distribution,
+    HostFacts,
+    Interpreter,
+    ask,
     parse_avx,
     parse_os_release,
     parse_version,
     read_host_facts,
     read_memory_limit,
+    text_of,
 )
 
 
 def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
-    assert facts.distribution.identity == "debian"
-    assert facts.distribution.version == "12"
-    assert facts.distribution.name == "Debian GNU/Linux 12 (bookworm)"
-    assert facts.processor == "AMD EPYC"
-    assert facts.avx is True
-    assert (facts.libc, facts.libc_version) == ("glibc", (2, 36))
-    assert [(python.version, python.path) for python in facts.pythons] == [
-        ("3.11", f"{tmp_path}/usr/bin/python3.11")
-    ]
-    assert facts.default_python == "3.11"
-    assert (facts.systemd, facts.booted) == (252, True)
-    assert facts.missing_programs == ()
-    assert facts.memory_bytes == 16 * 2**30
-    assert facts.memory_limit_bytes is None
+    assert facts == HostFacts(
+        distribution=Distribution("debian", "12", (), "Debian GNU/Linux 12 (bookworm)"),
+        machine="x86_64",
+        processor="AMD EPYC",
+        avx=True,
+        libc="glibc",
+        libc_version=(2, 36),
+        pythons=(Interpreter(f"{tmp_path}/usr/bin/python3.11", "3.11"),),
+        default_python="3.11",
+        systemd=252,
+        booted=True,
+        missing_programs=(),
+        memory_bytes=16 * 2**30,
+        memory_limit_bytes=None,
+    )
 
 
-def test_what_a_distribution_is_made_from_is_read(tmp_path: Path) -> None:
-    facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
+def test_what_a_distribution_is_made_from_and_what_a_group_allows_is_read(tmp_path: Path) -> None:
+    root = replace(ROCKY_9, files={"sys/fs/cgroup/memory.max": "1024\n"}).lay_out(tmp_path)
+    (root / "usr/lib").mkdir(parents=True)
+    (root / "etc/os-release").rename(root / "usr/lib/os-release")
+    facts = read_host_facts(root, "x86_64")
     assert facts.distribution.identity == "rocky"
     assert facts.distribution.like == ("rhel", "centos", "fedora")
+    assert facts.memory_limit_bytes == 1024
 
 
 def test_a_host_without_glibc_and_systemd_is_read(tmp_path: Path) -> None:
@@ -66,6 +78,7 @@ def test_an_empty_system_is_read_without_an_error(tmp_path: Path) -> None:
     assert facts.avx is None
     assert (facts.libc, facts.pythons, facts.default_python) == ("", (), "")
     assert (facts.memory_bytes, facts.memory_limit_bytes) == (None, None)
+    assert (facts.distribution.like, facts.missing_programs) == ((), PROGRAMS)
 
 
 def test_this_machine_is_read() -> None:
@@ -84,6 +97,8 @@ def test_this_machine_is_read() -> None:
         ("", "linux"),
         ("ID=arch\n", "arch"),
         ('# a comment\nID=arch\nPRETTY_NAME="Arch \\"Linux\\""\n', 'Arch "Linux"'),
+        ("#ID=gentoo\nID=arch\nPRETTY_NAME=Arch\\ =\\ Linux=2\n", "Arch = Linux=2"),
+        ("PRETTY_NAME=Arch Linux\n", "Arch Linux"),
         ("ID=odd\nPRETTY_NAME='not closed\n", "'not closed"),
         ("no line of the kind", "linux"),
     ],
@@ -112,6 +127,7 @@ def test_versions_that_are_none_are_not_guessed() -> None:
         ("memory.max", "max\n", None),
         ("memory/memory.limit_in_bytes", "536870912\n", 2**29),
         ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+        ("memory.max", str(2**60), None),
     ],
 )
 def test_the_limit_of_a_control_group_is_read(
@@ -132,3 +148,19 @@ def test_a_program_that_hangs_or_fails_tells_nothing(tmp_path: Path, monkeypatch
     facts = read_host_facts(root, "x86_64")
     assert (facts.pythons, facts.default_python) == ((), "")
     assert facts.libc == ""
+
+
+def test_a_program_is_asked_as_of_the_system_and_its_bytes_are_read_whatever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "of-the-user.so")
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nenv\ncat\nprintf '\\377' >&2\nexit 7\n")
+    program.chmod(0o755)
+    status, printed, complaint = ask([str(program)], 10.0)
+    assert (status, complaint) == (7, "\ufffd")
+    told = dict(line.split("=", 1) for line in printed.splitlines())
+    assert {name: told[name] for name in ENVIRONMENT} == ENVIRONMENT
+    assert "LD_PRELOAD" not in told
+    (tmp_path / "file").write_bytes(b"\xff\xc3\xa9")
+    assert (text_of(tmp_path / "file"), text_of(tmp_path)) == ("\ufffd\u00e9", "")

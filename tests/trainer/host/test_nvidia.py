@@ -1,6 +1,7 @@
 """What a host has of NVIDIA's, read from copies of hosts and from recorded answers of the driver."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -45,27 +46,39 @@ def test_several_gpus_keep_their_numbers() -> None:
     assert [(gpu.index, gpu.name) for gpu in parse_smi(rows)] == [(0, "NVIDIA H200"), (1, "NVIDIA L40S")]
 
 
+@pytest.mark.parametrize(
+    ("told", "fabric"), [("[N/A]", ""), ("N/A", ""), ("[Not Supported]", ""), ("In Progress", "In Progress")]
+)
+def test_a_gpu_without_a_fabric_has_no_state_in_one(told: str, fabric: str) -> None:
+    fields = [*nvidia.FIELDS, nvidia.MIG_FIELD, nvidia.FABRIC_FIELD]
+    (gpu,) = parse_smi(f"0, T4, {UUID}, 15109, 7.5, 550.54.15, Disabled, {told}\n", fields)
+    assert (gpu.mig, gpu.fabric) == (False, fabric)
+
+
 def test_what_a_gpu_does_not_tell_is_not_known() -> None:
     (gpu,) = parse_smi(f"0, GRID T4-8Q, {UUID}, [N/A], [N/A], 535.161.08\n")
     assert (gpu.memory_mib, gpu.compute_capability) == (0, None)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        "",
-        "No devices were found\n",
-        f"0, {UUID}, 1\n",
-        "0, [GPU is lost], [GPU is lost], [GPU is lost], 9.0, 560.1\n",
+        ("", "nvidia-smi listed no GPU"),
+        ("No devices were found\n", "No devices were found"),
+        ("WARNING: a\n\nWARNING: b\n", "WARNING: a; WARNING: b"),
+        (f"0, {UUID}, 1\n", f"0, {UUID}, 1"),
+        (*["0, [GPU is lost], [GPU is lost], [GPU is lost], 9.0, 560.1"] * 2,),
     ],
 )
-def test_what_is_no_list_of_gpus_is_refused_with_its_words(text: str) -> None:
-    with pytest.raises(ValueError, match="no GPU" if not text else text.strip().split(",")[0]):
+def test_what_is_no_list_of_gpus_is_refused_with_its_words(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         parse_smi(text)
 
 
 def test_a_host_with_a_gpu_is_read(tmp_path: Path) -> None:
     make_host(tmp_path, smi=smi_that_says("smi-mig-nvidia-h200-580.173.02.csv"))
+    (tmp_path / "usr/sbin").mkdir()
+    (tmp_path / "usr/sbin/nvidia-modprobe").symlink_to("/bin/sh")
     facts = read_gpu_facts(tmp_path)
     assert facts == GpuFacts(
         bus=("0000:83:00.0",),
@@ -76,6 +89,7 @@ def test_a_host_with_a_gpu_is_read(tmp_path: Path) -> None:
         secure_boot=False,
         kernel="6.1.0-56-amd64",
         module_kernels=("6.1.0-56-amd64",),
+        nvidia_modprobe=True,
     )
 
 
@@ -105,13 +119,18 @@ def test_an_old_driver_is_asked_again_without_what_it_does_not_know(tmp_path: Pa
     other = refusal.replace("compute_cap", "fabric.state")
     make_host(
         tmp_path,
-        smi="#!/bin/sh\ncase $1 in *compute_cap*) echo '" + refusal + "'; exit 2;; esac\n"
+        smi=f'#!/bin/sh\necho "$@" >{tmp_path}/asked\n'
+        "case $1 in *compute_cap*) echo '" + refusal + "'; exit 2;; esac\n"
         "case $1 in *fabric.state*) echo '" + other + "'; exit 2;; esac\n"
         f"echo '0, Tesla T4, {UUID}, 15109, 470.182.03, [N/A]'\n",
     )
     facts = read_gpu_facts(tmp_path)
     assert facts.gpus == (Gpu(0, "Tesla T4", UUID, 15109, None, "470.182.03"),)
     assert facts.smi == ""
+    asked = "--query-gpu=index,name,uuid,memory.total,driver_version,mig.mode.current"
+    assert (tmp_path / "asked").read_text() == f"{asked} --format=csv,noheader,nounits\n"
+    (tmp_path / "usr/bin/nvidia-smi").write_text(f"#!/bin/sh\necho '{refusal}'\nexit 2\n")
+    assert read_gpu_facts(tmp_path).smi == refusal, "it refuses what it was not asked for"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.host.check import failed, ok, warning
 from trainer.host.port_checks import (
     USUAL_EPHEMERAL,
     Holder,
@@ -14,6 +15,7 @@ from trainer.host.port_checks import (
     parse_sockets,
     port_check,
     read_port_facts,
+    task_ports,
     unit_of,
 )
 
@@ -24,6 +26,8 @@ TABLE = """\
    0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 41234 1
    1: 0B00590A:08AF 0C00590A:A1B2 01 00000000:00000000 00:00000000 00000000   998        0 41235 1
    2: 0B00590A:08AE 0C00590A:A1B3 06 00000000:00000000 03:00000A2C 00000000     0        0 0 3
+  cut
+   3: 0000:00:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000   0        0 41236
 """
 # What cgroup v1 in hybrid mode and cgroup v2 say of a task.
 CGROUP_V1 = (
@@ -34,7 +38,8 @@ CGROUP_V2 = "0::/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n
 
 def test_the_sockets_of_the_ports_that_were_asked_for() -> None:
     assert parse_sockets(TABLE, [2222, 2223]) == {41234: (2222, 998), 41235: (2223, 998)}
-    assert parse_sockets(TABLE, [22]) == {}
+    assert parse_sockets(TABLE, [22]) == {41236: (22, 0)}
+    assert parse_sockets(TABLE, [23]) == {}
     assert parse_sockets("", [2222]) == {}
 
 
@@ -61,14 +66,18 @@ def test_who_listens_here_is_found_in_proc() -> None:
 def test_the_range_of_this_machine_is_read() -> None:
     first, last = read_port_facts([1]).ephemeral
     assert 0 < first < last < 65536
-    assert parse_range("1024\t65000\n") == (1024, 65000)
     assert parse_range("") == USUAL_EPHEMERAL
 
 
 def test_ports_that_are_free_or_the_tasks_own() -> None:
     own = Holder(2222, 998, 77, "python", "psfleet-ps@0.service")
     check = port_check([PS, WORKER], PortFacts((own,)), {})
-    assert (check.state, check.found) == ("ok", "2222 is ps0's, 2223 (worker1) is free")
+    assert check == ok("2222 is ps0's, 2223 (worker1) is free")
+    told = [
+        {"job": "ps", "index": 0, "port": "2222", "gpus": []},
+        {"job": "worker", "index": 1, "port": 2223},
+    ]
+    assert task_ports(told) == [PS, WORKER]
 
 
 @pytest.mark.parametrize("unit", ["psfleet-worker@1.service", "psfleet-server@1.service"])
@@ -89,32 +98,31 @@ def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_o
 @pytest.mark.parametrize(
     ("holder", "words"),
     [
-        (
-            Holder(2223, 33, 812, "nginx", "nginx.service"),
-            "port 2223 of worker1 is held by nginx (pid 812, nginx.service)",
-        ),
-        (Holder(2223, 33, 812, "nc"), "nc (pid 812)"),
-        (Holder(2223, 998, 9, "python", "psfleet-worker@0.service"), "psfleet-worker@0.service"),
-        (Holder(2223, 33), "a process of the user with id 33 that cannot be seen"),
+        (Holder(2223, 33, 812, "nginx", "nginx.service"), "nginx (pid 812, nginx.service)"),
+        (Holder(2223, 998, 9, "x", "psfleet-worker@0.service"), "x (pid 9, psfleet-worker@0.service)"),
+        (Holder(2223, 33), "a process of the user with id 33 that cannot be seen, as in a container"),
     ],
 )
 def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
-    check = port_check([PS, WORKER], PortFacts((holder,)), {})
-    assert check.state == "failed"
-    assert words in check.found
-    assert "trainer_base_port, or trainer_ps_port, trainer_worker_port" in check.remedy
+    other = "port 2222 of ps0 is held by nc (pid 9)"
+    assert port_check([PS, WORKER], PortFacts((holder, Holder(2222, 0, 9, "nc"))), {}) == failed(
+        f"{other}; port 2223 of worker1 is held by {words}",
+        "stop that program, or give the host's tasks other ports: trainer_base_port, or trainer_ps_port, "
+        "trainer_worker_port, in host_vars of this host",
+    )
 
 
 def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
-    task = TaskPort("ps", 0, 40000)
-    check = port_check([task, WORKER], PortFacts(()), {})
-    assert check.state == "warning"
-    assert "port 40000 of ps0: any connection may take a port from 32768 to 60999" in check.found
-    assert "below 32768" in check.remedy
-    assert "ip_local_reserved_ports=40000" in check.remedy
-    for reserved in ("40000", "8080,39990-40010"):
+    task, last = TaskPort("ps", 0, 32768), TaskPort("ps", 1, 60999)
+    assert port_check([task, WORKER, last], PortFacts(()), {}) == warning(
+        "port 32768 of ps0, port 60999 of ps1: any connection may take a port from 32768 to 60999 on this "
+        "host",
+        "set trainer_base_port below 32768, or keep the ports with sysctl "
+        "net.ipv4.ip_local_reserved_ports=32768,60999",
+    )
+    for reserved in ("32768", "8080,32760-32768", "32768-32770"):
         assert port_check([task], PortFacts((), reserved=reserved), {}).state == "ok"
-    assert port_check([task], PortFacts((), reserved="40001-40010,9"), {}).state == "warning"
+    assert port_check([task], PortFacts((), reserved="32769-40010,9"), {}).state == "warning"
 
 
 def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
@@ -127,8 +135,9 @@ def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "proc" / str(os.getpid()) / "cgroup").write_text(CGROUP_V2)
     (tmp_path / "proc" / str(os.getpid()) / "fd" / "3").symlink_to("socket:[41234]")
     (tmp_path / "proc" / str(os.getpid()) / "fd" / "4").symlink_to("/dev/null")
+    (tmp_path / "proc/sys/net/ipv4").mkdir(parents=True)
+    (tmp_path / "proc/sys/net/ipv4/ip_local_port_range").write_text("1024\t65000\n")
+    (tmp_path / "proc/sys/net/ipv4/ip_local_reserved_ports").write_text("8080,9148\n")
+    holder = Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service")
     facts = read_port_facts([2222, 2223], tmp_path)
-    assert facts.holders == (
-        Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service"),
-        Holder(2223, 998),
-    )
+    assert facts == PortFacts((holder, Holder(2223, 998)), (1024, 65000), "8080,9148")

@@ -35,6 +35,15 @@ def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
     }
     assert task_traces.last_record(events)["reason"] == "last step"
 
+    last = {**STEP, "seconds": 0, "steps": 2**62, "loss": -(2**63), "global_step_after": -(2**62)}
+    events.write_text(json.dumps(last))
+    rates = {"steps_per_second": None, "examples_per_second": None}
+    assert (
+        task_traces.last_step(events)
+        == {"global_step": -(2**62), "local_step": 30, "loss": None, "wall": 1e9} | rates
+    )
+    assert task_traces.last_step(tmp_path / "absent") == task_traces.last_record(tmp_path / "absent") == {}
+
 
 @pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
 def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: object) -> None:
@@ -46,8 +55,11 @@ def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: 
 def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
     file = task_traces.run_file(tmp_path, "ps", 0)
     file.parent.mkdir()
-    file.write_text('PSFLEET_RUN_ID="night-1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
-    assert task_traces.run_id_of(file) == "night-1"
+    assert file == tmp_path / "run" / "ps-0.env"
+    file.write_bytes(b'# \xff\nPSFLEET_RUN_ID="night=1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
+    assert task_traces.run_id_of(file) == "night=1"
+    file.write_text("PSFLEET_OTHER=1\n")
+    assert task_traces.run_id_of(file) == ""
     assert task_traces.run_id_of(tmp_path / "absent") == ""
 
 
@@ -55,6 +67,9 @@ def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
     log = tmp_path / "worker0.out"
     log.write_text("".join(f"line {number}\n" for number in range(20_000)) + "\nthe end\n")
     assert task_traces.last_lines(log) == "line 19997\nline 19998\nline 19999\nthe end"
+    log.write_bytes(b"one\ntwo \xff\n")
+    assert task_traces.last_lines(log) == "one\ntwo \ufffd"
+    assert task_traces.object_in("[1]") == {}
 
 
 NESTED = "[" * 60_000
@@ -92,7 +107,11 @@ def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
         stream.truncate(2**40)
     assert len(task_traces.bytes_of(file)) == task_traces.MOST_BYTES
     assert task_traces.bytes_of(file, most=5) == b"begin"
-    assert set(task_traces.bytes_of(file, last=True)) == {0}
+    with file.open("r+b") as stream:
+        stream.seek(2**40 - 3)
+        stream.write(b"end")
+    last = task_traces.bytes_of(file, last=True)
+    assert (len(last), last[-4:]) == (task_traces.MOST_BYTES, b"\0end")
 
 
 def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
