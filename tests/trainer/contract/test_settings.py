@@ -1,5 +1,6 @@
 import math
 import re
+from collections.abc import Callable
 from dataclasses import fields, make_dataclass
 
 import pytest
@@ -8,35 +9,34 @@ from trainer.contract import settings as of
 from trainer.contract.settings import Rule, SettingProblem, SettingsError, TrainingSettings
 
 NULL = ", or null for the model's own"
-SHORT = of.checked("a short text", of.to_text, lambda text: len(text) < 4)
 ODD_INTEGERS = [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"]
 ODD_NUMBERS = [0, -0.1, "fast", "nan", "inf", math.inf, True, None, [1], 10**400]
 TRUTHS = {True: True, " Yes": True, "on": True, "off": False, 0: False}
 
 
+def short_text() -> Rule:
+    return of.checked("a short text", of.to_text, lambda text: len(text) < 4)
+
+
 @pytest.mark.parametrize(
-    ("rule", "expected", "taken", "refused"),
+    ("make", "expected", "taken", "refused"),
     [
-        (of.integer(1), "an integer >= 1", {1: 1, "7": 7, " +3 ": 3, 9**9: 9**9}, ODD_INTEGERS),
-        (of.integer(1, 3), "an integer from 1 to 3", {1: 1, "3": 3}, [0, 4]),
-        (of.number(0.5), "a number >= 0.5", {0.5: 0.5, "1e9": 1e9}, [0.4]),
-        (of.number(0, exclusive=True), "a number > 0", {0.1: 0.1, "1e-3": 0.001}, ODD_NUMBERS),
-        (of.number(0, 1), "a number from 0 to 1", {0: 0, 1: 1}, [-0.1, 1.1]),
-        (of.number(0, 1, exclusive=True), "a number > 0 and <= 1", {1: 1}, [0, 1.1]),
-        (of.BOOLEAN, "true or false", TRUTHS, ["maybe", None, 2]),
-        (SHORT, "a short text", {"abc": "abc"}, [7, "long"]),
-        (of.or_null(of.integer(1)), f"an integer >= 1{NULL}", {None: None, "7": 7}, [0, True, "no"]),
-        (
-            of.or_null(SHORT, "none"),
-            "a short text, or null for none",
-            {" NULL ": None, "": None},
-            [2, "long"],
-        ),
+        (lambda: of.integer(1), "an integer >= 1", {1: 1, "7": 7, " +3 ": 3, 9**9: 9**9}, ODD_INTEGERS),
+        (lambda: of.integer(1, 3), "an integer from 1 to 3", {1: 1, "3": 3}, [0, 4]),
+        (lambda: of.number(0.5), "a number >= 0.5", {0.5: 0.5, "1e9": 1e9}, [0.4]),
+        (lambda: of.number(0, exclusive=True), "a number > 0", {0.1: 0.1, "1e-3": 0.001}, ODD_NUMBERS),
+        (lambda: of.number(0, 1), "a number from 0 to 1", {0: 0, 1: 1}, [-0.1, 1.1]),
+        (lambda: of.number(0, 1, exclusive=True), "a number > 0 and <= 1", {1: 1}, [0, 1.1]),
+        (lambda: of.BOOLEAN, "true or false", TRUTHS, ["maybe", None, 2]),
+        (short_text, "a short text", {"abc": "abc"}, [7, "long"]),
+        (lambda: of.or_null(of.integer(1)), f"an integer >= 1{NULL}", {None: None, "7": 7}, [0, True, "no"]),
+        (lambda: of.or_null(short_text(), "none"), "a short text, or null for none", {" NULL ": None}, [2]),
     ],
 )
 def test_a_rule_takes_what_it_says(
-    rule: Rule, expected: str, taken: dict[object, object], refused: list[object]
+    make: Callable[[], Rule], expected: str, taken: dict[object, object], refused: list[object]
 ) -> None:
+    rule = make()
     assert (rule.expected, [rule.convert(value) for value in taken]) == (expected, [*taken.values()])
     for value in refused:
         with pytest.raises(ValueError, match=re.escape(str(value)) or "^$"):
@@ -44,8 +44,8 @@ def test_a_rule_takes_what_it_says(
 
 
 def test_a_setting_is_a_field_with_its_default_and_its_rule() -> None:
-    own = make_dataclass("own", [("width", int, of.setting(7, SHORT))])
-    assert (own().width, fields(own)[0].metadata["rule"]) == (7, SHORT)
+    own = make_dataclass("own", [("width", int, of.setting(7, of.BOOLEAN))])
+    assert (own().width, fields(own)[0].metadata["rule"]) == (7, of.BOOLEAN)
     given = {"steps": "7", "learning_rate": "0.5", "optimizer": "null", "barrier_deadline_seconds": "0"}
     asked = TrainingSettings(steps=7, learning_rate=0.5, optimizer=None, barrier_deadline_seconds=0)
     assert TrainingSettings.from_mapping(given) == asked

@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.host.content_directory import (
-    content_files,
-    content_hash,
-    file_sha256,
-    files_below,
-    locked,
-    point,
-    points_to,
-    sync_directory,
-    unpack,
-)
+from trainer.host import content_directory as content
+from trainer.host.content_directory import content_hash, files_below, locked, point
 
 
 @pytest.fixture
@@ -42,7 +33,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_the_content_of_a_program_is_names_and_bytes_alone(program: Path) -> None:
     names = ["link.py", "main.py", "models/cnn.py", "models/linear.py"]
-    assert [*content_files(program).items()] == [(name, program / name) for name in names]
+    assert [*content.content_files(program).items()] == [(name, program / name) for name in names]
     assert [*files_below(program)] == [".git/HEAD", ".hidden", "__pycache__/main.pyc", *names]
     # Releases on hosts are compared by it, so the way it is made must not change unnoticed.
     assert content_hash(program) == "d286a2555012"
@@ -53,7 +44,7 @@ def test_the_content_of_a_program_is_names_and_bytes_alone(program: Path) -> Non
     renamed = content_hash(program)
     (program / "models" / "cnn2.py").write_text("W = 3\n")
     assert len({"d286a2555012", renamed, content_hash(program)}) == 3
-    assert file_sha256(program / "main.py") == hashlib.sha256(b"main.py\n").hexdigest()
+    assert content.file_sha256(program / "main.py") == hashlib.sha256(b"main.py\n").hexdigest()
 
 
 def test_a_file_has_the_hash_of_a_folder_that_holds_it_alone(program: Path) -> None:
@@ -87,7 +78,7 @@ def test_an_archive_is_written_as_files_that_all_may_read(tmp_path: Path) -> Non
     packed(tmp_path / "a.tar", "bin/deep/tool", 0o700)
     packed(tmp_path / "a.tar", "bin/deep/text")
     for _ in range(2):
-        unpack(tmp_path / "a.tar", tmp_path / "there")
+        content.unpack(tmp_path / "a.tar", tmp_path / "there")
     files = files_below(tmp_path / "there")
     found = {name: (path.read_text(), path.stat().st_mode & 0o777) for name, path in files.items()}
     assert found == {"bin/deep/text": ("abc", 0o644), "bin/deep/tool": ("abc", 0o755)}
@@ -108,15 +99,15 @@ def test_an_archive_cannot_write_beside_its_place(tmp_path: Path, name: str, kin
     with pytest.raises(
         ValueError, match=f"^{archive} holds {re.escape(name)}, which is no file below its root$"
     ):
-        unpack(archive, tmp_path / "there")
+        content.unpack(archive, tmp_path / "there")
 
 
 def test_the_entries_of_a_directory_are_synced_and_of_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     before = len([*Path("/proc/self/fd").iterdir()])
-    sync_directory(tmp_path)
+    content.sync_directory(tmp_path)
     with pytest.raises(NotADirectoryError):
-        sync_directory(tmp_path / "file")
+        content.sync_directory(tmp_path / "file")
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
@@ -125,7 +116,7 @@ def test_a_link_is_never_away_while_it_is_turned(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     link = tmp_path / "current"
     point(link, "a")
-    assert [points_to(path, "a") for path in (link, tmp_path / "a")] == [True, False]
+    assert [content.points_to(path, "a") for path in (link, tmp_path / "a")] == [True, False]
     missing = []
     done = threading.Event()
 
