@@ -16,6 +16,11 @@ ENDED = "reason local_step global_step seconds examples loss"
 WORKER = TaskIdentity(run_id="r1", job="worker", index=1, plan_hash="0a1b2c3d4e5f", release="abc")
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "worker1.jsonl"
+
+
 def test_what_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs" / "r1" / "events" / "worker1.jsonl"
     writer = open_records(tmp_path / "runs" / "r1", WORKER, pytest.fail)
@@ -27,7 +32,6 @@ def test_what_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     fields = {"reason": "stopped", "local_step": 1, "global_step": 2, "seconds": 0.5, "examples": 3}
     writer.write("finished", {**fields, "loss": math.inf})
     (first, second, failed, finished), complaints = read_records(path)
-
     assert complaints == []
     assert not path.stat().st_mode & 0o111
     identity = {"run_id": "r1", "job": "worker", "index": 1, "plan_hash": "0a1b2c3d4e5f", "release": "abc"}
@@ -72,24 +76,20 @@ def test_a_folder_that_takes_no_records_is_told_and_stops_nobody(tmp_path: Path)
         (b'{"v":1,"event":"step"}', "run_id is missing; job is missing; index is missing; host is missing"),
     ],
 )
-def test_an_unreadable_line_is_named_and_the_others_are_read(tmp_path: Path, line: bytes, said: str) -> None:
-    path = tmp_path / "worker1.jsonl"
+def test_an_unreadable_line_is_named_and_the_others_are_read(path: Path, line: bytes, said: str) -> None:
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "first"})
     with path.open("ab") as file:
         file.write(b" \n" + line + b"\n")
     writer.write("recovering", {"reason": "last"})
-
     records, complaints = read_records(path)
-
     assert [record.text("reason") for record in records] == ["first", "last"]
     assert len(complaints) == 1
     assert complaints[0].startswith(f"{path}, line 3: {said}")
     assert "cut short" not in complaints[0]
 
 
-def test_a_record_without_its_fields_is_refused_on_both_sides(tmp_path: Path) -> None:
-    path = tmp_path / "worker1.jsonl"
+def test_a_record_without_its_fields_is_refused_on_both_sides(path: Path) -> None:
     writer = RecordWriter(path, WORKER)
     missing = "finished: contributions is missing; finished: last_step is missing"
     with pytest.raises(ValueError, match=f"^record 'finished': {missing}$"):
@@ -102,9 +102,7 @@ def test_a_record_without_its_fields_is_refused_on_both_sides(tmp_path: Path) ->
         writer.write("stepped")
     writer.write("initialised", {"global_step": 0})
     path.write_text(path.read_text().replace('"global_step":0', '"global_step":true'))
-
     records, complaints = read_records(path)
-
     assert records == []
     assert complaints == [f"{path}, line 1: initialised: global_step is 'True', expected int"]
 
@@ -140,8 +138,7 @@ def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
 
 
 @pytest.mark.parametrize("cut", [b'{"v":1,"event":"st', b"{"])
-def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(tmp_path: Path, cut: bytes) -> None:
-    path = tmp_path / "worker1.jsonl"
+def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(path: Path, cut: bytes) -> None:
     path.write_bytes(cut)
     for _ in range(2):
         RecordWriter(path, WORKER).write("recovering", {"reason": "restarted"})
@@ -150,15 +147,12 @@ def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(tmp_path: Path
     assert (len(complaints), path.read_bytes().count(b"\n")) == (1, 3)
 
 
-def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(tmp_path: Path) -> None:
-    path = tmp_path / "worker1.jsonl"
+def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(path: Path) -> None:
     records, complaints = read_records(path)
     assert (records, "No such file" in complaints[0]) == ([], True)
     RecordWriter(path, WORKER).write("recovering", {"reason": "whole"})
     path.write_bytes(path.read_bytes()[:-5])
-
     records, complaints = read_records(path)
-
     assert records == []
     assert len(complaints) == 1
     assert complaints[0].endswith("), and the line does not end: cut short")
@@ -172,9 +166,8 @@ def test_a_full_disk_does_not_stop_the_task(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_line_that_is_cut_is_told_and_the_next_one_begins_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "worker1.jsonl"
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "first"})
     assert capsys.readouterr().err == ""

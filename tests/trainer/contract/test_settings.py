@@ -95,37 +95,29 @@ def test_flags_give_back_the_settings() -> None:
     assert TrainingSettings.from_mapping(flags) == asked
 
 
-@pytest.mark.parametrize(
-    ("replication", "replicas", "gradients"),
-    [("sync", None, 5), ("sync", 2, 2), ("in_graph", None, 5), ("async", None, 1), ("local", None, 1)],
-)
-def test_how_many_gradients_a_step_is_made_of(replication: str, replicas: int | None, gradients: int) -> None:
-    asked = TrainingSettings(replication=replication, replicas_to_aggregate=replicas)
-    assert asked.gradients_in_a_step(5) == gradients
-
-
-REPLICAS, SERVERS = "-replicas_to_aggregate is 3", "-existing_servers is true with -replication 'local'"
-NOT_SYNC = f"{REPLICAS} with -replication {{!r}}; expected null, or -replication sync"
-TOO_MANY = f"{REPLICAS}; expected at most 2, the number of workers"
-NO_SERVERS = f"{SERVERS}, which has no servers; expected false, or another replication"
+NOT_SYNC = "-replicas_to_aggregate is 3 with -replication {!r}; expected null, or -replication sync"
+TOO_MANY = "-replicas_to_aggregate is 3; expected at most 2, the number of workers"
+NO_SERVERS = "-existing_servers is true with -replication 'local', which has no servers; expected false, or "
 
 
 @pytest.mark.parametrize(
-    ("replication", "replicas", "servers", "workers", "said"),
+    ("asked", "workers", "gradients", "said"),
     [
-        ("sync", 3, True, 3, []),
-        ("sync", 3, True, None, []),
-        ("sync", 3, False, 2, [TOO_MANY]),
-        ("async", 3, True, 3, [NOT_SYNC.format("async")]),
-        ("nothing", None, True, 3, []),
-        ("local", None, False, 1, []),
-        ("local", 3, True, 1, [NOT_SYNC.format("local"), NO_SERVERS]),
+        (("sync", None, True), 5, 5, []),
+        (("sync", 3, True), 3, 3, []),
+        (("sync", 3, True), None, 3, []),
+        (("sync", 3, False), 2, 3, [TOO_MANY]),
+        (("in_graph", None, True), 5, 5, []),
+        (("async", 3, True), 3, 1, [NOT_SYNC.format("async")]),
+        (("local", None, False), 1, 1, []),
+        (("local", 3, True), 2, 1, [NOT_SYNC.format("local"), f"{NO_SERVERS}another replication"]),
     ],
 )
-def test_what_a_replication_cannot_say_beside_the_others(
-    replication: str, replicas: int | None, servers: bool, workers: int | None, said: list[str]
+def test_a_replication_has_its_gradients_in_a_step_and_its_limits(
+    asked: tuple[object, ...], workers: int | None, gradients: int, said: list[str]
 ) -> None:
-    told = {"replication": replication, "replicas_to_aggregate": replicas, "existing_servers": servers}
+    told = dict(zip(("replication", "replicas_to_aggregate", "existing_servers"), asked, strict=True))
+    assert TrainingSettings.from_mapping(told).gradients_in_a_step(workers or 0) == gradients
     found = of.replication_problems(told, workers, "-")
     assert found == {text[1:].partition(" ")[0]: text for text in said}
     bare = {name: text.replace("-", "") for name, text in found.items()}

@@ -23,17 +23,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "worker0.jsonl"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Set the time that windows begin and end at, which stands still else."""
-    now = [0.0]
+    now = [100.0]
     monkeypatch.setattr(step_windows, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
 @pytest.fixture
-def windows(path: Path, clock: list[float]) -> StepWindows:
-    clock[0] = 100.0
+def windows(path: Path) -> StepWindows:
     return StepWindows(RecordWriter(path, TaskIdentity("test", "worker", 0)), _WINDOW, 100)
 
 

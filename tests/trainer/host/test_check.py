@@ -1,11 +1,11 @@
 """Findings, and the words in which several are told."""
 
-from trainer.host.check import Check, checks_of, failed, joined, ok, reasons_of, skipped
+from trainer.host.check import Check, checks_of, failed, joined, reasons_of, skipped
 from trainer.host.wording import counted, dotted, first_of, grouped
 
 
 def test_checks_come_back_from_what_a_module_answers() -> None:
-    check = Check("driver", "failed", "it is old", "install another", task="")
+    check = Check("driver", "failed", "it is old", "install another")
     told = {
         "name": "driver",
         "state": "failed",
@@ -17,19 +17,11 @@ def test_checks_come_back_from_what_a_module_answers() -> None:
     assert Check.from_json({"name": "bus", "state": "ok", "found": "1"}) == Check("bus", "ok", "1")
 
 
-def test_what_failed_is_numbered_with_its_remedies() -> None:
-    findings = {
-        "bus": failed("none", "seat it"),
-        "uvm": skipped("bus failed"),
-        "gpus": failed("old", "buy one"),
-    }
-    assert reasons_of(checks_of(findings)) == "1. none: seat it\n2. old: buy one"
-    assert reasons_of(checks_of({"bus": ok("1")})) == ""
-
-
-def test_several_findings_are_one_with_what_they_share_once() -> None:
+def test_what_failed_is_numbered_or_joined_with_what_it_shares_once() -> None:
     several = [failed("a", "mend it"), failed("b", "mend it"), failed("b", "buy one")]
     assert joined(several) == failed("a; b", "mend it; buy one")
+    findings = {"bus": several[0], "uvm": skipped("bus failed"), "gpus": several[2]}
+    assert reasons_of(checks_of(findings)) == "1. a: mend it\n2. b: buy one"
 
 
 def test_words_for_lists_and_counts() -> None:

@@ -43,23 +43,18 @@ def test_what_is_installed_or_why_not_is_said_before(case: dict[str, Any]) -> No
     [
         ("6.1.0-56-amd64", "amd64"),
         ("6.1.0-56-cloud-amd64", "cloud-amd64"),
-        ("6.12.117+deb13-amd64", "amd64"),
         ("6.12.117+deb13-cloud-amd64", "cloud-amd64"),
         ("5.15.0-185-generic", "generic"),
-        ("6.8.0-1020-aws", "aws"),
         ("6.8-7-64-own", "64-own"),
     ],
 )
-def test_the_headers_are_those_of_the_kind_of_kernel(kernel: str, flavour: str) -> None:
-    chosen = choose_packages("debian-12", kernel, {"debian-12": ["linux-headers-{flavour}"]}, [])
-    assert chosen == (f"linux-headers-{flavour}",)
-
-
-def test_packages_that_somebody_names_take_the_place_of_the_distributions() -> None:
-    by_system = {"debian-12": ["nvidia-smi"]}
-    assert choose_packages("debian-12", KERNEL, by_system, ["cuda-drivers"]) == ("cuda-drivers",)
-    assert choose_packages("debian-12", KERNEL, by_system, []) == ("nvidia-smi",)
-    assert choose_packages("rhel-9", KERNEL, by_system, []) == ()
+def test_headers_are_of_the_kind_of_kernel_and_packages_that_somebody_names_go_first(
+    kernel: str, flavour: str
+) -> None:
+    by_system = {"debian-12": ["linux-headers-{flavour}"]}
+    assert choose_packages("debian-12", kernel, by_system, []) == (f"linux-headers-{flavour}",)
+    assert choose_packages("debian-12", kernel, by_system, ["cuda-drivers"]) == ("cuda-drivers",)
+    assert choose_packages("rhel-9", kernel, by_system, []) == ()
 
 
 def test_the_role_knows_packages_for_every_distribution_that_is_supported() -> None:

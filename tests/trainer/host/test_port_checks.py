@@ -127,17 +127,20 @@ def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
 
 def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
     """A /proc in which one process has gone, and another's descriptors may not be read."""
-    (tmp_path / "proc" / "net").mkdir(parents=True)
-    (tmp_path / "proc" / "net" / "tcp").write_text(TABLE)
-    (tmp_path / "proc" / "9").mkdir()
-    (tmp_path / "proc" / str(os.getpid()) / "fd").mkdir(parents=True)
-    (tmp_path / "proc" / str(os.getpid()) / "comm").write_text(f"{Path(sys.executable).name}\n")
-    (tmp_path / "proc" / str(os.getpid()) / "cgroup").write_text(CGROUP_V2)
-    (tmp_path / "proc" / str(os.getpid()) / "fd" / "3").symlink_to("socket:[41234]")
-    (tmp_path / "proc" / str(os.getpid()) / "fd" / "4").symlink_to("/dev/null")
-    (tmp_path / "proc/sys/net/ipv4").mkdir(parents=True)
-    (tmp_path / "proc/sys/net/ipv4/ip_local_port_range").write_text("1024\t65000\n")
-    (tmp_path / "proc/sys/net/ipv4/ip_local_reserved_ports").write_text("8080,9148\n")
+    own, ip = f"proc/{os.getpid()}", "proc/sys/net/ipv4"
+    texts = {
+        "proc/net/tcp": TABLE,
+        f"{own}/comm": f"{Path(sys.executable).name}\n",
+        f"{own}/cgroup": CGROUP_V2,
+    }
+    texts |= {f"{ip}/ip_local_port_range": "1024\t65000\n", f"{ip}/ip_local_reserved_ports": "8080,9148\n"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for folder in ("proc/9", f"{own}/fd"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / own / "fd" / "3").symlink_to("socket:[41234]")
+    (tmp_path / own / "fd" / "4").symlink_to("/dev/null")
     holder = Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service")
     facts = read_port_facts([2222, 2223], tmp_path)
     assert facts == PortFacts((holder, Holder(2223, 998)), (1024, 65000), "8080,9148")

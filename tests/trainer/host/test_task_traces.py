@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.step_record import STEP
-from trainer.host import deployment, task_traces
+from trainer.host import task_traces
 
 
 def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
@@ -112,10 +112,3 @@ def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
         stream.write(b"end")
     last = task_traces.bytes_of(file, last=True)
     assert (len(last), last[-4:]) == (task_traces.MOST_BYTES, b"\0end")
-
-
-def test_a_plan_may_be_longer_than_what_a_task_leaves(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"tasks": ["x" * 100_000]}))
-    assert task_traces.read_object(plan, most=deployment.MOST_BYTES_OF_PLAN) != {}
-    assert task_traces.read_object(plan) == {}

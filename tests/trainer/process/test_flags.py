@@ -96,14 +96,6 @@ def test_training_flags_are_settings() -> None:
             f"{TUTORIAL} --replication=sync --replicas_to_aggregate=3",
             "--replicas_to_aggregate is 3; expected at most 2, the number of workers",
         ),
-        (
-            f"{TUTORIAL} --replicas_to_aggregate=2",
-            "--replicas_to_aggregate is 2 with --replication 'async'; expected null, or --replication sync",
-        ),
-        (
-            "--job_name=local --existing_servers=true",
-            "--existing_servers is true with --replication 'local', which has no servers; expected false",
-        ),
         ("--job_name=local --replication=sync", "--replication is 'sync', expected local"),
         ("--job_name=local --steps=0", "--steps is '0'; expected an integer >= 1"),
         (f"{TUTORIAL} --replication=local", "--task_index is 1, expected 0"),
