@@ -4,19 +4,20 @@ from trainer.host.check import Finding, State
 from trainer.host.clock_checks import REMEDY, clock_check, clock_offset
 
 
-def test_a_host_that_goes_with_the_controller_is_not_wrong_by_the_time_of_the_way() -> None:
-    # Half a second there, ten seconds of looking, half a second back.
-    assert clock_offset(100.0, 100.5, 110.5, 111.0) == (0.0, 0.5)
-
-
-def test_all_that_a_slow_way_takes_is_uncertainty() -> None:
-    assert clock_offset(100.0, 104.0, 105.0, 105.0) == (2.0, 2.0)
-    assert clock_offset(100.0, 100.0, 105.0, 104.0) == (0.5, 0.0), "clocks that run unevenly"
-
-
-def test_a_clock_that_is_ahead_and_one_that_is_behind() -> None:
-    assert clock_offset(100.0, 1000.5, 1001.5, 102.0)[0] == pytest.approx(900.0)
-    assert clock_offset(1000.0, 100.5, 101.5, 1002.0)[0] == pytest.approx(-900.0)
+@pytest.mark.parametrize(
+    ("times", "ahead", "uncertainty"),
+    [
+        ((100.0, 100.5, 110.5, 111.0), 0.0, 0.5),  # as long there as back, with ten seconds of looking
+        ((100.0, 104.0, 105.0, 105.0), 2.0, 2.0),
+        ((100.0, 100.0, 105.0, 104.0), 0.5, 0.0),  # clocks that run unevenly
+        ((100.0, 1000.5, 1001.5, 102.0), 900.0, 0.5),
+        ((1000.0, 100.5, 101.5, 1002.0), -900.0, 0.5),
+    ],
+)
+def test_all_that_the_way_takes_is_uncertainty(
+    times: tuple[float, float, float, float], ahead: float, uncertainty: float
+) -> None:
+    assert clock_offset(*times) == (ahead, uncertainty)
 
 
 DATED = ": records of its tasks are dated wrongly"

@@ -16,8 +16,6 @@ from trainer.host.deployment import (
 from trainer.host.environment import TENSORFLOW_VERSION
 
 WHOLE = Deployment("aaaaaaaaaaaa", "bbbbbbbbbbbb", TENSORFLOW_VERSION, "cccccccccccc")
-
-
 TODAY = Today(WHOLE.plan, WHOLE.release, WHOLE.environment)
 
 
@@ -35,12 +33,9 @@ def deploy(folder: Path) -> tuple[Path, Path]:
     return folder / "opt", etc
 
 
-def test_what_a_deployment_left_is_read(tmp_path: Path) -> None:
+def test_what_a_deployment_left_is_read_and_a_bare_host_is_not_deployed(tmp_path: Path) -> None:
     assert read_deployment(*deploy(tmp_path)) == WHOLE
-
-
-def test_a_bare_host_is_not_deployed(tmp_path: Path) -> None:
-    found = read_deployment(tmp_path / "opt", tmp_path / "etc")
+    found = read_deployment(tmp_path / "other", tmp_path / "etc" / "other")
     assert found == Deployment()
     assert deployment_check(found, TODAY, installed=False) == skipped("not deployed")
 

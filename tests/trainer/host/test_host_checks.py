@@ -40,9 +40,9 @@ def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
 def test_what_is_said_of_a_host(case: dict[str, Any], tmp_path: Path) -> None:
     checks = {check.name: check for check in chain_of(case, tmp_path)}
     assert [*checks] == NAMES
-    check = checks[case["check"]]
-    found = (check.state, check.found.replace(str(tmp_path), ""), check.remedy)
-    assert found == (case["state"], case["found"], case.get("remedy", ""))
+    name, state = case["check"].split()
+    found, remedy = checks[name].found.replace(str(tmp_path), ""), checks[name].remedy
+    assert (checks[name].state, found, remedy) == (state, case["found"], case.get("remedy", ""))
     assert not [check.name for check in checks.values() if bool(check.remedy) != (check.state != "ok")]
 
 

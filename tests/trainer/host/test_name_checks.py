@@ -9,10 +9,11 @@ ADDRESSES = {"node1": "node1", "node2": "node2.example", "node3": "10.0.0.3", "n
 FOUND = {"node1": Resolution(("10.0.0.1",)), "node2.example": Resolution(("10.0.0.2", "fd00::2"))}
 
 
-def test_only_names_are_resolved() -> None:
+def test_only_names_are_resolved_and_counted() -> None:
     assert names_in(ADDRESSES) == ["node1", "node2.example"]
-    check = name_check("node3", {"node3": "10.0.0.3", "node4": "[fd00::4]"}, {})
-    assert (check.state, check.found) == ("ok", "addresses are used, no names")
+    addresses = {"node3": "10.0.0.3", "node4": "[fd00::4]"}
+    assert name_check("node3", addresses, {}) == ok("addresses are used, no names")
+    assert name_check("node1", ADDRESSES, FOUND) == ok("2 names found")
 
 
 def test_this_machine_is_asked_as_its_programs_are() -> None:
@@ -22,11 +23,6 @@ def test_this_machine_is_asked_as_its_programs_are() -> None:
     assert (found["localhost"].problem, found["no-such-host.invalid"]) == ("", Resolution((), "not known"))
     with pytest.raises(OSError, match=r".+"):
         socket.getaddrinfo("no-such-host.invalid", None)
-
-
-def test_names_that_are_found() -> None:
-    check = name_check("node1", ADDRESSES, FOUND)
-    assert (check.state, check.found) == ("ok", "2 names found")
 
 
 @pytest.mark.parametrize("loopback", ["127.0.1.1", "::1%lo", "127.0.0.1"])
