@@ -63,8 +63,7 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
 def _is_ours_alone(directory: int) -> bool:
     """Tell whether only root or oneself can put a link into a directory."""
     found = os.fstat(directory)
-    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return found.st_uid in (0, os.geteuid()) and (not writable or bool(found.st_mode & stat.S_ISVTX))
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def find(root: int, name: str) -> os.stat_result | None:

@@ -14,7 +14,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives director
 @as_root
 @pytest.mark.parametrize(
     ("owner", "mode", "followed"),
-    [(0, 0o755, True), (0, 0o775, False), (0, 0o757, False), (1, 0o755, False), (1, 0o700, False)],
+    [
+        (0, 0o755, True),
+        (0, 0o775, False),
+        (0, 0o757, False),
+        (0, 0o1777, False),  # as /tmp, where others cannot remove a link, but make one
+        (1, 0o755, False),
+        (1, 0o700, False),
+    ],
 )
 def test_a_link_is_followed_where_nobody_else_could_have_put_it(
     tmp_path: Path, owner: int, mode: int, followed: bool
@@ -59,9 +66,9 @@ def test_directories_are_made_for_oneself_to_write_and_go_when_they_are_empty(tm
     for name in ("c/d/x", "c/y"):
         (tmp_path / "a" / "b" / name).write_text("")
     with opened(tmp_path / "a" / "b") as root:
-        remove(root, "c/d/x")
-        assert [path.name for path in (tmp_path / "a" / "b" / "c").iterdir()] == ["y"]
         remove(root, "c/y")
+        assert [path.name for path in (tmp_path / "a" / "b" / "c").iterdir()] == ["d"]
+        remove(root, "c/d/x")
         assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
