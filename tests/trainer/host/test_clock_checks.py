@@ -34,6 +34,7 @@ REFUSED = ": SSH certificates are signed for clocks that are at most an hour apa
         (2.0, 0.0, "ok", "2.0 s ahead of the controller's (give or take 0.0 s)"),
         (10.0, 0.0, "warning", f"10 s ahead of the controller's (give or take 0.0 s){DATED}"),
         (-120.0, 9.0, "warning", f"2 min behind the controller's (give or take 9.0 s){DATED}"),
+        (3700.0, 200.0, "warning", f"61 min ahead of the controller's (give or take 3 min){DATED}"),
         (3600.0, 0.0, "warning", f"60 min ahead of the controller's (give or take 0.0 s){DATED}"),
         (-3700.0, 1.0, "failed", f"61 min behind the controller's (give or take 1.0 s){REFUSED}"),
         (7200.0, 200.0, "failed", f"2 h 0 min ahead of the controller's (give or take 3 min){REFUSED}"),

@@ -12,7 +12,8 @@ from trainer.host.disk_space import existing_parent, lacking_space, login_home, 
 def test_paths_of_one_file_system_share_what_is_free_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    free = {tmp_path: 1000, Path("/proc"): 1000}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
     here, there = tmp_path / "a" / "b", Path("/proc/nothing/there")
     assert lacking_space((here, 400), (there, 1000), (tmp_path, 600)) == ""
     assert lacking_space((here, 400), (there, 0), (tmp_path, 1100)) == (

@@ -23,14 +23,18 @@ def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
 
 def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
-    records = [STEP | {"loss": 0.9}, STEP, {"event": "finished", "reason": "last step", "wall": 2e9}]
+    records = [
+        STEP | {"loss": 0.9},
+        STEP | {"seconds": 0.5},
+        {"event": "finished", "reason": "last step", "wall": 2e9},
+    ]
     events.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     assert task_traces.last_step(events) == {
         "global_step": 60,
         "local_step": 30,
         "loss": 0.5,
-        "steps_per_second": 5.0,
-        "examples_per_second": 500.0,
+        "steps_per_second": 20.0,
+        "examples_per_second": 2000.0,
         "wall": 1e9,
     }
     assert task_traces.last_record(events)["reason"] == "last step"
