@@ -105,7 +105,7 @@ def parse_os_release(text: str) -> Distribution:
     values = {}
     for line in text.splitlines():
         key, separator, value = line.strip().partition("=")
-        if separator and not key.startswith("#"):
+        if separator:
             values[key] = _unquoted(value)
     identity = values.get("ID", "linux")
     version = values.get("VERSION_ID", "")
@@ -194,7 +194,6 @@ def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
             stdin=subprocess.DEVNULL,
             stdout=streams,
             stderr=streams,
-            text=True,
             errors="replace",
             env=ENVIRONMENT,
         )
