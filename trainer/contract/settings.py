@@ -112,9 +112,7 @@ def to_integer(value: object) -> int:
 
 def to_number(value: object) -> float:
     """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(value)
-    number = float(str(value))  # an integer may be larger than any float: then it is inf
+    number = float(str(value))  # "True" and "[1]" are no numbers, and an integer beyond all floats is inf
     if not math.isfinite(number):
         raise ValueError(value)
     return number

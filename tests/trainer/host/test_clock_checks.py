@@ -38,7 +38,12 @@ REFUSED = ": SSH certificates are signed for clocks that are at most an hour apa
         (3600.0, 0.0, "warning", f"60 min ahead of the controller's (give or take 0.0 s){DATED}"),
         (-3700.0, 1.0, "failed", f"61 min behind the controller's (give or take 1.0 s){REFUSED}"),
         (7200.0, 200.0, "failed", f"2 h 0 min ahead of the controller's (give or take 3 min){REFUSED}"),
-        (3600 * 720.0, 0.0, "failed", f"720 h 0 min ahead of the controller's (give or take 0.0 s){REFUSED}"),
+        (
+            3600 * 7200.5,
+            0.0,
+            "failed",
+            f"7200 h 30 min ahead of the controller's (give or take 0.0 s){REFUSED}",
+        ),
     ],
 )
 def test_what_a_difference_means(ahead: float, uncertainty: float, state: State, words: str) -> None:
