@@ -27,7 +27,6 @@ class InventoryError(ValueError):
     """An inventory that cannot be used; `problems` holds everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[InventoryProblem]) -> None:
-        super().__init__("; ".join(problem.what for problem in problems))
         self.problems = tuple(problems)
 
 

@@ -16,6 +16,9 @@ from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
 from tests.repository import ROOT
 
+# Knows the roles' files from the first inventory on.
+ROLES_LOADER = DataLoader()
+
 
 def written(folder: Path, files: Mapping[str, object]) -> Path:
     """Write the files (name -> YAML content or text) of an inventory, and return its folder."""
@@ -42,7 +45,7 @@ def checked(
         "ansible_inventory_sources": [str(inventory)],
     }
     try:
-        return cluster_facts(plain_inventory(of_task, loader, given), proof), ""
+        return cluster_facts(plain_inventory(of_task, ROLES_LOADER, given), proof), ""
     except InventoryError as error:
         definitions = Definitions([str(inventory)], manager, loader, given)
         return {}, describe(error.problems, definitions.cure)
