@@ -29,7 +29,7 @@ def plain_inventory(
     for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
         roles.append(file.parents[1].name)
         for entry in loader.load_from_file(str(file), unsafe=True)["argument_specs"].values():
-            specifications |= entry.get("options", {})
+            specifications |= entry["options"]
     known = rules(specifications)
     groups, hostvars = variables["groups"], variables["hostvars"]
     # No variable tells which groups are children of another: the inventory object does.

@@ -33,7 +33,6 @@ def program_fact(
         "arguments": values["trainer_program_arguments"],
         "flags": values["trainer_program_flags"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
-        "release": "",
     }
     findings: list[_Finding] = []
     try:

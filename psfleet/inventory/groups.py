@@ -27,7 +27,7 @@ def group_problems(groups: Groups, children: Sequence[str], *, program: bool) ->
 
 
 def _similar_group(name: str, groups: Groups) -> str:
-    close = get_close_matches(name, sorted(set(groups) - {"all", "ungrouped", *JOBS, PARENT}), n=1)
+    close = get_close_matches(name, sorted(groups), n=1)
     return f" (there is {close[0]!r})" if close else ""
 
 
@@ -50,7 +50,7 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
 
 def _meant_job(group: str) -> str:
     """Return the job whose misspelling the group's name is, "" where it is none."""
-    return "" if group in JOBS else next(iter(get_close_matches(group, JOBS, n=1)), "")
+    return next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 
 def _stray_groups(children: Sequence[str]) -> Iterator[str]:

@@ -202,19 +202,17 @@ _SPECIFIED_TYPES: Mapping[str, Rule] = {
 }
 
 
-def _as_written(choice: object) -> str:
+def _as_written(choice: str) -> str:
     """Return a choice as a YAML file must have it: without quotes 3.10 is a number, and is 3.1."""
-    text = str(choice)
-    quoted = isinstance(choice, str) and not re.match("[A-Za-z]", text)
-    return f'"{text}"' if quoted else text
+    return choice if re.match("[A-Za-z]", choice) else f'"{choice}"'
 
 
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
     """Return the rule that an entry of argument_specs says: its type and its choices."""
-    rule = _SPECIFIED_TYPES.get(str(specification.get("type", "str")), Rule("", lambda value: value))
+    rule = _SPECIFIED_TYPES[str(specification["type"])]
     choices = specification.get("choices")
     if isinstance(choices, list):
         rule = checked(f"one of {', '.join(map(_as_written, choices))}", rule.convert, choices.__contains__)
-    if specification.get("required") or specification.get("default") is not None:
+    if specification.get("default") is not None:
         return rule
     return Rule(f"{rule.expected}, or null", lambda value: None if value is None else rule.convert(value))

@@ -26,6 +26,7 @@ def written(folder: Path, files: Mapping[str, object]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
         (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755 if text.startswith("#!") else 0o644)
     return folder
 
 

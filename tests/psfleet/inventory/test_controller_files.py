@@ -1,5 +1,6 @@
 """Programs and data of the controller: facts, or a refusal with the inventory's other problems."""
 
+import os
 import venv
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,11 @@ def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
     program.write_text("print('hello')\n", encoding="utf-8")
     data.write_text("0 1 2\n", encoding="utf-8")
     tree: Any = hosts_file({}, {"node1": {}, "node2": {"trainer_data_dir": "/srv/data"}})
-    tree["tf_cluster"]["children"] |= {"ps": {"hosts": {}}, "chief": {"hosts": {"node3": {}}}}
+    tree["tf_cluster"]["children"] |= {"ps": {"hosts": {"node4": {}}}, "chief": {"hosts": {"node3": {}}}}
     given = {"trainer_program": str(program), "trainer_data_source": str(data)}
     shown = facts(written(tmp_path / "cluster", {"hosts.yml": tree}), given)
-    assert placed(shown) == {"worker0": "node1:2222", "worker1": "node2:2222", "chief0": "node3:2222"}
+    nodes = {"ps0": "node4", "worker0": "node1", "worker1": "node2", "chief0": "node3"}
+    assert placed(shown) == {task: f"{node}:2222" for task, node in nodes.items()}
     of_program = shown["cluster_program"]
     assert (of_program["entry"], of_program["release"]) == ("train.py", content_hash(program))
     carried = "/opt/psfleet/data"
@@ -89,8 +91,8 @@ def test_everything_wrong_with_the_files_is_said_with_what_else_is_wrong(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with (program / "weights.bin").open("wb") as stream:
-        stream.truncate(101_000_000)
+    (program / "a").touch()
+    os.truncate(program / "a", 100_000_001)
     Path("empty").mkdir()
     inventory = with_variables(
         tmp_path,
@@ -110,7 +112,7 @@ The inventory has 5 problems. Nothing was touched.
 2. trainer_program_entry is '.venv/pyvenv.cfg', which is left out; expected a file of the folder \
 trainer_program; what begins with a dot is left out
    {where}:2
-3. trainer_program is 'program', which holds 101 MB (the largest file is weights.bin); expected 100 MB at \
+3. trainer_program is 'program', which holds 100 MB (the largest file is a); expected 100 MB at \
 most: trainer_data_source carries data
    {where}:1
 4. trainer_program_requirements is 'nowhere.txt', and there is no file {tmp_path}/nowhere.txt; expected a \
@@ -125,21 +127,27 @@ in it
 def test_files_that_are_not_there(program: Path, tmp_path: Path) -> None:
     nowhere = with_variables(tmp_path, trainer_program="nowhere/train.py")
     refusal = checked(nowhere, {"trainer_data_source": "/nowhere"})[1]
+    assert refusal.startswith("The inventory has 2 problems")
     assert "trainer_program is 'nowhere/train.py', and there is no /" in refusal
     assert "train.py; expected a Python file, or a folder with one, on this machine\n   edit /" in refusal
     assert "trainer_data_source is '/nowhere', and there is no /nowhere; expected" in refusal
     assert "   given with -e on the command line" in refusal
-    (program / "main.py").unlink()
+    os.truncate((program / "main.py").rename(program / "as_large_as_may_be"), 100_000_000 - 15)
     refusal = checked(with_variables(tmp_path, trainer_program=str(program)))[1]
-    assert f"trainer_program_entry is 'main.py', and there is no file {program}/main.py" in refusal
+    assert refusal.startswith("The inventory has a problem")
+    assert f"trainer_program_entry is 'main.py', and there is no file {program}/main.py; expected" in refusal
 
 
 def test_what_cannot_be_carried_is_no_program(program: Path, tmp_path: Path) -> None:
     inventory = with_variables(tmp_path, trainer_program=str(program))
     (program / "data").symlink_to("/tmp")
-    linked = checked(inventory)[1]
-    assert f"trainer_program is '{program}', where" in linked
-    assert "link to a folder" in linked
+    what = (
+        f"where {program}/data is a link to a folder: put the folder itself there; expected files and folders"
+    )
+    assert f"trainer_program is '{program}', {what} that can be carried\n" in checked(inventory)[1]
     venv.create(program / "environment", symlinks=True)
-    found = f"which holds the virtual environment {program}/environment; expected the program alone"
-    assert f"trainer_program is '{program}', {found}" in checked(inventory)[1]
+    what = f"which holds the virtual environment {program}/environment; expected the program alone"
+    assert f"trainer_program is '{program}', {what}" in checked(inventory)[1]
+    what = "where /dev/null cannot be read (Not a directory); expected files that you may read"
+    refusal = checked(inventory, {"trainer_program": "/dev/null"})[1]
+    assert f"1. trainer_program is '/dev/null', {what}\n" in refusal

@@ -143,11 +143,6 @@ def test_gpus_are_dealt_evenly_in_order_and_a_task_may_have_its_own() -> None:
     assert [task.gpus for task in plan.tasks] == [(), (3, 1), (0, 2), (7,), (0,), (1,), (), (0,)]
 
 
-def test_gpus_that_cannot_be_dealt_evenly() -> None:
-    (problem,) = problems(["a"], ["a"], {"a": {"trainer_worker_tasks": 2, "trainer_worker_gpus": [0, 1, 2]}})
-    assert problem.startswith("trainer_worker_gpus [0, 1, 2] of a are 3 GPUs for 2 workers; expected as many")
-
-
 def test_a_gpu_for_two_tasks_of_a_host_but_not_of_two_hosts() -> None:
     twice = {"trainer_worker_tasks": [{"gpus": [0]}, {"gpus": [1, 0]}]}
     once = {"trainer_worker_tasks": [{"gpus": [0]}]}

@@ -54,13 +54,14 @@ def test_a_cluster_that_cannot_be_proven_is_refused_with_all_that_is_in_the_way(
     require_provable(plan(1, 2), {"run_id", "trainer_barrier_deadline_seconds"})
     with pytest.raises(InventoryError) as refusal:
         require_provable(plan(0, 1), {"trainer_model", "trainer_steps"})
-    assert [problem.what for problem in refusal.value.problems] == [
+    given = "is given with -e, and prove.yml chooses it; expected no value: leave -e"
+    assert [f"{problem.what}: {problem.cure}" for problem in refusal.value.problems] == [
         "the inventory has no ps, so there is nothing to share a model on; prove.yml expects a group ps"
-        " with one host or more",
+        " with one host or more: ",
         "the inventory has one worker, on n0, which has nobody to share a model with; prove.yml expects"
-        " two workers or more",
-        "trainer_model is given with -e, and prove.yml chooses it; expected no value",
-        "trainer_steps is given with -e, and prove.yml chooses it; expected no value",
+        " two workers or more: ",
+        f"trainer_model {given} trainer_model=... out",
+        f"trainer_steps {given} trainer_steps=... out",
     ]
 
 

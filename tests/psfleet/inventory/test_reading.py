@@ -51,19 +51,6 @@ def test_an_address_that_a_port_cannot_follow(address: object) -> None:
     assert '"[fd00::1]"' in problem
 
 
-def test_two_names_for_one_address() -> None:
-    same = {"ansible_host": "10.0.0.1"}
-    (problem,) = problems(["a"], ["b", "c"], {"a": same, "c": same})
-    assert problem.startswith("a, c have one address, 10.0.0.1")
-
-
-def test_names_that_ssh_does_not_tell_apart() -> None:
-    said = problems(["Alpha"], ["alpha", "beta"])
-    assert [problem for problem in said if "capitals" in problem] == [
-        "the hosts Alpha, alpha differ in capitals alone; expected names that differ otherwise, too"
-    ]
-
-
 @pytest.mark.parametrize("gpus", [[0, 0], [-1], ["a"], 0, "all", None, [True]])
 def test_gpus_that_are_no_list_of_distinct_numbers(gpus: object) -> None:
     assert problems(["a"], ["b"], {"b": {"trainer_worker_gpus": gpus}})[0].startswith(
