@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from psfleet.inventory.asked_tasks import AskedTask, tasks_rule
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.reading import read_inventory
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 from trainer.contract.plan import JOBS, ClusterPlan
+from trainer.contract.settings import SettingsError, integer
 
 PROGRAM = "train.py"
 
@@ -230,18 +232,31 @@ def test_a_number_of_tasks_that_is_none(name: str, number: object) -> None:
             ".gpu_memory_fraction is 1.5; expected a number > 0 and <= 1, or null",
         ),
         ({"data_dir": "mnist"}, ".data_dir is 'mnist'; expected an absolute path on the hosts"),
-        (
-            {"bacth_size": 7},
-            ".bacth_size is 7; expected only index, port, gpus, batch_size, data_dir, threads, "
-            "gpu_memory_fraction in a task (did you mean batch_size?)",
-        ),
-        ({"gpu": 0}, ".gpu is 0; expected only"),
-        (3, " is 3; expected a mapping of index, port, gpus"),
     ],
 )
 def test_a_task_with_a_wrong_part(task: object, problem: str) -> None:
     (found,) = problems(["a"], ["a"], {"a": {"trainer_worker_tasks": [{}, task]}})
     assert found.startswith(f"trainer_worker_tasks[1]{problem}")
+
+
+def test_a_list_of_tasks_is_taken_whole_or_each_wrong_part_is_named() -> None:
+    rule = tasks_rule("worker", {"index": integer(0), "batch_size": integer(1)})
+    assert rule.convert("2") == (AskedTask(), AskedTask())
+    seventh = AskedTask(7, settings={"batch_size": 3})
+    assert rule.convert([{"index": "7", "batch_size": 3}, {}]) == (seventh, AskedTask())
+    with pytest.raises(SettingsError) as caught:
+        rule.convert([3, {"index": -1, "gpu": 0}, {"bacth_size": 7}, {"colour": "red"}])
+    assert [str(problem) for problem in caught.value.problems] == [
+        "[0] is 3; expected a mapping of index, batch_size, or {} for a task like its host",
+        "[1].index is -1; expected an integer >= 0",
+        "[1].gpu is 0; expected only index, batch_size in a task (write gpus, a list such as [0])",
+        "[2].bacth_size is 7; expected only index, batch_size in a task (did you mean batch_size?)",
+        "[3].colour is 'red'; expected only index, batch_size in a task",
+    ]
+    one_for_each = "or a list with a mapping for each task, of index, batch_size"
+    assert rule.expected == f"an integer from 1 to 1024, {one_for_each}"
+    with pytest.raises(ValueError, match=r"\[\]"):
+        rule.convert([])
 
 
 def test_every_wrong_part_is_found_at_once_and_alike_ones_are_told_together() -> None:
