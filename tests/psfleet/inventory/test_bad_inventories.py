@@ -24,7 +24,8 @@ def test_a_bad_inventory_is_refused(case: Path, tmp_path: Path, monkeypatch: pyt
     content = yaml.safe_load(case.read_text(encoding="utf-8"))
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "cluster", content["inventory"])
-    _, refusal = checked(Path(content.get("source", tmp_path / "cluster")), content.get("command_line"))
+    # Ansible keeps what it has found at a path, for all tests: a path is another in each.
+    _, refusal = checked(tmp_path / content.get("source", "cluster"), content.get("command_line"))
     assert f"{refusal}\n" == content["says"]
 
 
