@@ -83,7 +83,7 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
 
 
 def _whole(value: object) -> object:
-    """Return the value with all that is in it: Ansible makes the parts of lists and mappings when asked."""
+    """Return the value with a text for each key in it, as it is named in what is said: YAML may have a 7."""
     if isinstance(value, Mapping):
         return {str(key): _whole(part) for key, part in value.items()}
     return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value

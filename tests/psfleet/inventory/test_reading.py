@@ -51,7 +51,7 @@ def test_an_address_that_a_port_cannot_follow(address: object) -> None:
     assert '"[fd00::1]"' in problem
 
 
-@pytest.mark.parametrize("gpus", [[0, 0], [-1], ["a"], 0, "all", None, [True]])
+@pytest.mark.parametrize("gpus", [[0, 0], [-1], ["a"], 0, "all", "X0", None, [True]])
 def test_gpus_that_are_no_list_of_distinct_numbers(gpus: object) -> None:
     assert problems(["a"], ["b"], {"b": {"trainer_worker_gpus": gpus}})[0].startswith(
         "trainer_worker_gpus is "
