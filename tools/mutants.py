@@ -4,8 +4,9 @@
 usage: tools/mutants.py [ROOM | FILE]...        such as psfleet/carry or psfleet/evidence/sharing.py
 
 A room's mutants are asked of its own tests and those of plugins that import it, but for those that start
-Ansible (marked `slow`). They stay in `.state/mutants/` while no file changes, so that a run that was ended
-goes on there, and `mutmut show MUTANT`, typed in its folder there, says what a mutant is.
+Ansible, or Python without packages (marked `slow`). They stay in `.state/mutants/` while no file changes, so
+that a run that was ended goes on there, and `mutmut show MUTANT`, typed in its folder there, says what a
+mutant is.
 """
 
 import hashlib

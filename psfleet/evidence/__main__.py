@@ -9,7 +9,6 @@ from pathlib import Path
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import pack
 from psfleet.evidence.reading import read_run, read_settings
-from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, judge_run
 from psfleet.evidence.verdict_lines import as_lines
 
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder: Path = options.folder
     try:
-        settings = read_settings(folder) if folder.is_dir() else EvidenceSettings()
+        settings = read_settings(folder)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_CODES[CANNOT_TELL]

@@ -43,3 +43,9 @@ def shift_a_clock(run: Path) -> None:
 def lose_a_number_in_the_loss(run: Path) -> None:
     every = records(run, "worker1")
     rewrite(run, "worker1", [*every[:30], every[30] | {"loss": None, "loss_mean": None}, *every[31:]])
+
+
+def record_a_window_without_a_step(run: Path) -> None:
+    every = records(run, "worker1")
+    empty = every[30] | {"steps": 0, "global_step_before": every[30]["global_step_after"]}
+    rewrite(run, "worker1", [*every[:31], empty, *every[31:]])

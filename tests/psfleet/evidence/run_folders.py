@@ -149,6 +149,10 @@ def meet_again(run: Path, task: str, **found: object) -> None:
     rewrite(run, task, [*every[: met + 1], again, *every[met + 1 :]])
 
 
+def lose(run: Path, task: str) -> None:
+    events(run, task).unlink()
+
+
 def drop(run: Path, task: str, event: str) -> None:
     rewrite(run, task, [record for record in records(run, task) if record["event"] != event])
 

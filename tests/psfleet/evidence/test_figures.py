@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.evidence.figures import speeds_of, stragglers_in
-from psfleet.evidence.reading import read_run
+from psfleet.evidence.figures import speeds_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict_lines import figure_lines
 from tests.psfleet.evidence.replications import STEPS, SYNC, count
@@ -24,33 +23,6 @@ def figures(run: Path) -> dict[str, Any]:
 
 def lines(run: Path) -> dict[str, str]:
     return dict(figure_lines(figures(run)))
-
-
-def test_each_workers_rates_are_of_its_own_windows(run: Path) -> None:
-    windows = windows_of(run, "worker1")
-    seconds = sum(window["seconds"] for window in windows)
-    found = figures(run)["workers"]["worker1"]
-    assert found["steps_per_second"] == pytest.approx(
-        sum(window["steps"] for window in windows) / seconds, abs=1e-3
-    )
-    assert found["examples_per_second"] == pytest.approx(100 * found["steps_per_second"], rel=1e-3)
-    assert found["staleness_mean"] == pytest.approx(
-        sum(window["steps"] * window["staleness_mean"] for window in windows)
-        / sum(window["steps"] for window in windows),
-        abs=1e-3,
-    )
-
-
-def test_who_is_twice_as_slow_as_the_median_worker_is_named(run: Path) -> None:
-    """One worker of two that is slower by a factor f has a slowdown of (1 + f) / 2."""
-    for task, seconds in {"worker0": 1.0, "worker1": 4.0}.items():
-        edit(run, task, "step", seconds=seconds, steps=1, waiting_seconds=0.0)
-    found = figures(run)
-    assert found["workers"]["worker1"]["slowdown"] == 2.5
-    assert found["stragglers"] == ["worker1"]
-    assert "2.5 times slower than the median" in lines(run)["worker1"]
-    edit(run, "worker1", "step", seconds=2.0)
-    assert figures(run)["stragglers"] == []
 
 
 def test_a_worker_that_waits_for_others_is_no_straggler(run: Path) -> None:
@@ -79,16 +51,6 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
     assert "at most 7" in lines(run)["staleness"]
 
 
-def test_what_each_ps_holds_is_what_the_chief_told_last(run: Path) -> None:
-    held = {"ps0": {"variables": 1, "bytes": 300}, "ps1": {"variables": 2, "bytes": 100}}
-    edit(run, "worker0", "initialised", ps_parameters=held)
-    assert figures(run)["ps"] == {
-        "ps0": {"variables": 1, "bytes": 300, "share": 0.75},
-        "ps1": {"variables": 2, "bytes": 100, "share": 0.25},
-    }
-    assert lines(run)["parameters"] == "on 2 ps, 25.0% to 75.0% of the bytes each"
-
-
 def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[str], Path]) -> None:
     run = copy_of(SYNC)
     counted = records(run, "worker0")[-1]["contributions"]
@@ -113,21 +75,6 @@ def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path
     assert (found["staleness"], found["ps"]) == (None, {})
     assert found["workers"]["worker1"]["waiting_seconds"] is None
     assert found["workers"]["worker1"]["staleness_mean"] is None
-
-
-def test_of_many_workers_a_terminal_shows_a_range_and_the_slowest(run: Path) -> None:
-    read = read_run(run)
-    speeds = speeds_of(read) | {
-        f"worker{index}": {"steps_per_second": 1.0, "slowdown": 2.0 + index} for index in range(300)
-    }
-    found = figures(run) | {
-        "workers": {name: {"share": 1 / 300, **speed} for name, speed in speeds.items()},
-        "stragglers": stragglers_in(speeds),
-    }
-    shown = dict(figure_lines(found))
-    assert len(shown) < 15
-    assert shown["stragglers"].startswith("worker299 301.0 times slower; worker298")
-    assert shown["stragglers"].endswith("and 296 more")
 
 
 def test_a_run_without_steps_has_no_figures_that_could_mislead() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Expected
+from tests.psfleet.evidence.damages import record_a_window_without_a_step
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,
@@ -48,6 +49,11 @@ def count_for_the_other(run: Path) -> None:
     edit(run, "worker0", "finished", contributions=moved)
 
 
+def fail_with_steps_unrecorded(run: Path) -> None:
+    count_for_the_other(run)
+    fail_at_the_end(run)
+
+
 def initialise_again(run: Path) -> None:
     every = records(run, "worker0")
     begun = next(record for record in every if record["event"] == "initialised")
@@ -60,12 +66,6 @@ def leave_out_a_local_step(run: Path) -> None:
     first = next(record for record in every if record["event"] == "step")
     first["steps"] -= 1
     rewrite(run, "worker1", every)
-
-
-def record_a_window_without_a_step(run: Path) -> None:
-    every = records(run, "worker1")
-    empty = every[30] | {"steps": 0, "global_step_before": every[30]["global_step_after"]}
-    rewrite(run, "worker1", [*every[:31], empty, *every[31:]])
 
 
 def fall_back_without_a_checkpoint(run: Path) -> None:
@@ -93,7 +93,19 @@ CASES = [
     Expected(run_another_plan, 1, {"same_plan_and_release"}, "worker1 ran plan 0123456789ab"),
     Expected(run_another_release, 1, {"same_plan_and_release"}, "releases differ"),
     Expected(start_by_hand, 2, {"same_plan_and_release"}, "started by hand"),
-    Expected(stop_the_run, 1, {"ended_well"}, "worker1 ended at global step 4"),
+    Expected(
+        stop_the_run,
+        1,
+        {"ended_well"},
+        "worker1 ended at global step 4",
+        "the run did not end well, or these are not its records alone",
+    ),
+    Expected(
+        fail_with_steps_unrecorded,
+        1,
+        {"ended_well", "contributions_add_up"},
+        "worker0: the chief counted",
+    ),
     Expected(fail_at_the_end, 1, {"ended_well"}, "worker1 failed (program): bug"),
     Expected(end_before_the_last_step, 1, {"ended_well"}, "of 500"),
     Expected(

@@ -14,16 +14,13 @@ from tests.psfleet.evidence.run_folders import (
     drop,
     edit,
     events,
+    lose,
     meet_again,
     records,
     rewrite,
     tell_settings,
     verdict_of,
 )
-
-
-def lose(run: Path, task: str) -> None:
-    events(run, task).unlink()
 
 
 def a_worker_was_told_otherwise(run: Path) -> None:

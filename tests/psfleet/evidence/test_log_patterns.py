@@ -14,12 +14,13 @@ def test_a_pattern_in_every_log_is_asked_for(silent: Path) -> None:
     verdict = verdict_of(silent, log_patterns=[PATTERN])
     assert verdict.verdict == "completed"
     assert "log_patterns" in checks(verdict, True)
-    assert "weight: " in detail(verdict, "log_patterns")
+    found = detail(verdict, "log_patterns")
+    assert found.startswith(f"worker0: {PATTERN['pattern']} 'weight: ")
 
 
 def last_value_counts(run: Path) -> None:
-    with (run / "logs" / "worker1.out").open("a") as log:
-        log.write("weight: 9.0\n")
+    with (run / "logs" / "worker1.out").open("ab") as log:
+        log.write(b"\xff no UTF-8\nweight: 9.0\n")
 
 
 def no_number(run: Path) -> None:
@@ -48,7 +49,7 @@ def log_lost(run: Path) -> None:
         (never_printed, {}, 1, "worker1 never printed"),
         (never_printed, {"tasks": "worker0"}, 0, ""),
         (log_lost, {}, 2, "logs/worker1.out: No such file"),
-        (nothing_at_all, {"minimum": 3, "maximum": None}, 1, "expected at least 3"),
+        (nothing_at_all, {"minimum": 3, "maximum": None}, 1, "expected at least 3; worker1 printed"),
         (nothing_at_all, {"minimum": None, "maximum": 1}, 1, "expected at most 1"),
         (nothing_at_all, {"minimum": None, "maximum": None}, 0, ""),
         (
@@ -66,6 +67,8 @@ def test_what_logs_say_is_judged(
     verdict = verdict_of(silent, log_patterns=[PATTERN | changes])
     assert verdict.exit_code == exit_code, verdict.failing
     assert said in detail(verdict, "log_patterns")
+    if exit_code == 1:
+        assert verdict.headline == "NOT PROVEN: the program's logs do not say what was asked for"
 
 
 def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:

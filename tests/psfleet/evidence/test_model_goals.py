@@ -27,6 +27,11 @@ def miss_the_line_too_early(run: Path) -> None:
     evaluate_too_early(run)
 
 
+def miss_the_line_unshared(run: Path) -> None:
+    miss_the_line(run)
+    drop(run, "worker0", "peers_ready")
+
+
 def learn_digits(run: Path, accuracy: float) -> None:
     train_another_model(run, "mnist_mlp")
     find_in_the_model(run, metrics={"accuracy": accuracy, "cross_entropy": 0.4})
@@ -48,6 +53,12 @@ def see_badly(run: Path) -> None:
     find_in_the_model(run, metrics={"accuracy": 0.89})
 
 
+def learn_what_workers_knew(run: Path, largest_error: float) -> None:
+    train_another_model(run, "partition")
+    errors = {"error_of_worker0": 0.001, "error_of_worker1": 2.5}
+    find_in_the_model(run, metrics={"largest_error": largest_error, **errors})
+
+
 def evaluate_too_early(run: Path) -> None:
     find_in_the_model(run, global_step=100)
     edit(run, "worker0", "checkpointed", global_step=100)
@@ -67,11 +78,25 @@ FINAL = {"fingerprints_agree", "evaluated_apart", "model_converged"}
 CASES = [
     Expected(learn_digits_well, 0, set(), ""),
     Expected(train_no_better, 1, {"loss_fell", "loss_settled"}, "the loss went from 5 to 5"),
-    Expected(miss_the_line, 1, {"model_converged"}, "weight is 1.2000, expected 2 +- 0.2"),
+    Expected(
+        miss_the_line,
+        1,
+        {"model_converged"},
+        "weight is 1.2000, expected 2 +- 0.2",
+        "2 workers trained one model together through 1 ps, but it did not converge",
+    ),
+    Expected(miss_the_line_unshared, 1, {"model_converged"}, "weight is 1.2", "the model did not converge"),
     Expected(learn_digits_badly, 1, {"model_converged"}, "accuracy is 0.3100, expected at least 0.9"),
     Expected(
         place_badly, 1, {"model_converged", "loss_settled"}, "largest_error is 0.0600, expected at most 0.05"
     ),
+    Expected(
+        partial(learn_what_workers_knew, largest_error=2.5),
+        1,
+        {"model_converged", "loss_settled"},
+        "largest_error is 2.5000, expected at most 0.05: what only worker1 knew was not found",
+    ),
+    Expected(partial(learn_what_workers_knew, largest_error=0.05), 1, {"loss_settled"}, "largest_error 0.05"),
     Expected(see_badly, 1, {"model_converged"}, "accuracy is 0.8900, expected at least 0.9"),
     Expected(miss_the_line_too_early, 2, FINAL, "weight is 1.2000"),
     Expected(evaluate_something_else, 2, {"model_converged"}, "weight was not evaluated"),
@@ -90,6 +115,7 @@ def test_a_loss_that_is_no_number_is_not_compared_with_others(run: Path) -> None
     lose_a_number_in_the_loss(run)
     assert checks(verdict_of(run), None) == {"loss_fell", "loss_settled"}
     assert verdict_of(run).figures["loss_first"] is None
+    assert verdict_of(run).headline == "NOT PROVEN: training diverged"
 
 
 def test_goals_that_people_set_are_asked_of_any_model(run: Path) -> None:

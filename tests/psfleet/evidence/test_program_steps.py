@@ -9,7 +9,7 @@ from tests.psfleet.evidence.run_folders import Record, checks, detail, records, 
 WORKERS = ("worker0", "worker1")
 
 
-def tell_every(run: Path, nth: int, windows: int = 100, window_steps: int = 2) -> None:
+def tell_every(run: Path, nth: int, windows: int, window_steps: int = 2) -> None:
     """Let each worker count global steps of its own, and record every `nth` of them only."""
     for worker in WORKERS:
         every = records(run, worker)
@@ -34,17 +34,18 @@ def tell_every(run: Path, nth: int, windows: int = 100, window_steps: int = 2) -
 
 
 @pytest.mark.parametrize(
-    ("nth", "said"),
+    ("nth", "windows", "said"),
     [
-        (10, "its records tell 400 of 1991 steps"),
-        (3, "its records tell 400 of 598 steps"),
-        (2, "worker0 tells exactly one of 2 global steps"),
+        (10, 100, "its records tell 400 of 1991 steps: not every step was recorded."),
+        (3, 100, "its records tell 400 of 598 steps"),
+        (2, 100, "worker0 tells exactly one of 2 global steps"),
+        (2, 2, "worker0 tells exactly one of 2 global steps"),
     ],
 )
 def test_workers_that_train_alone_and_tell_only_some_steps_are_not_proven(
-    recorded: Path, nth: int, said: str
+    recorded: Path, nth: int, windows: int, said: str
 ) -> None:
-    tell_every(recorded, nth)
+    tell_every(recorded, nth, windows)
     verdict = verdict_of(recorded)
     assert verdict.verdict == "completed", verdict.failing
     assert "steps_interleave" not in checks(verdict, True, False, None)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from psfleet.evidence.answer import size
 from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.cases import Expected
 from tests.psfleet.evidence.program_folders import end, endings
-from tests.psfleet.evidence.run_folders import checks, detail, verdict_of
-from tests.trainer.program.launched import RUN_ID
+from tests.psfleet.evidence.run_folders import checks, detail, edit, lose, verdict_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 WITHOUT_RECORDS = {"tasks_ended_well", "tasks_exchanged"}
@@ -39,10 +39,8 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
         "the model is good enough for anything: training_evidence_goals asks for nothing",
     ):
         assert f"Not shown is that {sentence}" in said
-    shown = [(line.strip(), kind) for line, kind in as_lines(verdict, silent)]
-    assert shown[0] == (f"{verdict.headline} (run {RUN_ID})", "headline")
-    assert all((sentence, "open") in shown for sentence in verdict.not_shown)
-    assert json.loads(json.dumps(verdict.as_json()))["not_shown"] == list(verdict.not_shown)
+    kinds = dict.fromkeys(kind for _, kind in as_lines(verdict, silent))
+    assert list(kinds) == ["headline", "figure", "ok", "open"]
 
 
 def lose_an_ending(run: Path) -> None:
@@ -55,6 +53,10 @@ def lose_the_endings(run: Path) -> None:
 
 def spoil_the_endings(run: Path) -> None:
     (run / "tasks.json").write_text('{"name": "ps0"}')
+
+
+def spoil_an_entry(run: Path) -> None:
+    (run / "tasks.json").write_text(json.dumps([*endings(run), 3]))
 
 
 def never_start_a_task(run: Path) -> None:
@@ -71,18 +73,37 @@ leave_a_task_running = partial(end, name="ps0", alive=True, exit_code=0)
 kill_the_ps = partial(end, name="ps0", failed=True, exit_code=137)
 exchange_nothing = partial(end, name="worker1", bytes_received=120, bytes_sent=900_000)
 send_nothing = partial(end, name="worker1", bytes_received=900_000, bytes_sent=65_535)
+spoil_whether_it_lives = partial(end, name="ps0", alive=None)
 spoil_an_ending = partial(end, name="ps0", exit_code="well")
 ENDINGS = [
-    Expected(fail_a_worker, 1, {"tasks_ended_well"}, "worker1 failed with exit code 1: ValueError: bad data"),
+    Expected(
+        fail_a_worker,
+        1,
+        {"tasks_ended_well"},
+        "\nworker1 failed with exit code 1: ValueError: bad data\n",
+        "the program did not end well on every task",
+    ),
     Expected(stop_the_lead, 1, {"tasks_ended_well"}, "worker0 was ended by train.yml"),
     Expected(leave_a_task_running, 1, {"tasks_ended_well"}, "ps0 was still running"),
-    Expected(kill_the_ps, 1, {"tasks_ended_well"}, "ps0 failed with exit code 137"),
+    Expected(kill_the_ps, 1, {"tasks_ended_well"}, "\nps0 failed with exit code 137\n"),
     Expected(exchange_nothing, 1, {"tasks_exchanged"}, "worker1 received 120 bytes and sent 900000"),
     Expected(send_nothing, 1, {"tasks_exchanged"}, "expected at least 65536 each way"),
     Expected(lose_an_ending, 2, {"tasks_ended_well"}, "tasks.json does not tell how ps0 ended"),
     Expected(lose_the_endings, 2, {"tasks_ended_well"}, "tasks.json: No such file"),
-    Expected(spoil_the_endings, 2, {"tasks_ended_well"}, "tasks.json: not a JSON list"),
-    Expected(spoil_an_ending, 2, {"tasks_ended_well"}, "it lacks alive, failed or exit_code"),
+    Expected(spoil_the_endings, 2, {"tasks_ended_well"}, "\ntasks.json: not a JSON list\n"),
+    Expected(
+        spoil_an_ending,
+        2,
+        {"tasks_ended_well"},
+        "\ntasks.json, entry 2: it lacks alive, failed or exit_code\n",
+    ),
+    Expected(
+        spoil_whether_it_lives,
+        2,
+        {"tasks_ended_well"},
+        "\ntasks.json, entry 2: it lacks alive, failed or exit_code\n",
+    ),
+    Expected(spoil_an_entry, 2, {"tasks_ended_well"}, "\ntasks.json, entry 3: it is no object\n"),
     Expected(never_start_a_task, 2, {"tasks_ended_well"}, "worker1 left no log"),
     Expected(spoil_the_program, 2, None, "program is 'main.py'; expected an object or null"),
 ]
@@ -116,6 +137,9 @@ def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
     assert "worker1 had done its work: it still ran when the run was over, and train.yml ended it" in said
     assert "worker1 went on where it had been: it was started again 2 times" in said
     assert "ps0 had done its work" not in said
+    for name in ("ps0", "worker0"):
+        end(silent, name, alive=True)
+    assert "worker1 had done its work" in not_shown(silent)
 
 
 def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
@@ -133,6 +157,30 @@ def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
     assert "chief0 ended by itself" in detail(verdict, "tasks_ended_well")
     end(silent, "chief0", exit_code=143)
     assert verdict_of(silent).exit_code == 1
+    assert "chief0 had done its work" in not_shown(silent)
+
+
+def test_a_program_of_one_worker_need_not_share(recorded: Path) -> None:
+    ps, worker, _ = ClusterPlan.from_json(json.loads((recorded / "plan.json").read_text())).tasks
+    plan = ClusterPlan("test", (ps, worker))
+    (recorded / "plan.json").write_text(json.dumps(plan.to_json()))
+    lose(recorded, "worker1")
+    edit(recorded, "worker0", "", plan_hash=plan.hash)
+    verdict = verdict_of(recorded)
+    assert "tasks_exchanged" in checks(verdict, True)
+    assert verdict.headline == "PROVEN: by the records of the program 1 worker trained, and it learned"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        *((count, "-") for count in (None, True)),
+        *((0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (12_500, "12.5 kB"), (4 * 10**6, "4 MB")),
+        *((7 * 10**9, "7 GB"), (10**18, "1e+06 TB"), (10**400, "1e+06 TB")),
+    ],
+)
+def test_bytes_are_said_as_people_read_them(count: object, said: str) -> None:
+    assert size(count) == said
 
 
 def test_a_plan_of_a_chief_and_ps_alone_is_enough(silent: Path) -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.psfleet.evidence.run_folders import UNSHARED, checks, detail, verdict_of
 from tests.repository import ROOT
 
@@ -42,6 +44,7 @@ def test_a_worker_that_slept_has_no_fair_share(asleep: Path) -> None:
     assert verdict_of(asleep, minimum_share=0.001).exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_program_needs_nothing_but_python_and_the_folder(run: Path) -> None:
     program = [sys.executable, "-S", "-m", "psfleet.evidence", str(run)]  # -S: without any installed package
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -34,6 +34,8 @@ def test_a_real_run_is_proven(trained: Callable[[str], Path], kind: str) -> None
     assert ("servers_met" in checks(verdict, True)) == (kind in {IN_GRAPH, ASYNC_ON_SERVERS})
     if kind in CONTRIBUTIONS:
         assert f"= {CONTRIBUTIONS[kind]}" in detail(verdict, "contributions_add_up")
+    clients = f"{KINDS[kind][2]} clients" if kind in {SYNC, ASYNC_ON_SERVERS} else "1 client"
+    assert detail(verdict, "fingerprints_agree").startswith(f"{clients} and the last checkpoint hold ")
     if kind == IN_GRAPH:
         assert "the client of all 3 workers met" in detail(verdict, "same_parameter_servers")
 
@@ -46,6 +48,7 @@ def test_a_local_run_shares_with_nobody_and_says_so(trained: Callable[[str], Pat
         "fair_shares",
         "workers_overlap",
         "steps_interleave",
+        "steps_accounted",
     ):
         assert "nobody to share with" in detail(verdict, name)
     assert "of 1 task" in detail(verdict, "records_complete")

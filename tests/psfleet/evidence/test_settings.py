@@ -88,7 +88,9 @@ def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> N
     assert main([str(run)]) == 0
     keep_settings(run, EvidenceSettings(weight_tolerance=0.0))
     keep_settings(run, EvidenceSettings())  # what is noted stays
-    assert json.loads((run / "settings.json").read_text())["training"]["model"] == "linear"
+    noted = json.loads((run / "settings.json").read_text())
+    assert (run / "settings.json").read_text() == json.dumps(noted, indent=4) + "\n"
+    assert noted["training"]["model"] == "linear"
     assert read_settings(run).weight_tolerance == 0
     assert main([str(run)]) == 1
     written = json.loads((run / "verdict.json").read_text())
@@ -96,13 +98,29 @@ def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> N
     assert [check["check"] for check in written["checks"] if check["ok"] is False] == ["model_converged"]
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            '{"evidence": {"minimum_share": "half"}}',
+            "evidence.minimum_share is 'half'; expected a number from 0 to 1",
+        ),
+        ("[", "not JSON (Expecting value: line 1 column 2 (char 1))"),
+    ],
+)
 def test_settings_that_cannot_be_used_are_named_with_their_file(
-    run: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:
-    (run / "settings.json").write_text('{"evidence": {"minimum_share": "half"}}')
-    assert main([str(run)]) == 2
-    said = capsys.readouterr().err
-    assert said == f"{run}/settings.json: evidence.minimum_share is 'half'; expected a number from 0 to 1\n"
+    (tmp_path / "settings.json").write_text(content)
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{tmp_path}/settings.json: {said}\n"
+
+
+@pytest.mark.parametrize("content", ["[]", "["])
+def test_settings_that_are_no_object_stay_as_they_are(tmp_path: Path, content: str) -> None:
+    (tmp_path / "settings.json").write_text(content)
+    keep_settings(tmp_path, EvidenceSettings())
+    assert (tmp_path / "settings.json").read_text() == content
 
 
 def test_a_folder_that_cannot_be_written_still_gets_its_verdict(

@@ -1,4 +1,4 @@
-"""verify.yml on the sample inventory, whose hosts do not exist: a verdict needs none of them."""
+"""verify.yml on the sample inventory, whose hosts do not exist: verdict and report need none of them."""
 
 import json
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from tests.psfleet.evidence.program_folders import BYTES, ending
 from tests.psfleet.evidence.run_folders import edit, find_in_the_model
 from tests.psfleet.inventory.conftest import Run, run_playbook
+from tests.psfleet.report.html_pages import page_of, png_size, report
 from tests.repository import ROOT
 
 
@@ -32,7 +32,7 @@ def verify(runs: Path, *options: str) -> Run:
     return run_playbook("verify.yml", sample, "-e", directory, *options)
 
 
-def test_the_newest_run_is_judged_and_proven(runs: Path) -> None:
+def test_the_newest_run_is_judged_and_proven_with_a_report(runs: Path) -> None:
     done = verify(runs)
     assert done.status == 0, done.output
     assert (
@@ -41,6 +41,11 @@ def test_the_newest_run_is_judged_and_proven(runs: Path) -> None:
     )
     assert json.loads((runs / "test/verdict.json").read_text())["verdict"] == "proven"
     assert json.loads((runs / "test/settings.json").read_text())["evidence"]["minimum_share"] == 0.2
+    assert f"the report, for a browser: {runs}/test/report.html" in done.output
+    page = page_of(runs / "test")
+    assert "2 workers trained one model together through 1 ps, and it converged" in page.text
+    assert page.tags.count("svg") == 6
+    assert png_size(runs / "test/loss.png")[0] > 1000
 
 
 def test_a_run_that_is_not_proven_fails_with_its_checks_named(runs: Path) -> None:
@@ -54,7 +59,8 @@ def test_a_run_that_is_not_proven_fails_with_its_checks_named(runs: Path) -> Non
 
 def test_check_mode_judges_and_writes_nothing(runs: Path) -> None:
     assert verify(runs, "--check").status == 0
-    assert not (runs / "test/verdict.json").exists()
+    for name in ("verdict.json", "report.html", "loss.png"):
+        assert not (runs / "test" / name).exists()
 
 
 def test_a_threshold_out_of_its_range_is_refused(runs: Path) -> None:
@@ -104,33 +110,24 @@ def test_a_blank_run_id_is_not_taken_for_the_newest_run(runs: Path) -> None:
     assert "The runs that exist are test, bad" in done.output
 
 
-@pytest.mark.parametrize("run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n"])
-def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> None:
-    with pytest.raises(NoSuchRun, match="expected lower case letters") as refusal:
-        find_run(runs, run_id)
-    assert "The runs that exist are test, bad" in str(refusal.value)
+def test_a_report_that_cannot_be_drawn_is_a_warning_and_none_of_an_earlier_verdict_is_left(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "none that there is")
+    for name in ("report.html", "loss.png"):
+        (run / name).write_text("of an earlier verdict")
+    done = verify(run.parent)
+    assert done.status == 0, done.output
+    assert "report.html was not drawn: ValueError" in " ".join(done.output.split())
+    assert (run / "verdict.json").exists()
+    assert not (run / "report.html").exists()
+    assert not (run / "loss.png").exists()
 
 
-def test_a_run_that_does_not_exist_is_refused_with_those_that_do(runs: Path) -> None:
-    with pytest.raises(NoSuchRun, match=r"there is no run 'other'\. The runs that exist are test, bad"):
-        find_run(runs, "other")
-
-
-def test_without_any_run_train_is_named(tmp_path: Path) -> None:
-    for directory in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(
-            NoSuchRun, match=r"There is no run in .* yet: ansible-playbook train.yml makes one"
-        ):
-            find_run(directory, None)
-
-
-def test_a_run_that_is_going_on_is_refused(runs: Path) -> None:
-    state = runs / "test/state.json"
-    state.write_text('{"state": "running"}')
-    with pytest.raises(NoSuchRun, match=r"run test is still going on.*train.yml -e run_id=test attaches"):
-        find_run(runs, None)
-    state.write_text('{"state": "ended"}')
-    assert find_run(runs, None) == runs / "test"
-    state.write_text('{"state": "running"}')
-    (runs / "test/verdict.json").write_text("{}")
-    assert find_run(runs, "test") == runs / "test"
+@pytest.mark.parametrize("kind", ["recorded", "silent"])
+def test_a_program_has_a_report(kind: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(kind)
+    page = report(folder)
+    assert ("loss" in page.ids) and "ended by train.yml" in page.text
+    assert (folder / "loss.png").exists() == (kind == "recorded")
+    assert "worker0: the program finished (exit code 0)" in page.text

@@ -20,6 +20,12 @@ from trainer.contract.exit_codes import DIVERGED
 
 LINEAR = "--model=linear"
 STEPS = 400
+# The replication, which task is killed and comes back, and whose pace tells when.
+CAME_BACK = {
+    "in_graph_worker1_came_back": ("in_graph", "worker1", "worker0", Pace(stops_itself_at=101)),
+    "in_graph_client_came_back": ("in_graph", "worker0", "worker0", Pace(kills_itself_at=101)),
+    "sync_worker1_came_back": ("sync", "worker1", "worker1", Pace(kills_itself_at=101)),
+}
 
 
 class RealRuns:
@@ -165,6 +171,25 @@ def _sync_on_servers(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (*flags, "--steps=150"))
 
 
+def _came_back(kind: str) -> Callable[[RealRuns, Path], Path]:
+    """A task kills itself, or is killed while the client stands still, and comes back."""
+    replication, killed, paced, pace = CAME_BACK[kind]
+
+    def kill(cluster: Cluster) -> None:
+        if paced == killed:
+            cluster.until(lambda: cluster.has_ended(killed), "a task that killed itself")
+        else:
+            cluster.until(lambda: bool(cluster.records(paced, "started")), "a client")
+            pid = cluster.only(paced, "started").pid
+            cluster.until(lambda: stands_still(pid), "a client that stands still")
+            cluster.signal(killed, signal.SIGKILL)
+        cluster.start(killed)
+        cluster.signal(paced, signal.SIGCONT)
+
+    flags = (LINEAR, f"--steps={STEPS}", f"--replication={replication}")
+    return lambda _runs, folder: train(folder, 2, flags, kill, programs={paced: pace.program})
+
+
 def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
     flags, ps, workers = KINDS[kind]
     return lambda _runs, folder: train(folder, workers, (*flags, f"--steps={STEPS_OF_KINDS}"), ps=ps)
@@ -190,4 +215,5 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "program": lambda _runs, folder: run_program(folder),
     "program_alone": lambda _runs, folder: run_program(folder, "--alone"),
     **{kind: _of_kind(kind) for kind in KINDS},
+    **{kind: _came_back(kind) for kind in CAME_BACK},
 }

@@ -1,0 +1,66 @@
+"""Which run is judged: the newest or the one that is named, once it is over."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.runs_directory import NoSuchRun, find_run, newest_first
+from psfleet.run.start import RUN_ID_RULE
+
+
+def make(runs: Path, *names: str) -> None:
+    for name in names:
+        (runs / name).mkdir()
+        (runs / name / "plan.json").write_text("{}")
+        os.utime(runs / name / "plan.json", (1, 1))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A runs directory with two runs, of which `test` is the newer, and a folder that is no run."""
+    make(tmp_path, "bad", "test")
+    os.utime(tmp_path / "test" / "plan.json", (2, 2))
+    (tmp_path / "zero").mkdir()
+    return tmp_path
+
+
+def refusal(runs: Path, run_id: str | None) -> str:
+    with pytest.raises(NoSuchRun) as refused:
+        find_run(runs, run_id)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n"])
+def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> None:
+    there = f"The runs that exist are test, bad (in {runs})"
+    assert refusal(runs, run_id) == f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {there}"
+
+
+def test_a_run_that_does_not_exist_is_refused_with_the_newest_of_those_that_do(runs: Path) -> None:
+    there = "there is no run 'other'. The runs that exist are test, bad"
+    make(runs, *"abcdefgh")
+    assert refusal(runs, "other") == f"{there[:-3]}h, g, f, e, d, c, bad, b, a (in {runs})"
+    make(runs, *"ij")
+    assert [folder.name for folder in newest_first(runs)] == ["test", *"jihgfedc", "bad", *"ba"]
+    assert refusal(runs, "other") == f"{there[:-3]}j, i, h, g, f, e, d, c, bad and 2 older ones (in {runs})"
+
+
+def test_without_any_run_train_is_named(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "absent"):
+        said = f"There is no run in {directory} yet: ansible-playbook train.yml makes one"
+        assert refusal(directory, None) == said
+
+
+def test_a_run_that_is_going_on_is_refused(runs: Path) -> None:
+    state = runs / "test/state.json"
+    state.write_text('{"state": "running"}')
+    assert refusal(runs, None) == (
+        "run test is still going on, so there is nothing to judge yet: ansible-playbook train.yml "
+        "-e run_id=test attaches to it and judges it at its end"
+    )
+    state.write_text('{"state": "ended"}')
+    assert find_run(runs, None) == runs / "test"
+    state.write_text('{"state": "running"}')
+    (runs / "test/verdict.json").write_text("{}")
+    assert find_run(runs, "test") == runs / "test"

@@ -1,0 +1,122 @@
+"""What is said of a run from the first word to the last, and what is written: `whole/` has it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.__main__ import main
+from psfleet.evidence.manifest import Manifest
+from tests.psfleet.evidence.program_folders import BYTES, ending
+from tests.psfleet.evidence.run_folders import edit, events, records, rewrite
+from tests.psfleet.report.made_runs import make_plan, make_run, started
+
+WHOLE = Path(__file__).with_name("whole")
+READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600}
+
+
+def train_well(run: Path, workers: int, **of_steps: object) -> None:
+    """The loss falls to 0.1; each worker takes twice as long as the one before."""
+    for number in range(workers):
+        told = records(run, f"worker{number}")
+        for record in told:
+            if record["event"] == "step":
+                loss = 0.1 + 40 * 0.9 ** record["local_step"]
+                record |= {
+                    "loss_mean": loss,
+                    "seconds": 0.25 * 2**number,
+                    "staleness_max": number,
+                    **of_steps,
+                }
+        rewrite(run, f"worker{number}", told)
+
+
+def proven(run: Path) -> None:
+    """Three workers, two ps: worker 1 is killed at half its way and comes back, worker 2 is slow."""
+    plan, found = make_plan(workers=3, ps=2), {"weight": 2.0, "bias": 10.0, "mean_error": 0.25}
+    make_run(run, plan)
+    train_well(run, 3, examples=250)
+    for worker in ("worker0", "worker1", "worker2"):
+        edit(run, worker, "peers_ready", ps_nonces={"ps0": 7, "ps1": 8})
+        edit(run, worker, "finished", **READ)
+    every = records(run, "worker1")
+    again = [record | {"pid": 101, "nonce": 2001} for record in every[:2]]
+    later = [record | {"pid": 101, "local_step": record["local_step"] - 100} for record in every[12:]]
+    rewrite(run, "worker1", [*every[:12], *again, *later])
+    held = {"ps0": {"variables": 2, "bytes": 300}, "ps1": {"variables": 1, "bytes": 100}}
+    edit(run, "worker0", "initialised", ps_parameters=held)
+    edit(run, "worker0", "evaluated", metrics=found)
+    told = records(run, "worker0")
+    saved = {"event": "checkpointed", "global_step": 600, "path": "model.ckpt-600", "bytes": 9, "seconds": 1}
+    rewrite(run, "worker0", [*told[:-1], told[-1] | saved, told[-1]])
+    apart = READ | {
+        "event": "evaluated",
+        "global_step": 600,
+        "metrics": found | {"weight": 2.001},
+        "examples": 9,
+    }
+    alone = [started(9), apart, {"event": "finished", "reason": "run over"}]
+    of_evaluator = told[0] | {"job": "evaluator", "index": 0}
+    rewrite(run, "evaluator0", [of_evaluator | record for record in alone])
+
+
+def completed(run: Path) -> None:
+    """A program of two workers that told its steps, but not how stale they were; one began again."""
+    make_run(run)
+    train_well(run, 2, staleness_mean=None, staleness_max=None, waiting_seconds=0.0)
+    for task in ("ps0", "worker0", "worker1"):
+        edit(run, task, "", program="c0ffee")
+    told = records(run, "worker1")
+    rewrite(run, "worker1", [*told[:-2], told[-2] | {"global_step_before": 300}, told[-1]])
+    ended = {"ps0": 143, "worker0": 0, "worker1": 0}
+    content = [ending(name, code, restarts=code % 2, **BYTES) for name, code in ended.items()]
+    (run / "tasks.json").write_text(json.dumps(content))
+    (run / "logs").mkdir()
+    for name in ended:
+        (run / "logs" / f"{name}.out").write_text("step 1\nstep 2\n")
+    asked = {"evidence": {"log_patterns": [{"tasks": "worker*", "pattern": "step (.)", "minimum": 2}]}}
+    program = {"release": "c0ffee", "file": "main.py", "arguments": [], "flags": True}
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": program, **asked}))
+
+
+def not_proven(run: Path) -> None:
+    """Of ten workers one left nothing, another was not counted, and what was found is no number."""
+    make_run(run, make_plan(workers=10), windows=3)
+    train_well(run, 10)
+    events(run, "worker9").unlink()
+    counts = {f"worker{number}": 30 for number in (*range(8), 9)}
+    edit(run, "worker0", "finished", contributions=counts, last_step=500)
+    edit(run, "worker0", "evaluated", metrics={"weight": None, "bias": 10.5})
+    asked = {"minimum_share": 0.3, "goals": {"bias": {"maximum": 10}}}
+    content = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(content | {"evidence": asked}))
+    Manifest.of(run).write(run)
+    edit(run, "worker1", "finished", reason="stopped")
+
+
+@pytest.mark.parametrize("make", [proven, completed, not_proven])
+def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
+    make: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("run"))
+    main(["run"])
+    told = capsys.readouterr().out
+    written = Path("run/verdict.json").read_text()
+    assert told == (WHOLE / f"{make.__name__}.txt").read_text()
+    assert written == (WHOLE / f"{make.__name__}.json").read_text()
+    main(["run", "--json"])
+    assert capsys.readouterr().out == written
+
+
+def test_the_command_says_what_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert capsys.readouterr().out == (WHOLE / "help.txt").read_text()
