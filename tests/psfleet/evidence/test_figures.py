@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.evidence.figures import speeds_of
+from psfleet.evidence.figures import figures_of, speeds_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict_lines import figure_lines
 from tests.psfleet.evidence.replications import STEPS, SYNC, count
@@ -79,3 +79,4 @@ def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path
 
 def test_a_run_without_steps_has_no_figures_that_could_mislead() -> None:
     assert speeds_of(Run(Path(), "none")) == {}
+    assert figures_of(Run(Path(), "none"))["seconds"] == 0

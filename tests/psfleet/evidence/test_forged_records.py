@@ -108,12 +108,7 @@ CASES = [
     ),
     Expected(fail_at_the_end, 1, {"ended_well"}, "worker1 failed (program): bug"),
     Expected(end_before_the_last_step, 1, {"ended_well"}, "of 500"),
-    Expected(
-        count_a_step_too_many,
-        1,
-        {"contributions_add_up"},
-        "contributions add up to 40",
-    ),
+    Expected(count_a_step_too_many, 1, {"contributions_add_up"}, "contributions add up to 40"),
     Expected(leave_out_a_local_step, 2, {"records_complete", "steps_accounted"}, "steps 1 to 1 are missing"),
     Expected(record_a_window_without_a_step, 1, {"records_complete"}, "comes after local step"),
     Expected(count_for_the_other, 1, {"contributions_add_up"}, "worker0: the chief counted"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.convergence import loss_settled, trend_of
+from psfleet.evidence.convergence import loss_settled, smoothed_loss, trend_of
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.run_folders import checks, detail, records, rewrite, tell_settings, verdict_of
@@ -70,6 +70,8 @@ def test_the_target_must_hold_for_as_long_as_patience_asks(run: Path) -> None:
     shape_losses(run, late)
     assert checks(verdict_of(run), False) == {"loss_fell", "loss_settled"}
     assert "loss_settled" in checks(verdict_of(run, loss_patience=0.02), True)
+    shape_losses(run, lambda done: 0.1 if done == 1 else 50.0)
+    assert "loss_settled" in checks(verdict_of(run, loss_patience=0), True)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -81,10 +83,18 @@ def test_a_loss_that_rises_again_is_found_below_its_target_too(run: Path, noise:
 
 
 def test_rounding_errors_of_a_model_that_fits_are_no_rise() -> None:
-    losses = [(step, 1e-14 * math.exp(step / 100)) for step in range(300)]
+    losses = [(step, 1e-18 * math.exp(step / 100)) for step in range(300)]
     assert trend_of(losses, None).rises
     assert not trend_of(losses, 0.01).rises
+    assert not trend_of([(0, 1.0), *losses], None).rises
     assert not trend_of([(step, 0.0) for step in range(300)], None).rises
+
+
+def test_two_windows_are_enough_to_compare(run: Path) -> None:
+    for task, loss, after in (("worker0", 5.0, 1), ("worker1", 1.0, 2)):
+        step = next(record for record in records(run, task) if record["event"] == "step")
+        rewrite(run, task, [step | {"loss_mean": loss, "global_step_after": after}])
+    assert smoothed_loss(read_run(run)) == (5.0, 1.0)
 
 
 def test_a_small_rise_is_no_matter_however_sure_it_is() -> None:

@@ -171,14 +171,11 @@ def test_a_program_of_one_worker_need_not_share(recorded: Path) -> None:
     assert verdict.headline == "PROVEN: by the records of the program 1 worker trained, and it learned"
 
 
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [
-        *((count, "-") for count in (None, True)),
-        *((0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (12_500, "12.5 kB"), (4 * 10**6, "4 MB")),
-        *((7 * 10**9, "7 GB"), (10**18, "1e+06 TB"), (10**400, "1e+06 TB")),
-    ],
-)
+SIZES = {None: "-", True: "-", 0: "0 bytes", 999: "999 bytes", 1000: "1 kB", 12_500: "12.5 kB"}
+SIZES |= {4 * 10**6: "4 MB", 7 * 10**9: "7 GB", 10**18: "1e+06 TB", 10**400: "1e+06 TB"}
+
+
+@pytest.mark.parametrize(("count", "said"), SIZES.items())
 def test_bytes_are_said_as_people_read_them(count: object, said: str) -> None:
     assert size(count) == said
 

@@ -19,9 +19,9 @@ def make(runs: Path, *names: str) -> None:
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """A runs directory with two runs, of which `test` is the newer, and a folder that is no run."""
-    make(tmp_path, "bad", "test")
+    make(tmp_path, "zoo", "test")
     os.utime(tmp_path / "test" / "plan.json", (2, 2))
-    (tmp_path / "zero").mkdir()
+    (tmp_path / "none").mkdir()
     return tmp_path
 
 
@@ -33,17 +33,17 @@ def refusal(runs: Path, run_id: str | None) -> str:
 
 @pytest.mark.parametrize("run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n"])
 def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> None:
-    there = f"The runs that exist are test, bad (in {runs})"
+    there = f"The runs that exist are test, zoo (in {runs})"
     assert refusal(runs, run_id) == f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {there}"
 
 
 def test_a_run_that_does_not_exist_is_refused_with_the_newest_of_those_that_do(runs: Path) -> None:
-    there = "there is no run 'other'. The runs that exist are test, bad"
+    there = "there is no run 'other'. The runs that exist are test, zoo"
     make(runs, *"abcdefgh")
-    assert refusal(runs, "other") == f"{there[:-3]}h, g, f, e, d, c, bad, b, a (in {runs})"
+    assert refusal(runs, "other") == f"{there}, h, g, f, e, d, c, b, a (in {runs})"
     make(runs, *"ij")
-    assert [folder.name for folder in newest_first(runs)] == ["test", *"jihgfedc", "bad", *"ba"]
-    assert refusal(runs, "other") == f"{there[:-3]}j, i, h, g, f, e, d, c, bad and 2 older ones (in {runs})"
+    assert [folder.name for folder in newest_first(runs)] == ["test", "zoo", *"jihgfedcba"]
+    assert refusal(runs, "other") == f"{there}, j, i, h, g, f, e, d, c and 2 older ones (in {runs})"
 
 
 def test_without_any_run_train_is_named(tmp_path: Path) -> None:

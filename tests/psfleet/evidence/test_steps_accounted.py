@@ -17,7 +17,7 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import Tally, steps_accounted
 from psfleet.evidence.verdict import judge_run
 from psfleet.evidence.verdict_lines import as_lines
-from tests.psfleet.evidence.run_folders import edit, records, rewrite
+from tests.psfleet.evidence.run_folders import records, rewrite
 from tests.psfleet.evidence.simulated_runs import Simulation, Worker, run_of, synchronous_run
 from trainer.contract.run_tasks import RunTask
 
@@ -90,12 +90,6 @@ def test_counters_of_workers_that_train_alone_are_found_however_they_are_forged(
     assert re.search(said, check.detail)
 
 
-def test_a_worker_that_recorded_no_step_at_all_is_found(run: Path) -> None:
-    rewrite(run, "worker1", [record for record in records(run, "worker1") if record["event"] != "step"])
-    edit(run, "worker1", "finished", local_step=0)
-    assert judged(run).ok is False
-
-
 def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
     """Whatever there is to say, it takes no more lines than for two workers, and no line is endless."""
     run = Simulation(1, 300, faults=False).run(10_000)
@@ -157,6 +151,7 @@ def told(*stories: Story, gradients: int = 0, replication: str = "sync", **count
         ([[(0, 20, 10)], [(0, 20, 10)]], 0, True),
         ([[(0, 20, 10)], [(0, 20, 9)]], 0, False),
         ([[(0, 20, 10)], [(0, 20, 11)]], 0, False),
+        ([[(0, 20, 10)], []], 0, False),
         # The sum is right, but in the first half of its windows the chief saw steps that came in the second.
         ([[*((n, n + 20, 10) for n in range(0, 80, 20)), *tens(80, 120)], [(80, 160, 40)]], 0, False),
         # Ten steps of two gradients: others offered at least as many as the worker did not.
@@ -173,6 +168,7 @@ def test_what_others_took_is_neither_more_nor_less_than_they_tell(
 ) -> None:
     check = steps_accounted(told(*stories, gradients=gradients))
     assert check.ok is accepted, check.detail
+    assert accepted or " steps of others, who recorded " in check.detail
 
 
 @pytest.mark.parametrize(
@@ -198,9 +194,9 @@ def test_windows_that_end_where_a_range_begins_are_not_of_it(
         ([*tens(0, 100), 80, *tens(80, 120)], [], (79, 0), False),
         # Behind its last window a killed process may have taken 20 steps and no more, a stopped one none.
         (tens(0, 50), [(50, 60, 10), "began anew", (80, 100, 20)], (50, 50), True),
-        (tens(0, 50), [(50, 60, 10), "began anew", (80, 100, 20)], (49, 51), False),
+        (tens(0, 50), [(50, 60, 10), "began anew", (80, 100, 20)], (50, 51), False),
         (tens(0, 50), [(50, 60, 10), "stopped", "began anew", (80, 100, 20)], (50, 50), False),
-        (tens(0, 50), [(50, 60, 10), "began anew", (60, 100, 40)], (49, 51), False),
+        (tens(0, 50), [(50, 60, 10), "began anew", (60, 100, 40)], (50, 51), False),
         (tens(0, 50), tens(50, 100), (50, 49), False),
         # A session that broke may hide one step, no more.
         (tens(0, 50), [*tens(50, 90), "lost", (91, 100, 9)], (50, 50), True),
