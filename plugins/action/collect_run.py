@@ -50,7 +50,7 @@ class ActionModule(HostAction):
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
         """Fetch and unpack; return the names of the files that came, and what did not with the reason."""
-        if int(packed["size"]) > most_packed(most_bytes):
+        if packed["size"] > most_packed(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"

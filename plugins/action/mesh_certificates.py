@@ -29,11 +29,12 @@ class ActionModule(ControllerAction):
                 file = directory / "signed" / host / f"{kind}-cert.pub"
                 text, is_new = kept_or_signed(file, key, kind, wanted, now)
                 changed |= is_new
-                if is_new and not check:
+                if is_new and check:
+                    continue
+                if is_new:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(f"{text}\n", encoding="utf-8")
-                if not (is_new and check):
-                    certificates[host][kind] = text
+                certificates[host][kind] = text
         except (OSError, ValueError) as error:
             return self._failure(str(error))
         authorities = {kind: public_text(key) for kind, key in keys.items() if key}
@@ -46,13 +47,13 @@ class ActionModule(ControllerAction):
         for kind in KINDS:
             days = int(arguments["days"][kind])
             for host, key in arguments["keys"][kind].items():
-                address, source = addresses[host].strip("[]"), address_of(addresses[host])
                 if not key:
                     continue
                 if kind == "host":
                     # ssh looks for a host's name in small letters, and for nothing else in the certificate.
-                    names = tuple(dict.fromkeys((host.lower(), address.lower())))
+                    names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
                     yield host, kind, Wanted(key, f"{host} of {cluster}", names, days)
                 else:
+                    source = address_of(addresses[host])
                     identity = f"{user}@{host} of {cluster} from {source or 'anywhere'}"
                     yield host, kind, Wanted(key, identity, (cluster,), days, source)

@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from ..plugin_utils.actions import HostAction
-from ..plugin_utils.reaching import answered, ask
+from ..plugin_utils.reaching import OLDEST_PYTHON, answered, ask
 
 
 class ActionModule(HostAction):
@@ -23,9 +23,9 @@ class ActionModule(HostAction):
     def _problem(self) -> str:
         """Return what keeps the host from running modules as root, in words; empty where nothing does."""
         python = str(self.variables.get("ansible_python_interpreter", "python3"))
-        command = shlex.join(
-            [python, "-c", "import os, sys; print(os.geteuid(), sys.version_info >= (3, 8))"]
-        )
+        oldest = tuple(map(int, OLDEST_PYTHON.split(".")))
+        program = f"import os, sys; print(os.geteuid(), sys.version_info >= {oldest})"
+        command = shlex.join([python, "-c", program])
         answer, problem = answered(lambda: self._low_level_execute_command(command, sudoable=True))
         if problem or answer["stdout"].split() == ["0", "True"]:
             return problem

@@ -55,8 +55,10 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
         if not make:
             return None
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.touch(mode=0o600, exist_ok=False)
-        file.write_bytes(Ed25519PrivateKey.generate().private_bytes(*_PRIVATE))
+        fresh = file.with_name(f".{file.name}.new")  # a key that is half written would be refused for ever
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(Ed25519PrivateKey.generate().private_bytes(*_PRIVATE))
+        fresh.replace(file)
     if (mode := file.stat().st_mode & 0o777) != 0o600:
         raise ValueError(
             f"{file} has mode {mode:04o}; expected 0600. Who reads this key can log in to every host of the "
