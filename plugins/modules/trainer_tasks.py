@@ -23,12 +23,11 @@ DOCUMENTATION = {
         "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
         "others": {"type": "bool", "default": False, "description": "Take also those that this host knows."},
         "state": {
-            "choices": ["queried", "started", "ready", "stopped"],
+            "choices": ["queried", "started", "stopped"],
             "default": "queried",
             "description": [
-                "C(queried) only looks. C(started) starts and does not wait.",
-                "C(ready) waits until the server of each task that is starting listens; of the evaluator, "
-                "which has none, until it has ended. C(stopped) waits for the end.",
+                "C(queried) only looks. C(started) starts, and waits until the server of each task listens; of "
+                "the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
         "stopped": {"type": "list", "elements": "str", "default": [], "description": "Tasks stopped before."},
@@ -141,21 +140,18 @@ class Tasks:
         }
 
     def start(self) -> None:
-        """Start what is not alive, forgetting the failures of earlier runs."""
+        """Start what is not alive, forgetting the failures of earlier runs.
+
+        Then each task listens (READY=1), has failed or, if it is oneshot, ended; also one that was starting
+        already, whose job this joins.
+        """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
             (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
             if not points_to(self.logs / "current", run_id):  # where their units write to
                 point(self.logs / "current", run_id)
             systemctl("reset-failed", *idle)
-            systemctl("start", "--no-block", *idle)
-
-    def await_ready(self) -> None:
-        """Wait until each task that is starting listens (READY=1), has failed or, if it is oneshot, ended."""
-        starting = [unit for unit, values in self.show().items() if is_alive(values)]
-        if starting:
-            # Starting a unit whose start is under way joins that job.
-            systemctl("start", *starting)
+        systemctl("start", *self.units)
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone."""
@@ -174,7 +170,7 @@ def main() -> None:
     tasks = Tasks(module.params)
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     alive = [is_alive(values) for values in tasks.show().values()]
-    actions = {"started": tasks.start, "ready": tasks.await_ready, "stopped": tasks.stop}
+    actions = {"started": tasks.start, "stopped": tasks.stop}
     if not module.check_mode and wanted in actions:
         actions[wanted]()
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
