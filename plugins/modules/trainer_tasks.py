@@ -26,8 +26,8 @@ DOCUMENTATION = {
             "choices": ["queried", "started", "stopped"],
             "default": "queried",
             "description": [
-                "C(queried) only looks. C(started) starts, and waits until the server of each task listens; of "
-                "the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
+                "C(queried) only looks. C(started) starts, and waits until the server of each task listens; "
+                "of the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
         "stopped": {"type": "list", "elements": "str", "default": [], "description": "Tasks stopped before."},
