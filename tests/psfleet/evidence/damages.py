@@ -3,7 +3,16 @@
 import shutil
 from pathlib import Path
 
-from tests.psfleet.evidence.run_folders import events, records, rewrite
+from tests.psfleet.evidence.run_folders import (
+    begin_with,
+    drop,
+    edit,
+    events,
+    records,
+    rewrite,
+    steps_and_others,
+    tell_settings,
+)
 
 
 def cut_the_last_line(run: Path) -> None:
@@ -26,10 +35,18 @@ def lose_everything(run: Path) -> None:
 
 
 def reverse_the_steps(run: Path) -> None:
-    every = records(run, "worker1")
-    steps = [record for record in every if record["event"] == "step"]
-    others = [record for record in every if record["event"] != "step"]
+    steps, others = steps_and_others(run, "worker1")
     rewrite(run, "worker1", [*others[:-1], *reversed(steps), others[-1]])
+
+
+def take_no_step(run: Path, tasks: str) -> None:
+    drop(run, tasks, "step")
+    edit(run, tasks, "finished", local_step=0)
+
+
+def train_another_model(run: Path, model: str) -> None:
+    tell_settings(run, model=model)
+    begin_with(run, "worker0 worker1", model=model)
 
 
 def shift_a_clock(run: Path) -> None:

@@ -15,6 +15,11 @@ KINDS: dict[str, tuple[tuple[str, ...], int, int]] = {
 }
 
 
+def counted(run: Path) -> dict[str, int]:
+    """What the chief counted of each worker."""
+    contributions: dict[str, int] = records(run, "worker0")[-1]["contributions"]
+    return contributions
+
+
 def count(run: Path, **contributions: int) -> None:
-    told = records(run, "worker0")[-1]["contributions"]
-    edit(run, "worker0", "finished", contributions=told | contributions)
+    edit(run, "worker0", "finished", contributions=counted(run) | contributions)

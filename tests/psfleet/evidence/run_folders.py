@@ -126,19 +126,18 @@ def rewrite(run: Path, task: str, changed: Sequence[Record]) -> None:
     events(run, task).write_text("".join(json.dumps(record) + "\n" for record in changed))
 
 
-def edit(run: Path, task: str, event: str, **fields: object) -> None:
-    """Give every record of this event other fields; `event` "" stands for all."""
-    rewrite(
-        run,
-        task,
-        [record | fields if event in {"", record["event"]} else record for record in records(run, task)],
-    )
+def edit(run: Path, tasks: str, event: str, **fields: object) -> None:
+    """Give every record of this event other fields; `event` "" stands for all, `tasks` may be several."""
+    for task in tasks.split():
+        changed = [
+            record | fields if event in {"", record["event"]} else record for record in records(run, task)
+        ]
+        rewrite(run, task, changed)
 
 
 def find_in_the_model(run: Path, **fields: object) -> None:
     """Let the chief, and the process that took no part, have found something else in the final model."""
-    for task in ("worker0", "evaluator0"):
-        edit(run, task, "evaluated", **fields)
+    edit(run, "worker0 evaluator0", "evaluated", **fields)
 
 
 def meet_again(run: Path, task: str, **found: object) -> None:
@@ -149,12 +148,48 @@ def meet_again(run: Path, task: str, **found: object) -> None:
     rewrite(run, task, [*every[: met + 1], again, *every[met + 1 :]])
 
 
+def write(run: Path, name: str, text: str) -> None:
+    (run / name).write_text(text)
+
+
+def remove(run: Path, name: str) -> None:
+    (run / name).unlink()
+
+
 def lose(run: Path, task: str) -> None:
     events(run, task).unlink()
 
 
-def drop(run: Path, task: str, event: str) -> None:
-    rewrite(run, task, [record for record in records(run, task) if record["event"] != event])
+def drop(run: Path, tasks: str, event: str) -> None:
+    for task in tasks.split():
+        rewrite(run, task, steps_and_others(run, task, event)[1])
+
+
+def steps_and_others(run: Path, task: str, event: str = "step") -> tuple[list[Record], list[Record]]:
+    """The records of an event, which are the windows of steps if not told, and all others."""
+    every = records(run, task)
+    found = [record for record in every if record["event"] == event]
+    return found, [record for record in every if record["event"] != event]
+
+
+def leave_out(run: Path, tasks: str, fields: str) -> None:
+    """Let no record of these tasks have these fields."""
+    for task in tasks.split():
+        names = set(fields.split())
+        left = [{name: record[name] for name in record if name not in names} for record in records(run, task)]
+        rewrite(run, task, left)
+
+
+def fail(run: Path, task: str, reason: str) -> None:
+    """Let a task have failed in the end."""
+    *every, last = records(run, task)
+    rewrite(run, task, [*every, last | {"event": "failed", "class": "program", "reason": reason}])
+
+
+def begin_with(run: Path, tasks: str, **settings: object) -> None:
+    """Let tasks have begun with other settings than they did."""
+    for task in tasks.split():
+        edit(run, task, "started", settings=records(run, task)[0]["settings"] | settings)
 
 
 def verdict_of(run: Path, **settings: object) -> Verdict:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.adversaries.corpus import EVERY_CHECK
-from tests.psfleet.evidence.cases import Expected
+from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.run_folders import (
     checks,
-    drop,
     events,
     lose,
     records,
@@ -30,15 +28,10 @@ def put_only_garbage(run: Path) -> None:
     events(run, "worker1").write_bytes(bytes(range(256)) * 50)
 
 
-def lose_a_window(run: Path) -> None:
+def lose_a_window(run: Path, number: int) -> None:
     every = records(run, "worker1")
-    rewrite(run, "worker1", [*every[:20], *every[21:]])
-
-
-def lose_the_last_window(run: Path) -> None:
-    every = records(run, "worker1")
-    last = max(number for number, record in enumerate(every) if record["event"] == "step")
-    rewrite(run, "worker1", [*every[:last], *every[last + 1 :]])
+    assert every.pop(number)["event"] == "step"
+    rewrite(run, "worker1", every)
 
 
 def lose_the_events(run: Path) -> None:
@@ -49,13 +42,7 @@ def lose_the_folder(run: Path) -> None:
     shutil.rmtree(run)
 
 
-lose_the_ps = partial(lose, task="ps0")
 lose_the_chief = partial(lose, task="worker0")
-lose_whom_the_chief_met = partial(drop, task="worker0", event="peers_ready")
-
-
-def spoil_the_plan(run: Path) -> None:
-    (run / "plan.json").write_text("{")
 
 
 def forge_the_plan(run: Path) -> None:
@@ -64,28 +51,9 @@ def forge_the_plan(run: Path) -> None:
     (run / "plan.json").write_text(json.dumps(plan))
 
 
-CASES = [
-    Expected(
-        put_garbage_between,
-        2,
-        {"records_complete", "steps_accounted"},
-        "events/worker1.jsonl, line 6: not JSON",
-    ),
-    Expected(lose_a_window, 2, {"records_complete", "steps_accounted"}, "are missing"),
-    Expected(lose_the_last_window, 2, {"records_complete", "steps_accounted"}, "are missing"),
-    Expected(
-        lose_the_ps, 2, {"records_complete", "same_plan_and_release", "ended_well"}, "ps0.jsonl: No such file"
-    ),
-    Expected(lose_whom_the_chief_met, 2, {"same_parameter_servers"}, "with no word from the chief"),
-    Expected(lose_the_folder, 2, EVERY_CHECK, "is not a folder"),
-    Expected(spoil_the_plan, 2, EVERY_CHECK, "plan.json: not JSON"),
-    Expected(forge_the_plan, 2, EVERY_CHECK, "the plan's hash is"),
-]
-
-
-@pytest.mark.parametrize("expected", CASES, ids=str)
-def test_damage_is_named_and_judged(run: Path, expected: Expected) -> None:
-    expected.hold(run)
+@cases("damaged_files", globals())
+def test_damage_is_named_and_judged(run: Path, case: Case) -> None:
+    case.hold(run)
 
 
 @pytest.mark.parametrize("damage", [lose_the_chief, lose_the_events, put_only_garbage])

@@ -2,56 +2,38 @@
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.cases import Expected
-from tests.psfleet.evidence.damages import record_a_window_without_a_step
+from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.replications import count, counted
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,
     edit,
     events,
-    meet_again,
     records,
     rewrite,
     verdict_of,
 )
 
 
+def take_the_file_of_another_run(run: Path) -> None:
+    edit(run, "worker1", "", run_id="another")
+
+
 def take_the_chief_for_worker1(run: Path) -> None:
     shutil.copy(events(run, "worker0"), events(run, "worker1"))
 
 
-def start_by_hand(run: Path) -> None:
-    for task in ("ps0", "worker0", "worker1", "evaluator0"):
-        edit(run, task, "", plan_hash="", release="")
-
-
-def fail_at_the_end(run: Path) -> None:
-    every = records(run, "worker1")
-    rewrite(
-        run, "worker1", [*every[:-1], every[-1] | {"event": "failed", "class": "program", "reason": "bug"}]
-    )
-
-
 def count_a_step_too_many(run: Path) -> None:
-    finished = records(run, "worker0")[-1]
-    counted = finished["contributions"]
-    edit(run, "worker0", "finished", contributions=counted | {"worker1": counted["worker1"] + 1})
+    count(run, worker1=counted(run)["worker1"] + 1)
 
 
 def count_for_the_other(run: Path) -> None:
-    counted = records(run, "worker0")[-1]["contributions"]
-    moved = {"worker0": counted["worker0"] - 9, "worker1": counted["worker1"] + 9}
-    edit(run, "worker0", "finished", contributions=moved)
-
-
-def fail_with_steps_unrecorded(run: Path) -> None:
-    count_for_the_other(run)
-    fail_at_the_end(run)
+    steps = counted(run)
+    count(run, worker0=steps["worker0"] - 9, worker1=steps["worker1"] + 9)
 
 
 def initialise_again(run: Path) -> None:
@@ -63,8 +45,7 @@ def initialise_again(run: Path) -> None:
 
 def leave_out_a_local_step(run: Path) -> None:
     every = records(run, "worker1")
-    first = next(record for record in every if record["event"] == "step")
-    first["steps"] -= 1
+    next(record for record in every if record["event"] == "step")["steps"] -= 1
     rewrite(run, "worker1", every)
 
 
@@ -75,54 +56,6 @@ def fall_back_without_a_checkpoint(run: Path) -> None:
             record["global_step_before"] -= 50
             record["global_step_after"] -= 50
     rewrite(run, "worker1", changed)
-
-
-take_the_file_of_another_run = partial(edit, task="worker1", event="", run_id="another")
-run_another_plan = partial(edit, task="worker1", event="", plan_hash="0123456789ab")
-run_another_release = partial(edit, task="worker1", event="", release="release-2")
-stop_the_run = partial(edit, task="worker1", event="finished", reason="stopped")
-end_before_the_last_step = partial(edit, task="worker0", event="finished", last_step=500)
-meet_another_worker = partial(edit, task="worker1", event="started", nonce=12345)
-meet_another_worker_later = partial(meet_again, task="worker0", worker_nonces={"worker1": 12345})
-meet_another_ps_later = partial(meet_again, task="worker1", ps_nonces={"ps0": 12345})
-never_meet_the_ps = partial(edit, task="worker1", event="peers_ready", ps_nonces={})
-CASES = [
-    Expected(meet_another_worker_later, 1, {"workers_met"}, "worker0 met a worker1 that is not the one"),
-    Expected(meet_another_ps_later, 1, {"same_parameter_servers"}, "worker1 met another ps0 than the chief"),
-    Expected(never_meet_the_ps, 1, {"same_parameter_servers"}, "worker1 never met ps0"),
-    Expected(run_another_plan, 1, {"same_plan_and_release"}, "worker1 ran plan 0123456789ab"),
-    Expected(run_another_release, 1, {"same_plan_and_release"}, "releases differ"),
-    Expected(start_by_hand, 2, {"same_plan_and_release"}, "started by hand"),
-    Expected(
-        stop_the_run,
-        1,
-        {"ended_well"},
-        "worker1 ended at global step 4",
-        "the run did not end well, or these are not its records alone",
-    ),
-    Expected(
-        fail_with_steps_unrecorded,
-        1,
-        {"ended_well", "contributions_add_up"},
-        "worker0: the chief counted",
-    ),
-    Expected(fail_at_the_end, 1, {"ended_well"}, "worker1 failed (program): bug"),
-    Expected(end_before_the_last_step, 1, {"ended_well"}, "of 500"),
-    Expected(count_a_step_too_many, 1, {"contributions_add_up"}, "contributions add up to 40"),
-    Expected(leave_out_a_local_step, 2, {"records_complete", "steps_accounted"}, "steps 1 to 1 are missing"),
-    Expected(record_a_window_without_a_step, 1, {"records_complete"}, "comes after local step"),
-    Expected(count_for_the_other, 1, {"contributions_add_up"}, "worker0: the chief counted"),
-    Expected(initialise_again, 1, {"no_restart_from_zero"}, "initialised the model anew"),
-    Expected(
-        fall_back_without_a_checkpoint,
-        1,
-        {"no_restart_from_zero", "steps_accounted"},
-        "no checkpoint explains it",
-    ),
-    Expected(
-        meet_another_worker, 1, {"workers_met"}, "worker0 met a worker1 that is not the one of these records"
-    ),
-]
 
 
 def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path) -> None:
@@ -137,9 +70,9 @@ def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path)
     assert verdict_of(run).as_json() == before.as_json()
 
 
-@pytest.mark.parametrize("expected", CASES, ids=str)
-def test_a_contradiction_is_named_and_judged(run: Path, expected: Expected) -> None:
-    expected.hold(run)
+@cases("forged_records", globals())
+def test_a_contradiction_is_named_and_judged(run: Path, case: Case) -> None:
+    case.hold(run)
 
 
 @pytest.mark.parametrize("damage", [take_the_file_of_another_run, take_the_chief_for_worker1])

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.cases import Expected
-from tests.psfleet.evidence.damages import record_a_window_without_a_step
+from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.damages import take_no_step
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,
     drop,
     edit,
-    events,
+    leave_out,
+    lose,
     records,
     rewrite,
     verdict_of,
@@ -62,8 +63,7 @@ def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
     )
     assert missed.headline == "NOT PROVEN: the program's records speak against it"
     assert checks(verdict_of(recorded, goals={"speed": {"minimum": 1}}), None) == {"goals_reached"}
-    drop(recorded, "worker0", "evaluated")
-    drop(recorded, "worker1", "evaluated")
+    drop(recorded, "worker0 worker1", "evaluated")
     verdict = verdict_of(recorded, goals=GOALS)
     assert (verdict.exit_code, checks(verdict, None)) == (2, {"goals_reached"})
 
@@ -83,76 +83,35 @@ def test_the_last_step_is_the_last_that_any_worker_saw(recorded: Path) -> None:
     assert verdict.figures["global_steps"] >= 400
 
 
-def lose_the_steps_of(*workers: str) -> Callable[[Path], None]:
-    def lose(run: Path) -> None:
-        for worker in workers:
-            drop(run, worker, "step")
-            edit(run, worker, "finished", local_step=0)
-
-    return lose
-
-
-def tell_no_losses(run: Path, worker: str) -> None:
-    told = [
-        {name: value for name, value in record.items() if name not in {"loss", "loss_mean"}}
-        for record in records(run, worker)
-    ]
-    rewrite(run, worker, told)
-
-
-def record_no_losses(run: Path) -> None:
-    for worker in ("worker0", "worker1"):
-        tell_no_losses(run, worker)
-
-
-def tell_that_it_was_synchronous(run: Path) -> None:
-    for worker in ("worker0", "worker1"):
-        edit(run, worker, "started", settings={"replication": "sync"})
-
-
-def let_the_other_record_nothing(run: Path) -> None:
-    events(run, "worker1").unlink()
+tell_no_losses = partial(leave_out, fields="loss loss_mean")
 
 
 @pytest.mark.parametrize(
-    ("damage", "verdict", "missing", "said"),
+    ("damage", "missing", "said"),
     [
-        (let_the_other_record_nothing, "completed", {"steps_interleave"}, "worker1 left no records of steps"),
-        (lose_the_steps_of("worker1"), "completed", {"steps_interleave"}, "worker1 left no records of steps"),
+        (partial(lose, task="worker1"), {"steps_interleave"}, "worker1 left no records of steps"),
+        (partial(take_no_step, tasks="worker1"), {"steps_interleave"}, "worker1 left no records of steps"),
         (
-            lose_the_steps_of("worker0", "worker1"),
-            "completed",
+            partial(take_no_step, tasks="worker0 worker1"),
             {"steps_interleave", "loss_fell"},
             "the program leaves no records of its steps",
         ),
-        (record_no_losses, "completed", {"loss_fell"}, "the program recorded no losses"),
+        (partial(tell_no_losses, tasks="worker0 worker1"), {"loss_fell"}, "the program recorded no losses"),
         (
-            tell_that_it_was_synchronous,
-            "completed",
+            partial(edit, tasks="worker0 worker1", event="started", settings={"replication": "sync"}),
             {"steps_interleave"},
             "together: it trained synchronously, and then each worker alone would leave the same records.",
         ),
     ],
 )
 def test_what_records_do_not_tell_is_named_and_never_passed(
-    recorded: Path, damage: Callable[[Path], None], verdict: str, missing: set[str], said: str
+    recorded: Path, damage: Callable[[Path], None], missing: set[str], said: str
 ) -> None:
     damage(recorded)
     found = verdict_of(recorded)
-    assert found.verdict == verdict, found.failing
+    assert found.verdict == "completed", found.failing
     assert not missing & checks(found, True, False, None)
     assert said in "\n".join(found.not_shown)
-
-
-def fail_in_the_records(run: Path) -> None:
-    every = records(run, "worker1")
-    failed = {"event": "failed", "class": "program", "reason": "no more data"}
-    rewrite(run, "worker1", [*every[:-1], every[-1] | failed])
-
-
-def never_fall(run: Path) -> None:
-    for worker in ("worker0", "worker1"):
-        edit(run, worker, "step", loss=3.0, loss_mean=3.0)
 
 
 def diverge(run: Path) -> None:
@@ -161,37 +120,13 @@ def diverge(run: Path) -> None:
     rewrite(run, "worker1", [*every[: steps[9]], every[steps[9]] | {"loss": None}, *every[steps[9] + 1 :]])
 
 
-def diverge_at_once(run: Path) -> None:
-    for worker in ("worker0", "worker1"):
-        edit(run, worker, "step", loss=None, loss_mean=None)
-
-
-def take_the_name_of_our_model(run: Path) -> None:
-    """A loss that our linear model need not go below says nothing of a program's own."""
-    for worker in ("worker0", "worker1"):
-        edit(run, worker, "started", settings={"model": "linear"})
-        edit(run, worker, "step", loss=0.15, loss_mean=0.15)
-
-
-run_another_program = partial(edit, task="worker1", event="", program="decaf")
-RECORDS = [
-    Expected(fail_in_the_records, 1, {"tasks_ended_well"}, "worker1 recorded that it failed: no more data"),
-    Expected(run_another_program, 1, {"same_plan_and_release"}, "worker1 ran program decaf"),
-    Expected(record_a_window_without_a_step, 1, {"records_complete"}, "comes after local step"),
-    Expected(never_fall, 1, {"loss_fell"}, "the loss went from 3 to 3"),
-    Expected(take_the_name_of_our_model, 1, {"loss_fell"}, "expected a fall by 20% or to 0"),
-    Expected(diverge, 1, {"loss_finite"}, "worker1: the loss was no finite number"),
-    Expected(diverge_at_once, 1, {"loss_finite"}, "worker0: the loss was no finite number"),
-]
-
-
-@pytest.mark.parametrize("expected", RECORDS, ids=str)
-def test_what_records_contradict_is_found(recorded: Path, expected: Expected) -> None:
-    expected.hold(recorded)
+@cases("program_records", globals())
+def test_what_records_contradict_is_found(recorded: Path, case: Case) -> None:
+    case.hold(recorded)
 
 
 def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> None:
-    tell_no_losses(recorded, "worker1")
+    tell_no_losses(recorded, tasks="worker1")
     verdict = verdict_of(recorded)
     assert verdict.verdict == "proven", verdict.failing
     windows = sum(record["event"] == "step" for record in records(recorded, "worker0"))

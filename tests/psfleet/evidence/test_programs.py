@@ -1,14 +1,13 @@
 """Runs of a program of one's own: completed, proven by its own records, or neither."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from psfleet.evidence.answer import size
 from psfleet.evidence.verdict_lines import as_lines
-from tests.psfleet.evidence.cases import Expected
+from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.program_folders import end, endings
 from tests.psfleet.evidence.run_folders import checks, detail, edit, lose, verdict_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
@@ -47,71 +46,13 @@ def lose_an_ending(run: Path) -> None:
     (run / "tasks.json").write_text(json.dumps(endings(run)[:-1]))
 
 
-def lose_the_endings(run: Path) -> None:
-    (run / "tasks.json").unlink()
-
-
-def spoil_the_endings(run: Path) -> None:
-    (run / "tasks.json").write_text('{"name": "ps0"}')
-
-
 def spoil_an_entry(run: Path) -> None:
     (run / "tasks.json").write_text(json.dumps([*endings(run), 3]))
 
 
-def never_start_a_task(run: Path) -> None:
-    (run / "logs" / "worker1.out").unlink()
-
-
-def spoil_the_program(run: Path) -> None:
-    (run / "settings.json").write_text('{"training": {}, "program": "main.py"}')
-
-
-fail_a_worker = partial(end, name="worker1", failed=True, exit_code=1, reason="line 1\nValueError: bad data")
-stop_the_lead = partial(end, name="worker0", exit_code=143)
-leave_a_task_running = partial(end, name="ps0", alive=True, exit_code=0)
-kill_the_ps = partial(end, name="ps0", failed=True, exit_code=137)
-exchange_nothing = partial(end, name="worker1", bytes_received=120, bytes_sent=900_000)
-send_nothing = partial(end, name="worker1", bytes_received=900_000, bytes_sent=65_535)
-spoil_whether_it_lives = partial(end, name="ps0", alive=None)
-spoil_an_ending = partial(end, name="ps0", exit_code="well")
-ENDINGS = [
-    Expected(
-        fail_a_worker,
-        1,
-        {"tasks_ended_well"},
-        "\nworker1 failed with exit code 1: ValueError: bad data\n",
-        "the program did not end well on every task",
-    ),
-    Expected(stop_the_lead, 1, {"tasks_ended_well"}, "worker0 was ended by train.yml"),
-    Expected(leave_a_task_running, 1, {"tasks_ended_well"}, "ps0 was still running"),
-    Expected(kill_the_ps, 1, {"tasks_ended_well"}, "\nps0 failed with exit code 137\n"),
-    Expected(exchange_nothing, 1, {"tasks_exchanged"}, "worker1 received 120 bytes and sent 900000"),
-    Expected(send_nothing, 1, {"tasks_exchanged"}, "expected at least 65536 each way"),
-    Expected(lose_an_ending, 2, {"tasks_ended_well"}, "tasks.json does not tell how ps0 ended"),
-    Expected(lose_the_endings, 2, {"tasks_ended_well"}, "tasks.json: No such file"),
-    Expected(spoil_the_endings, 2, {"tasks_ended_well"}, "\ntasks.json: not a JSON list\n"),
-    Expected(
-        spoil_an_ending,
-        2,
-        {"tasks_ended_well"},
-        "\ntasks.json, entry 2: it lacks alive, failed or exit_code\n",
-    ),
-    Expected(
-        spoil_whether_it_lives,
-        2,
-        {"tasks_ended_well"},
-        "\ntasks.json, entry 2: it lacks alive, failed or exit_code\n",
-    ),
-    Expected(spoil_an_entry, 2, {"tasks_ended_well"}, "\ntasks.json, entry 3: it is no object\n"),
-    Expected(never_start_a_task, 2, {"tasks_ended_well"}, "worker1 left no log"),
-    Expected(spoil_the_program, 2, None, "program is 'main.py'; expected an object or null"),
-]
-
-
-@pytest.mark.parametrize("expected", ENDINGS, ids=str)
-def test_how_tasks_ended_is_judged(silent: Path, expected: Expected) -> None:
-    expected.hold(silent)
+@cases("programs", globals())
+def test_how_tasks_ended_is_judged(silent: Path, case: Case) -> None:
+    case.hold(silent)
 
 
 def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> None:
@@ -127,7 +68,7 @@ def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> 
 
 
 def test_the_least_that_a_task_exchanges_can_be_set(silent: Path) -> None:
-    exchange_nothing(silent)
+    end(silent, "worker1", bytes_received=120)
     assert verdict_of(silent, minimum_exchanged_bytes=120).exit_code == 0
 
 

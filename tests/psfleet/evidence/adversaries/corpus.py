@@ -10,16 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.settings import EvidenceSettings
-from psfleet.evidence.verdict import Verdict, judge_run
+from psfleet.evidence.verdict import Verdict
 from tests.psfleet.evidence import damages as of_one_run
 from tests.psfleet.evidence.adversaries import damages
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.cases import checks_named
 from tests.psfleet.evidence.run_folders import RUN_ID, verdict_of
-
-_UNREADABLE = Run(Path(), "unreadable", problem="nothing can be read")
-EVERY_CHECK = {answer.check for answer in judge_run(_UNREADABLE, EvidenceSettings()).checks}
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Case:
     @property
     def checks(self) -> set[str]:
         """The checks that keep it from being proven."""
-        return EVERY_CHECK if self.found_by == "every check" else set(self.found_by.split())
+        return checks_named(self.found_by)
 
     def judge(self, runs: RealRuns, folder: Path) -> Verdict:
         """Judge the run by the default thresholds; `folder` is empty and takes the copy that is damaged."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from psfleet.evidence.verdict import PROVEN, Verdict
-from tests.psfleet.evidence.adversaries.corpus import CASES, EVERY_CHECK, Case
+from tests.psfleet.evidence.adversaries.corpus import CASES, Case
+from tests.psfleet.evidence.cases import EVERY_CHECK
 
 _HEAD = "| run | what was done | must be | is | found by |\n|---|---|---|---|---|"
 
