@@ -9,12 +9,8 @@ import pytest
 from psfleet.evidence.figures import figures_of, speeds_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict_lines import figure_lines
-from tests.psfleet.evidence.replications import STEPS, SYNC, count
-from tests.psfleet.evidence.run_folders import Record, edit, records, rewrite, verdict_of
-
-
-def windows_of(run: Path, task: str) -> list[Record]:
-    return [record for record in records(run, task) if record["event"] == "step"]
+from tests.psfleet.evidence.replications import STEPS, SYNC, count, counted
+from tests.psfleet.evidence.run_folders import edit, leave_out, steps_and_others, verdict_of
 
 
 def figures(run: Path) -> dict[str, Any]:
@@ -32,7 +28,7 @@ def test_a_worker_that_waits_for_others_is_no_straggler(run: Path) -> None:
     found = figures(run)
     assert found["workers"]["worker0"]["slowdown"] < 1
     assert found["stragglers"] == ["worker1"]
-    assert found["workers"]["worker0"]["waiting_seconds"] == 3.0 * len(windows_of(run, "worker0"))
+    assert found["workers"]["worker0"]["waiting_seconds"] == 3.0 * len(steps_and_others(run, "worker0")[0])
     assert "s for others" in lines(run)["worker0"]
 
 
@@ -41,7 +37,7 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
     edit(
         run, "worker1", "step", staleness_histogram=[0, 1, 0, 1], staleness_mean=4.0, staleness_max=7, steps=2
     )
-    windows = [len(windows_of(run, task)) for task in ("worker0", "worker1")]
+    windows = [len(steps_and_others(run, task)[0]) for task in ("worker0", "worker1")]
     found = figures(run)["staleness"]
     assert found["histogram"] == [windows[0], 2 * windows[0] + windows[1], 0, windows[1]]
     assert found["maximum"] == 7
@@ -53,23 +49,18 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
 
 def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[str], Path]) -> None:
     run = copy_of(SYNC)
-    counted = records(run, "worker0")[-1]["contributions"]
     found = figures(run)
     assert found["examples"] == pytest.approx(2 * STEPS * 100, abs=3)  # two gradients of 100 examples a step
-    count(run, worker1=counted["worker1"] // 2)
+    count(run, worker1=counted(run)["worker1"] // 2)
     assert figures(run)["workers"]["worker1"]["examples_per_second"] == pytest.approx(
         found["workers"]["worker1"]["examples_per_second"] / 2, rel=0.02
     )
 
 
 def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path) -> None:
-    new = ("staleness_mean", "staleness_max", "staleness_histogram", "waiting_seconds")
-    for task in ("worker0", "worker1"):
-        old = [
-            {name: value for name, value in record.items() if name not in new}
-            for record in records(run, task)
-        ]
-        rewrite(run, task, [record | {"program": "p"} for record in old])
+    new = "staleness_mean staleness_max staleness_histogram waiting_seconds"
+    leave_out(run, "worker0 worker1", new)
+    edit(run, "worker0 worker1", "", program="p")
     edit(run, "worker0", "initialised", ps_parameters={"ps0": {"variables": "many"}})
     found = figures(run)
     assert (found["staleness"], found["ps"]) == (None, {})

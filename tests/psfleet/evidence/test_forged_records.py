@@ -15,6 +15,7 @@ from tests.psfleet.evidence.run_folders import (
     events,
     records,
     rewrite,
+    steps_and_others,
     verdict_of,
 )
 
@@ -86,16 +87,11 @@ def test_a_file_of_another_task_or_run_is_named(run: Path, damage: Callable[[Pat
 
 def test_a_worker_that_joins_at_the_very_end_has_no_share(run: Path) -> None:
     """Everything that worker 1 does happens in the last steps; all the rest is consistent."""
-    every = records(run, "worker1")
-    steps = [record for record in every if record["event"] == "step"][-2:]
-    done = 0
-    for record in steps:
-        done += record["steps"]
-        record["local_step"] = done
-    start = [record for record in every if record["event"] in {"started", "peers_ready"}]
-    rewrite(run, "worker1", [*start, *steps, every[-1] | {"local_step": done}])
-    total = records(run, "worker0")[-1]["global_step"]
-    edit(run, "worker0", "finished", contributions={"worker0": total - done, "worker1": done})
+    (*_, last, last_of_all), (*start, end) = steps_and_others(run, "worker1")
+    done = last["steps"] + last_of_all["steps"]
+    steps = [last | {"local_step": last["steps"]}, last_of_all | {"local_step": done}]
+    rewrite(run, "worker1", [*start, *steps, end | {"local_step": done}])
+    count(run, worker0=records(run, "worker0")[-1]["global_step"] - done, worker1=done)
 
     verdict = verdict_of(run)
     assert verdict.exit_code == 1

@@ -10,7 +10,16 @@ import pytest
 from psfleet.evidence.convergence import loss_settled, smoothed_loss, trend_of
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
-from tests.psfleet.evidence.run_folders import checks, detail, records, rewrite, tell_settings, verdict_of
+from tests.psfleet.evidence.damages import train_another_model
+from tests.psfleet.evidence.run_folders import (
+    checks,
+    detail,
+    drop,
+    records,
+    rewrite,
+    steps_and_others,
+    verdict_of,
+)
 
 Shape = Callable[[float], float]  # part of the run that is done -> loss
 
@@ -92,7 +101,7 @@ def test_rounding_errors_of_a_model_that_fits_are_no_rise() -> None:
 
 def test_two_windows_are_enough_to_compare(run: Path) -> None:
     for task, loss, after in (("worker0", 5.0, 1), ("worker1", 1.0, 2)):
-        step = next(record for record in records(run, task) if record["event"] == "step")
+        (step, *_), _ = steps_and_others(run, task)
         rewrite(run, task, [step | {"loss_mean": loss, "global_step_after": after}])
     assert smoothed_loss(read_run(run)) == (5.0, 1.0)
 
@@ -116,13 +125,7 @@ def test_noise_alone_is_seldom_taken_for_a_rise() -> None:
 
 
 def test_where_no_target_is_known_the_loss_must_only_not_rise(run: Path) -> None:
-    for task in ("worker0", "worker1"):
-        changed = records(run, task)
-        for record in changed:
-            if record["event"] == "started":
-                record["settings"]["model"] = "my_model"
-        rewrite(run, task, changed)
-    tell_settings(run, model="my_model")
+    train_another_model(run, "my_model")
     shape_losses(run, plateau, 0.1)
     assert "loss_settled" in checks(verdict_of(run), True)
 
@@ -131,7 +134,6 @@ def test_what_is_lost_leaves_the_question_open(run: Path) -> None:
     shape_losses(run, plateau)
     rewrite(run, "worker1", records(run, "worker1")[:-1])
     assert "loss_settled" in checks(verdict_of(run), None)
-    for task in ("worker0", "worker1"):
-        rewrite(run, task, [record for record in records(run, task) if record["event"] != "step"])
+    drop(run, "worker0 worker1", "step")
     found = loss_settled(read_run(run), EvidenceSettings())
     assert (found.ok, found.detail) == (None, "there are too few finite losses to judge")

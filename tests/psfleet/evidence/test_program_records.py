@@ -1,6 +1,6 @@
 """What a program of one's own recorded itself: proven by it, contradicted by it, or silent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tests.psfleet.evidence.run_folders import (
     lose,
     records,
     rewrite,
+    steps_and_others,
     verdict_of,
 )
 
@@ -70,7 +71,7 @@ def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
 
 def test_an_evaluation_of_an_earlier_step_does_not_count(recorded: Path) -> None:
     every = records(recorded, "worker1")
-    evaluated = next(record for record in every if record["event"] == "evaluated")
+    (evaluated,), _ = steps_and_others(recorded, "worker1", "evaluated")
     early = evaluated | {"global_step": 1, "metrics": {"weight": 0.0, "bias": 0.0}}
     rewrite(recorded, "worker1", [every[0], early, *every[1:]])
     assert "goals_reached" in checks(verdict_of(recorded, goals=GOALS), True)
@@ -129,20 +130,19 @@ def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> Non
     tell_no_losses(recorded, tasks="worker1")
     verdict = verdict_of(recorded)
     assert verdict.verdict == "proven", verdict.failing
-    windows = sum(record["event"] == "step" for record in records(recorded, "worker0"))
-    assert detail(verdict, "loss_finite") == f"finite in all {windows} windows of steps"
+    windows, _ = steps_and_others(recorded, "worker0")
+    assert detail(verdict, "loss_finite") == f"finite in all {len(windows)} windows of steps"
 
 
 def test_a_restarted_program_counts_its_steps_anew_also_without_saying_that_it_started(
     recorded: Path,
 ) -> None:
-    every = records(recorded, "worker1")
-    steps: Sequence[dict[str, object]] = [record for record in every if record["event"] == "step"]
+    steps, (begun, *_) = steps_and_others(recorded, "worker1")
     half = len(steps) // 2
     again = [record | {"pid": 99999} for record in steps[half:]]
     done = 0
     for record in again:
-        done += int(str(record["steps"]))
+        done += record["steps"]
         record["local_step"] = done
-    rewrite(recorded, "worker1", [*every[:1], *steps[:half], *again])
+    rewrite(recorded, "worker1", [begun, *steps[:half], *again])
     assert "records_complete" in checks(verdict_of(recorded), True)

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.run_folders import Record, checks, detail, records, rewrite, verdict_of
+from tests.psfleet.evidence.run_folders import (
+    Record,
+    checks,
+    detail,
+    edit,
+    records,
+    rewrite,
+    steps_and_others,
+    verdict_of,
+)
 
 WORKERS = ("worker0", "worker1")
 
@@ -12,9 +21,7 @@ WORKERS = ("worker0", "worker1")
 def tell_every(run: Path, nth: int, windows: int, window_steps: int = 2) -> None:
     """Let each worker count global steps of its own, and record every `nth` of them only."""
     for worker in WORKERS:
-        every = records(run, worker)
-        step = next(record for record in every if record["event"] == "step")
-        others = [record for record in every if record["event"] != "step"]
+        (step, *_), others = steps_and_others(run, worker)
         told: list[Record] = []
         for number in range(windows):
             before = number * window_steps * nth
@@ -61,13 +68,8 @@ def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(r
     """The first process evaluated well at a higher global step; the model that is left did not learn."""
     for worker in WORKERS:
         every = records(recorded, worker)
-        bad = [
-            record | {"global_step": 300, "metrics": {"weight": 0.5}}
-            if record["event"] == "evaluated"
-            else record
-            for record in every
-        ]
-        rewrite(recorded, worker, [*every[:-1], *again(bad)])
+        edit(recorded, worker, "evaluated", global_step=300, metrics={"weight": 0.5})
+        rewrite(recorded, worker, [*every[:-1], *again(records(recorded, worker))])
     verdict = verdict_of(recorded, goals={"weight": {"minimum": 1.8}})
     assert checks(verdict, False) >= {"goals_reached"}
     assert "weight is 0.5000" in detail(verdict, "goals_reached")
@@ -79,11 +81,11 @@ def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(r
 
 
 def test_metrics_of_one_global_step_are_taken_together_and_the_later_counts(recorded: Path) -> None:
-    every = records(recorded, "worker1")
-    evaluated = next(record for record in every if record["event"] == "evaluated")
-    steps = {"global_step": 10_000}
-    first = evaluated | steps | {"metrics": {"weight": 0.0, "speed": 5.0}}
-    second = evaluated | steps | {"metrics": {"weight": 2.0}}
-    rewrite(recorded, "worker1", [*every[:-1], first, second, every[-1]])
+    (evaluated,), others = steps_and_others(recorded, "worker1", "evaluated")
+    told = [
+        evaluated | {"global_step": 10_000, "metrics": metrics}
+        for metrics in ({"weight": 0.0, "speed": 5.0}, {"weight": 2.0})
+    ]
+    rewrite(recorded, "worker1", [*others[:-1], *told, others[-1]])
     asked = {"weight": {"minimum": 1.8}, "speed": {"minimum": 5}}
     assert "goals_reached" in checks(verdict_of(recorded, goals=asked), True)

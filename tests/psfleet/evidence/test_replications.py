@@ -7,11 +7,12 @@ import pytest
 
 from tests.psfleet.evidence.replications import ASYNC_ON_SERVERS, IN_GRAPH, KINDS, LOCAL, STEPS, SYNC, count
 from tests.psfleet.evidence.run_folders import (
+    begin_with,
     checks,
     detail,
     edit,
-    records,
     rewrite,
+    steps_and_others,
     tell_settings,
     verdict_of,
 )
@@ -67,12 +68,9 @@ def take_one_gradient_to_a_step(run: Path) -> None:
     tell_settings(run, replicas_to_aggregate=1)
     whole = {"local_step": STEPS, "steps": STEPS, "global_step_before": 0, "global_step_after": STEPS}
     for worker in ("worker0", "worker1", "worker2"):
-        every = records(run, worker)
-        settings = every[0]["settings"] | {"replicas_to_aggregate": 1}
-        step = next(record for record in every if record["event"] == "step")
-        others = [record for record in every[1:-1] if record["event"] != "step"]
-        last = every[-1] | {"local_step": STEPS}
-        rewrite(run, worker, [every[0] | {"settings": settings}, *others, step | whole, last])
+        (step, *_), (*others, last) = steps_and_others(run, worker)
+        rewrite(run, worker, [*others, step | whole, last | {"local_step": STEPS}])
+        begin_with(run, worker, replicas_to_aggregate=1)
 
 
 def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
@@ -120,6 +118,5 @@ def test_without_settings_the_chief_tells_the_replication(copy_of: Callable[[str
 def test_a_run_of_before_there_were_replications_is_judged_as_ever(run: Path) -> None:
     tell_settings(run)
     (run / "settings.json").write_text('{"training": {"model": "linear"}, "tasks": {}}')
-    for worker in ("worker0", "worker1"):
-        edit(run, worker, "started", settings={"model": "linear"})
+    edit(run, "worker0 worker1", "started", settings={"model": "linear"})
     assert verdict_of(run).exit_code == 0

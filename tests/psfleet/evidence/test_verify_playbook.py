@@ -19,8 +19,7 @@ def runs(run: Path) -> Path:
     """A runs directory with a good run, and an older one that has not converged."""
     directory = run.parent
     bad = Path(shutil.copytree(run, directory / "bad"))
-    for task in ("ps0", "worker0", "worker1", "evaluator0"):
-        edit(bad, task, "", run_id="bad")
+    edit(bad, "ps0 worker0 worker1 evaluator0", "", run_id="bad")
     find_in_the_model(bad, metrics={"weight": 0.5, "bias": 3.0})
     os.utime(bad / "plan.json", (1, 1))
     return directory
@@ -63,15 +62,11 @@ def test_check_mode_judges_and_writes_nothing(runs: Path) -> None:
         assert not (runs / "test" / name).exists()
 
 
-def test_a_threshold_out_of_its_range_is_refused(runs: Path) -> None:
-    done = verify(runs, "-e", "training_evidence_minimum_share=7")
+def test_thresholds_that_are_none_are_refused_all_at_once(runs: Path) -> None:
+    patterns = '{"training_evidence_log_patterns": [{"tasks": "worker*", "pattern": "("}]}'
+    done = verify(runs, "-e", "training_evidence_minimum_share=7", "-e", patterns)
     assert done.status == 2
     assert "training_evidence_minimum_share is '7'; expected a number from 0 to 1" in done.output
-
-
-def test_a_pattern_that_is_none_is_refused_by_its_entry(runs: Path) -> None:
-    done = verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "worker*", "pattern": "("}]}')
-    assert done.status == 2
     assert "training_evidence_log_patterns[0].pattern is '('; expected a regular expression (" in done.output
     assert "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e" in done.output
 

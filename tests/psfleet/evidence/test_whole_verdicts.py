@@ -37,9 +37,8 @@ def proven(run: Path) -> None:
     plan, found = make_plan(workers=3, ps=2), {"weight": 2.0, "bias": 10.0, "mean_error": 0.25}
     make_run(run, plan)
     train_well(run, 3, examples=250)
-    for worker in ("worker0", "worker1", "worker2"):
-        edit(run, worker, "peers_ready", ps_nonces={"ps0": 7, "ps1": 8})
-        edit(run, worker, "finished", **READ)
+    edit(run, "worker0 worker1 worker2", "peers_ready", ps_nonces={"ps0": 7, "ps1": 8})
+    edit(run, "worker0 worker1 worker2", "finished", **READ)
     every = records(run, "worker1")
     again = [record | {"pid": 101, "nonce": 2001} for record in every[:2]]
     later = [record | {"pid": 101, "local_step": record["local_step"] - 100} for record in every[12:]]
@@ -65,8 +64,7 @@ def completed(run: Path) -> None:
     """A program of two workers that told its steps, but not how stale they were; one began again."""
     make_run(run)
     train_well(run, 2, staleness_mean=None, staleness_max=None, waiting_seconds=0.0)
-    for task in ("ps0", "worker0", "worker1"):
-        edit(run, task, "", program="c0ffee")
+    edit(run, "ps0 worker0 worker1", "", program="c0ffee")
     told = records(run, "worker1")
     rewrite(run, "worker1", [*told[:-2], told[-2] | {"global_step_before": 300}, told[-1]])
     ended = {"ps0": 143, "worker0": 0, "worker1": 0}
