@@ -1,11 +1,12 @@
 """What the logs of tasks must say: found, out of range, absent, or asked of nobody."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.run_folders import checks, detail, verdict_of
+from tests.psfleet.evidence.run_folders import checks, detail, remove, verdict_of
 
 PATTERN = {"tasks": "worker*", "pattern": r"weight: ([0-9.]+)", "minimum": 1.8, "maximum": 2.2}
 nothing_at_all = Path.exists
@@ -19,23 +20,18 @@ def test_a_pattern_in_every_log_is_asked_for(silent: Path) -> None:
     assert found.startswith(f"worker0: {PATTERN['pattern']} 'weight: ")
 
 
-def last_value_counts(run: Path) -> None:
+def print_more(run: Path, text: bytes) -> None:
     with (run / "logs" / "worker1.out").open("ab") as log:
-        log.write(b"\xff no UTF-8\nweight: 9.0\n")
+        log.write(text)
 
 
-def no_number(run: Path) -> None:
-    with (run / "logs" / "worker1.out").open("a") as log:
-        log.write("weight: .\n")
+last_value_counts = partial(print_more, text=b"\xff no UTF-8\nweight: 9.0\n")
+no_number = partial(print_more, text=b"weight: .\n")
 
 
 def never_printed(run: Path) -> None:
     log = run / "logs" / "worker1.out"
     log.write_text(log.read_text().replace("weight", "height"))
-
-
-def log_lost(run: Path) -> None:
-    (run / "logs" / "worker1.out").unlink()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +41,7 @@ def log_lost(run: Path) -> None:
         (no_number, {}, 1, "'.' is no finite number"),
         (never_printed, {}, 1, "worker1 never printed"),
         (never_printed, {"tasks": "worker0"}, 0, ""),
-        (log_lost, {}, 2, "logs/worker1.out: No such file"),
+        (partial(remove, name="logs/worker1.out"), {}, 2, "logs/worker1.out: No such file"),
         (nothing_at_all, {"minimum": 3, "maximum": None}, 1, "expected at least 3; worker1 printed"),
         (nothing_at_all, {"minimum": None, "maximum": 1}, 1, "expected at most 1"),
         (nothing_at_all, {"minimum": None, "maximum": None}, 0, ""),
