@@ -8,15 +8,6 @@ from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 PROGRAM = "train.py"
 
 
-@pytest.mark.parametrize("replication", ["async", "in_graph", "local"])
-def test_only_sync_aggregates_replicas(replication: str) -> None:
-    (problem,) = problems(["a"], ["b"], trainer_replication=replication, trainer_replicas_to_aggregate=1)
-    assert problem == (
-        f"trainer_replicas_to_aggregate is 1 with trainer_replication {replication!r}; expected null, or "
-        "trainer_replication sync"
-    )
-
-
 def test_no_more_replicas_than_workers() -> None:
     sync = {"trainer_replication": "sync", "trainer_replicas_to_aggregate": "4"}
     assert problems(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 2}}, **sync) == [
@@ -85,33 +76,6 @@ def test_data_where_no_task_sees_them(directory: str) -> None:
 def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
     values = common_values(inventory(["a"], ["b"], trainer_program_arguments=given))
     assert values["trainer_program_arguments"] == arguments
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("trainer_program", 7),
-        ("trainer_program", ["train.py"]),
-        ("trainer_program", "train\0.py"),
-        ("trainer_program_entry", ""),
-        ("trainer_program_entry", "/train.py"),
-        ("trainer_program_entry", "../train.py"),
-        ("trainer_program_arguments", [True]),
-        ("trainer_program_arguments", [None]),
-        ("trainer_program_arguments", "--name 'unclosed"),
-        ("trainer_program_arguments", {"layers": 3}),
-        ("trainer_program_flags", "perhaps"),
-        ("trainer_program_requirements", 7),
-        ("trainer_data_source", [1]),
-        ("trainer_chief_port", 80),
-        ("trainer_watchdog_seconds", 9),
-        ("trainer_metrics_interval_seconds", 0),
-        ("trainer_evaluation_deadline_seconds", 0),
-    ],
-)
-def test_a_wrong_value_is_refused_with_what_is_expected(name: str, value: object) -> None:
-    (problem,) = problems(["a"], ["b"], {host: {name: value} for host in "ab"})
-    assert problem.startswith(f"{name} is {value!r}; expected ")
 
 
 @pytest.mark.parametrize("host", ["a", "b"])

@@ -108,6 +108,7 @@ NO_SERVERS = "-existing_servers is true with -replication 'local', which has no 
         (("sync", 3, True), None, 3, []),
         (("sync", 3, False), 2, 3, [TOO_MANY]),
         (("in_graph", None, True), 5, 5, []),
+        (("in_graph", 3, True), 2, 2, [NOT_SYNC.format("in_graph")]),
         (("async", 3, True), 3, 1, [NOT_SYNC.format("async")]),
         (("local", None, False), 1, 1, []),
         (("local", 3, True), 2, 1, [NOT_SYNC.format("local"), f"{NO_SERVERS}another replication"]),
