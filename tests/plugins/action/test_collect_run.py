@@ -1,9 +1,7 @@
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from plugins.action import collect_run
+from tests.plugins.modules.module_run import action_of
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
 INJECTED = "/x'\"\n!touch /tmp/owned\n"
@@ -21,9 +19,7 @@ INJECTED = "/x'\"\n!touch /tmp/owned\n"
     ],
 )
 def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: object) -> None:
-    action: Any = collect_run.ActionModule.__new__(collect_run.ActionModule)
-    action._task = SimpleNamespace(check_mode=False)
-    action.variables = {"inventory_hostname": "node1", "ansible_inventory_sources": ["hosts"]}
+    action = action_of(collect_run.ActionModule, inventory_hostname="node1")
     action._run_module = lambda _arguments, _name: {"path": path, "size": size, "left_out": []}
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
     answer = action._act({"run": {"id": "r1"}, "tasks": []})

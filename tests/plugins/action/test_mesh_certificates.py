@@ -1,5 +1,4 @@
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -7,6 +6,7 @@ from cryptography.hazmat.primitives.serialization import ssh
 
 from plugins.action import mesh_certificates
 from psfleet.carry.certificates import public_text
+from tests.plugins.modules.module_run import action_of
 
 KEYS = [public_text(Ed25519PrivateKey.generate()) for _ in range(4)]
 PLAN = {
@@ -16,12 +16,11 @@ PLAN = {
 
 
 def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3]) -> dict[str, Any]:
-    action = mesh_certificates.ActionModule.__new__(mesh_certificates.ActionModule)
-    action._task = SimpleNamespace(check_mode=check_mode)
-    action.variables = {"cluster_plan": PLAN, "ansible_inventory_sources": ["hosts"]}
     keys = {"host": {"Node1": KEYS[0], "node2": KEYS[1]}, "user": {"Node1": KEYS[2], "node2": second}}
     days = {"host": 365, "user": 90}
-    return action._act({"directory": str(directory), "user": "psfleet", "keys": keys, "days": days})
+    asked = {"directory": str(directory), "user": "psfleet", "keys": keys, "days": days}
+    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN)
+    return dict(action._act(asked))
 
 
 def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addresses(tmp_path: Path) -> None:

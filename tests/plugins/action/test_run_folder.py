@@ -1,22 +1,20 @@
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from plugins.action import run_folder
 from psfleet.evidence.manifest import Manifest
+from tests.plugins.modules.module_run import action_of
 from trainer.contract.json_files import read_object
 
 PLAN = {"hash": "abc", "tasks": []}
 
 
 def write(folder: Path, *, check_mode: bool = False, **arguments: object) -> dict[str, Any]:
-    action = run_folder.ActionModule.__new__(run_folder.ActionModule)
-    action._task = SimpleNamespace(check_mode=check_mode)
-    action.variables = {"cluster_plan": PLAN, "ansible_inventory_sources": ["hosts"]}
-    return action._act({"run": begun(folder), "state": "running"} | arguments)
+    action = action_of(run_folder.ActionModule, check=check_mode, cluster_plan=PLAN)
+    return dict(action._act({"run": begun(folder), "state": "running"} | arguments))
 
 
 def begun(folder: Path, **other: object) -> dict[str, object]:

@@ -1,9 +1,10 @@
-"""A module in this process, with arguments as Ansible gives them."""
+"""A module, or an action of the controller, in this process, with arguments as Ansible gives them."""
 
 import io
 import json
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
+from types import SimpleNamespace
 from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
@@ -17,3 +18,11 @@ def answer_of(main: Callable[[], None], *, check: bool = False, **arguments: Any
         main()
     answer: dict[str, Any] = json.loads(printed.getvalue())
     return answer
+
+
+def action_of(kind: type[object], *, check: bool = False, **variables: object) -> Any:  # noqa: ANN401
+    """Return an action of a play that has these variables; it has no connection."""
+    action: Any = kind.__new__(kind)
+    action._task = SimpleNamespace(check_mode=check)
+    action.variables = {"ansible_inventory_sources": ["hosts"], **variables}
+    return action

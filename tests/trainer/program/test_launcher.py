@@ -37,10 +37,11 @@ def program(folder: Path, text: str, name: str = "main.py") -> Path:
     return path
 
 
-def run_alone(folder: Path, text: str, code: int = FINISHED) -> Tasks:
+def run_alone(folder: Path, text: str, code: int = FINISHED, *options: str, **environment: str) -> Tasks:
     """Worker 0 of a run that has no other task; it has ended, with this code."""
     with Tasks(folder, program(folder, text), worker=1) as tasks:
-        tasks.start()
+        tasks.environment = environment
+        tasks.start(options=options)
         assert tasks.wait() == {"worker0": code}, tasks.outputs()
         return tasks
 
@@ -161,23 +162,18 @@ def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Pa
 
 
 def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path / "code", TELL), worker=1) as tasks:
-        tasks.environment = {"CUDA_VISIBLE_DEVICES": "1,3"}
-        tasks.start()
-        assert tasks.wait() == {"worker0": CONFIGURATION}
-        reason = str(tasks.progress("worker0")["reason"])
-        assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
-        assert "libcuda.so.1" in reason
-        assert not (tasks.directory("worker0") / "told.json").exists()
+    tasks = run_alone(tmp_path, TELL, CONFIGURATION, CUDA_VISIBLE_DEVICES="1,3")
+    reason = str(tasks.progress("worker0")["reason"])
+    assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
+    assert "libcuda.so.1" in reason
+    assert not (tasks.directory("worker0") / "told.json").exists()
 
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path, "pass"), worker=1) as tasks:
-        damaged = tmp_path / "damaged.json"
-        damaged.write_text('{"release": "c0ffee"}')
-        tasks.start(options=[f"--program={damaged}"])
-        assert tasks.wait() == {"worker0": CONFIGURATION}
-        assert f"{damaged} cannot be read (KeyError: 'file')" in tasks.output("worker0")
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"release": "c0ffee"}')
+    tasks = run_alone(tmp_path, "pass", CONFIGURATION, f"--program={damaged}")
+    assert f"{damaged} cannot be read (KeyError: 'file')" in tasks.output("worker0")
 
 
 def test_sigterm_reaches_the_program_which_may_save_first(tmp_path: Path) -> None:
@@ -266,7 +262,7 @@ LISTEN = """
 """
 
 
-def test_the_lead_outlasts_the_other_workers(tmp_path: Path) -> None:
+def test_the_lead_outlasts_the_other_workers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
         tasks.start("worker1")
         tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
@@ -277,6 +273,10 @@ def test_the_lead_outlasts_the_other_workers(tmp_path: Path) -> None:
         address = tasks.cluster["worker"][1]
         missing = {"task": "worker1", "address": address, "reason": "its port still answers"}
         assert tasks.progress("worker0")["missing"] == [missing]
+        assert tasks.stop("worker0") == {"worker0": STOPPED}
+        assert tasks.progress("worker0")["phase"] == "stopped"
+        tasks.start("worker0")
+        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the end of the next lead")
         assert tasks.stop("worker1") == {"worker1": STOPPED}
         assert tasks.wait("worker0") == {"worker0": FINISHED}
         assert (tasks.progress("worker0")["phase"], tasks.progress("worker0")["missing"]) == ("finished", [])
@@ -322,13 +322,3 @@ def test_a_chief_does_not_wait_for_workers_that_serve(tmp_path: Path) -> None:
         assert tasks.progress("chief0")["phase"] == "finished"
         assert tasks.progress("worker0") == {}
         assert tasks.stop("worker0", "worker1") == {"worker0": STOPPED, "worker1": STOPPED}
-
-
-def test_a_lead_that_waits_can_be_stopped(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
-        tasks.start("worker1")
-        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
-        tasks.start("worker0")
-        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
-        assert tasks.stop("worker0") == {"worker0": STOPPED}
-        assert tasks.progress("worker0")["phase"] == "stopped"
