@@ -63,3 +63,10 @@ class PlayedRun:
             heard += self.view.look(reading, float(self.seconds))
         self.notes += heard
         return [note.text for note in heard]
+
+
+def steady_run(workers: int, **training: object) -> PlayedRun:
+    """Return a run whose workers have taken 50 steps a second each for 20 seconds, of which nobody heard."""
+    run = PlayedRun(decided_run(workers, 1, None, **training))
+    assert run.goes_on(20, [50] * workers) == []
+    return run

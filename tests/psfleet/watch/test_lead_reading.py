@@ -33,6 +33,11 @@ def run(program: object = None) -> dict[str, Any]:
     return {"id": "r1", "lead": lead, "settings": {"program": program}}
 
 
+def said(progress: str, *parts: str) -> Reading:
+    unit, *others = (f"\n{part}" for part in parts)
+    return Reading.of("--psfleet--".join([progress, unit, "\n100.5 33.0\n", *others]))
+
+
 def test_only_the_output_of_a_program_is_read() -> None:
     command = read_command(run({"release": "abc"}), PATHS)
     assert "psfleet-chief@0.service" in command
@@ -41,33 +46,25 @@ def test_only_the_output_of_a_program_is_read() -> None:
 
 
 def test_a_reading_has_progress_state_time_and_output() -> None:
-    parts = [
-        '{"phase": "training"}\n',
-        f"\n{UNIT}",
-        "\n100.5 33.0\n",
-        '\n{"event": "restored"}\n{"event": "che\n',
-        "\nfirst\nsecond --psfleet-- third\n",
-    ]
-    reading = Reading.of("--psfleet--".join(parts))
+    records, output = '{"event": "restored"}\n{"event": "che\n', "first\nsecond --psfleet-- third\n"
+    reading = said('{"phase": "training"}\n', UNIT, records, output)
     assert reading.records == ({"event": "restored"},)
     assert (reading.alive, reading.restarts) == (True, 2)
     assert (reading.progress.phase, reading.progress.elapsed) == ("training", 10.5)
     assert reading.progress.last_line == "second --psfleet-- third"
 
 
-def test_a_lead_that_has_not_written_yet_is_starting() -> None:
-    reading = Reading.of(f"\n--psfleet--\n{UNIT.replace('=active', '=inactive')}--psfleet--\n100.5 33.0\n")
-    assert (reading.alive, reading.progress.phase, reading.progress.last_line) == (False, "starting", "")
-
-
-def test_a_lead_whose_start_waits_for_another_unit_is_alive() -> None:
-    unit = UNIT.replace("=active", "=inactive") + "Job=12\n"
-    assert Reading.of(f"\n--psfleet--\n{unit}--psfleet--\n100.5 33.0\n").alive
+@pytest.mark.parametrize(("job", "alive"), [("", False), ("Job=12\n", True)])
+def test_a_lead_that_has_not_written_yet_is_starting_and_alive_where_it_waits_for_another_unit(
+    job: str, alive: bool
+) -> None:
+    reading = said("\n", UNIT.replace("=active", "=inactive") + job)
+    assert (reading.alive, reading.progress.phase, reading.progress.last_line) == (alive, "starting", "")
 
 
 def test_a_word_that_is_nested_too_deeply_is_none() -> None:
-    deep = "[" * 65536
-    reading = Reading.of(f"{deep}\n--psfleet--\n{UNIT}--psfleet--\n100.5 33.0\n--psfleet--\n{deep}\n")
+    deep = "[" * 65536 + "\n"
+    reading = said(deep, UNIT, deep)
     assert (reading.progress.phase, reading.records) == ("starting", ())
 
 

@@ -5,7 +5,7 @@ from rich.cells import cell_len
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.live_block import Snapshot, block, line
-from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress
+from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
 TALL = 24
 WAITED_FOR = "worker1 at 10.0.0.2:2222 (connection refused)"
@@ -152,8 +152,7 @@ def test_a_program_without_steps_shows_the_time_and_what_it_printed_last() -> No
 
 
 def test_a_step_that_stands_takes_the_place_of_rates() -> None:
-    run = PlayedRun(decided_run(2))
-    run.goes_on(20, [50, 50])
+    run = steady_run(2)
     run.goes_on(12, [0, 0])
     text = line(run.view.now)
     assert "no step for 0:12" in text

@@ -1,6 +1,6 @@
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.notices import STRAGGLER_LOOKS, Listeners, Notice
-from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress
+from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
 LOST_PS = """UnavailableError:
 UNAVAILABLE: From /job:ps/replica:0/task:0:
@@ -18,8 +18,7 @@ def record(event: str, number: int, **fields: object) -> dict[str, object]:
 
 
 def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
-    run = PlayedRun(decided_run(3))
-    assert run.goes_on(20, [50, 50, 50]) == []
+    run = steady_run(3)
     (slow,) = run.goes_on(60, [50, 50, 5])
     assert slow == "worker2 is slow: 5 steps/s (median of the others: 50/s)"
     (quick,) = run.goes_on(60, [50, 50, 45])
@@ -28,29 +27,25 @@ def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
 
 
 def test_short_pauses_make_no_straggler() -> None:
-    run = PlayedRun(decided_run(3))
-    run.goes_on(20, [50, 50, 50])
+    run = steady_run(3)
     # Nor do many of them, one after the other.
     for _ in range(6):
         assert run.goes_on(3, [50, 50, 0]) + run.goes_on(15, [50, 50, 50]) == []
 
 
 def test_a_worker_that_takes_no_step_stands_still() -> None:
-    run = PlayedRun(decided_run(2))
-    run.goes_on(20, [50, 50])
+    run = steady_run(2)
     (note,) = run.goes_on(30, [50, 0])
     assert note.startswith("worker1 stands still: 0 steps/s")
 
 
 def test_workers_that_are_all_slow_are_no_stragglers() -> None:
-    run = PlayedRun(decided_run(3))
-    run.goes_on(20, [50, 50, 50])
+    run = steady_run(3)
     assert run.goes_on(60, [2, 2, 2]) == []
 
 
 def test_a_worker_at_the_limit_is_not_told_of_again_and_again() -> None:
-    run = PlayedRun(decided_run(3))
-    run.goes_on(20, [50, 50, 50])
+    run = steady_run(3)
     run.goes_on(20, [50, 50, 24])
     for _ in range(4):
         run.goes_on(2 * STRAGGLER_LOOKS, [50, 50, 27])
@@ -59,8 +54,7 @@ def test_a_worker_at_the_limit_is_not_told_of_again_and_again() -> None:
 
 
 def test_a_synchronous_run_counts_gradients() -> None:
-    run = PlayedRun(decided_run(3, replication="sync", replicas_to_aggregate=2))
-    run.goes_on(20, [50, 50, 50])
+    run = steady_run(3, replication="sync", replicas_to_aggregate=2)
     (note,) = run.goes_on(30, [50, 50, 1])
     assert note == "worker2 is slow: 1 gradients/s (median of the others: 50/s)"
 
@@ -80,8 +74,7 @@ def test_a_chief_that_counts_anew_does_not_make_restarts_forgotten() -> None:
 
 
 def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
-    run = PlayedRun(decided_run(2))
-    run.goes_on(20, [50, 50])
+    run = steady_run(2)
     (note,) = run.goes_on(120, [0, 0], phase="waiting", missing=[MISSING])
     assert note == (
         "no step for 0:30, still at step 2000: waiting for worker1 at 10.0.0.2:2222 (connection refused)"
@@ -91,8 +84,7 @@ def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
 
 
 def test_a_lead_that_says_nothing_more_is_noticed() -> None:
-    run = PlayedRun(decided_run(2))
-    run.goes_on(20, [50, 50])
+    run = steady_run(2)
     assert run.goes_on(40, [0, 0], wall=1e9 + 20) == ["no step for 0:30, still at step 2000"]
 
 

@@ -1,6 +1,6 @@
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.watched_run import WatchedRun
-from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress
+from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 from trainer.contract.progress import Progress
 
 REFUSED = {"worker1": "connection refused"}
@@ -15,8 +15,7 @@ def test_a_worker_is_known_with_its_rate_share_and_host() -> None:
 
 
 def test_the_trouble_of_a_worker_is_told_in_a_word() -> None:
-    run = PlayedRun(decided_run(3))
-    run.goes_on(20, [50, 50, 50])
+    run = steady_run(3)
     run.goes_on(20, [50, 50, 5])
     assert [worker.trouble for worker in run.view.now.workers] == ["", "", "slow"]
     run.goes_on(20, [50, 50, 0])
