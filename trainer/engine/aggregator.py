@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Condition, Event, Lock, Thread
 
 import numpy as np
@@ -142,8 +143,8 @@ class Aggregator:
 
     def _look(self) -> Standing:
         with self._called():
-            rounds, counters = self._read()
-        return self._see(Standing.from_values(rounds, counters))
+            values = self._read()
+        return self._see(Standing.from_values(values))
 
     def _step(self, standing: Standing) -> Standing:
         """Apply the means of the round's gradients and open the next round."""
@@ -153,8 +154,7 @@ class Aggregator:
         following = standing.round + 1
         with self.between_steps, self._called():
             counters = self._advance(increment, following)
-        rounds = np.asarray([following, *standing.admitted, *standing.delivered])
-        return self._see(Standing.from_values(rounds, counters))
+        return self._see(replace(standing, round=following, counters=tuple(map(int, counters))))
 
     def _open(self, standing: Standing) -> Standing:
         """Leave behind what another aggregator, or a worker that was killed, has left in the accumulators.

@@ -15,5 +15,4 @@ class AsynchronousGraph(TrainingGraph):
         """Add the step."""
         features, labels = self.next_batch(self.cluster.index, self.settings.batch_size)
         loss = self.model.loss(self.context, self.model_variables, features, labels)
-        applied = self.optimizer.apply_gradients(self.gradients_of(loss))
-        self.step = [loss, *self.count_step(applied, [self.cluster.index])]
+        self.step = [loss, self.apply_and_count(self.gradients_of(loss), [self.cluster.index])]

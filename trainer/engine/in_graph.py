@@ -40,10 +40,10 @@ class InGraphGraph(TrainingGraph):
             with tf.device(variable.device), tf.name_scope("aggregation"):
                 gradient = tf.add_n([gradient for gradient, _ in of_variable])
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
-        before, after = self.count_step(self.optimizer.apply_gradients(means), range(len(towers)))
-        counted = [self._count(worker, towers[worker], after) for worker in range(1, len(towers))]
+        counted = self.apply_and_count(means, range(len(towers)))
+        of_towers = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
-        self.step = [loss, before, after, *counted]
+        self.step = [loss, counted, *of_towers]
 
     def hear(self, served: Mapping[str, Note]) -> None:
         """Take the batch size of each worker from its note."""
@@ -65,8 +65,8 @@ class InGraphGraph(TrainingGraph):
             ]
         return _Tower(loss, examples, weighted)
 
-    def _count(self, worker: int, tower: _Tower, counters: tf.Tensor) -> tf.Operation:
+    def _count(self, worker: int, tower: _Tower, counted: tf.Tensor) -> tf.Operation:
         part = TowerPart(f"worker{worker}", worker_device(worker))
-        with tf.device(part.counts.device), tf.control_dependencies([counters]):
-            counts = tf.stack([part.counts.read_value()[TOWERS] + 1, counters[GLOBAL_STEP]])
+        with tf.device(part.counts.device), tf.control_dependencies([counted]):
+            counts = tf.stack([part.counts.read_value()[TOWERS] + 1, counted[1 + GLOBAL_STEP]])
             return tf.group(part.counts.assign(counts).op, part.loss.assign(tower.loss).op)

@@ -86,17 +86,17 @@ class SynchronousSession(TrainingSession):
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
         offered = time.monotonic()
-        loss, own_round, before, *values = self._step()
+        loss, *values = self._step()
         seconds_of_offer = time.monotonic() - offered
-        self._offered = int(own_round)
-        standing = Standing.from_values(*values)
+        before, standing = map(Standing.from_values, values)
+        self._offered = before.round
         if math.isfinite(loss):
             # Who was told to stop hears of it again before the next step.
             with suppress(StopRequested):
                 standing = self._wait_beyond(self._offered, standing, raise_if_stopping)
         self._standing = standing
         waited = time.monotonic() - began - seconds_of_offer
-        return StepResult(float(loss), int(before), standing.counters, waited)
+        return StepResult(float(loss), before.counters[GLOBAL_STEP], standing.counters, waited)
 
     def _wait_beyond(
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
@@ -120,4 +120,4 @@ class SynchronousSession(TrainingSession):
                 standing = self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
             else:
                 time.sleep(self._pace.nap())
-                standing = Standing.from_values(*self._read())
+                standing = Standing.from_values(self._read())

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP
+from trainer.coordination.ledger_parts import FIRST_WORKER
 
 v1 = tf.compat.v1
 
@@ -39,11 +39,12 @@ class Standing:
     counters: tuple[int, ...]
 
     @classmethod
-    def from_values(cls, rounds: npt.NDArray[np.int64], counters: npt.NDArray[np.int64]) -> "Standing":
-        """Read the values of both variables."""
-        numbers, counts = [int(value) for value in rounds], tuple(int(count) for count in counters)
-        workers = len(numbers) // 2
-        return cls(numbers[0], tuple(numbers[1 : 1 + workers]), tuple(numbers[1 + workers :]), counts)
+    def from_values(cls, values: npt.NDArray[np.int64]) -> "Standing":
+        """Read the values of both variables, one after the other."""
+        open_round, *numbers = (int(value) for value in values)
+        workers = (len(numbers) - FIRST_WORKER) // 3
+        admitted, delivered = numbers[:workers], numbers[workers : 2 * workers]
+        return cls(open_round, tuple(admitted), tuple(delivered), tuple(numbers[2 * workers :]))
 
     @property
     def contributors(self) -> tuple[int, ...]:
@@ -100,7 +101,7 @@ class RoundOperations:
         `compute` returns the loss and its gradients. The variables must be read in it, for it is called where
         they are read after the round.
         """
-        with tf.control_dependencies(self.standing):
+        with tf.control_dependencies([self.standing]):
             loss, gradients = compute()
         with tf.name_scope("aggregation"):
             received = []
@@ -114,16 +115,16 @@ class RoundOperations:
         self._build_advance(optimizer)
         self._build_opening()
 
-    def _read_standing(self) -> list[tf.Tensor]:
+    def _read_standing(self) -> tf.Tensor:
         with tf.device(self.counters.device):
             rounds = self._rounds.read_value()
             with tf.control_dependencies([rounds]):
-                return [rounds, self.counters.read_value()]
+                counters = self.counters.read_value()
+            return tf.concat([rounds, counters], axis=0)
 
     def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
-        """[loss, the round, the global step before, rounds and counters after] of one batch's gradients."""
-        rounds, counters = self.standing
-        local_step = self._admission(rounds[0], received)
+        """[loss, the standing before, the standing after] of one batch's gradients."""
+        local_step = self._admission(received)
         added = []
         for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
             with tf.device(variable.device):
@@ -131,14 +132,15 @@ class RoundOperations:
         with tf.device(self.counters.device), tf.control_dependencies(added):
             delivered = self._set(1 + self.workers + self.worker, local_step)
         with tf.control_dependencies([delivered]):
-            self.offer = [loss, rounds[0], counters[GLOBAL_STEP], *self._read_standing()]
+            self.offer = [loss, self.standing, self._read_standing()]
 
-    def _admission(self, own_round: tf.Tensor, received: Sequence[tf.Tensor]) -> tf.Tensor:
+    def _admission(self, received: Sequence[tf.Tensor]) -> tf.Tensor:
         """The step to add gradients with: this worker's round where it is admitted.
 
         Asked only once the gradients lie on every ps, so that a slow link takes nobody's place.
         """
         with tf.device(self.counters.device):
+            own_round = self.standing[0]
             with tf.control_dependencies(received):
                 lock = tf.raw_ops.MutexLock(mutex=self._mutex)
             with tf.control_dependencies([lock]):
@@ -163,11 +165,10 @@ class RoundOperations:
         for accumulator, variable in self.accumulators:
             with tf.device(variable.device):
                 means.append((accumulator.take_grad(self.replicas), variable))
-        applied = optimizer.apply_gradients(means)
         self.increment = v1.placeholder(tf.int64, [FIRST_WORKER + self.workers])
         self.next_round = v1.placeholder(tf.int64, [])
         with tf.device(self.counters.device):
-            with tf.control_dependencies([applied]):
+            with tf.control_dependencies([optimizer.apply_gradients(means)]):
                 counters = self.counters.assign_add(self.increment, read_value=True)
             # Taking a mean has moved its accumulator on to the next round.
             with tf.control_dependencies([counters]):

@@ -50,7 +50,7 @@ class TrainingGraph(ABC):
     creates in the collection of global variables is initialised, saved and restored with the model.
 
     Attributes:
-        step: the loss, what `count_step` gives, and what else a step runs.
+        step: the loss, what `apply_and_count` gives, and what else a step runs.
         waiting_seconds: of every step, as in StepResult.
 
     """
@@ -122,14 +122,20 @@ class TrainingGraph(ABC):
             features, labels = iterator.get_next()
             return features, labels
 
-    def count_step(self, applied: tf.Operation, workers: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
-        """The global step before, and the counters after: `applied` ran, and is counted for these workers."""
+    def apply_and_count(
+        self, gradients: Sequence[tuple[tf.Tensor, tf.Variable]], workers: Sequence[int]
+    ) -> tf.Tensor:
+        """Apply gradients and count that for these workers: [the global step before, *the counters after].
+
+        On ps 0 but for variables of another ps, and in one tensor: each that goes to another task is a call.
+        """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
         with tf.device(self.counters.device):
-            before = self.counters.read_value()[GLOBAL_STEP]
-            with tf.control_dependencies([applied, before]):
-                return before, self.counters.assign_add(one_step, read_value=True)
+            before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
+            with tf.control_dependencies([self.optimizer.apply_gradients(gradients), before]):
+                counters = self.counters.assign_add(one_step, read_value=True)
+            return tf.concat([before, counters], axis=0)
 
     def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
         """The gradient of the loss for each of the model's variables."""
@@ -164,7 +170,7 @@ class TrainingSession:
         TaskFailure (`peers_missing`) where that takes too long. Whoever waits also looks at the counters:
         once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
         """
-        loss, before, counters, *_ = self._step()
+        loss, (before, *counters), *_ = self._step()
         counts = tuple(int(count) for count in counters)
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
