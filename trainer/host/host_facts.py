@@ -79,7 +79,8 @@ def read_host_facts(
     """Look at this host, or at the files of another one below `root`, whose `machine` is given then."""
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
-    libc_version = parse_version("glibc", _answer(root, "getconf", "GNU_LIBC_VERSION"))
+    libc_version = parse_version("glibc", _printed(find_program(root, "getconf"), "GNU_LIBC_VERSION"))
+    systemctl = _printed(find_program(root, "systemctl"), "--version")
     musl = "musl" if any(root.glob("lib/ld-musl-*")) else ""
     return HostFacts(
         distribution=parse_os_release(
@@ -92,7 +93,7 @@ def read_host_facts(
         libc_version=libc_version,
         pythons=read_pythons(root),
         default_python=_version_of(find_program(root, "python3")),
-        systemd=next(iter(parse_version("systemd", _answer(root, "systemctl", "--version"))), None),
+        systemd=next(iter(parse_version("systemd", systemctl)), None),
         booted=(root / "run/systemd/system").is_dir(),
         missing_programs=tuple(name for name in programs if find_program(root, name) is None),
         memory_bytes=parse_memory(text_of(root / "proc/meminfo")),
@@ -170,10 +171,6 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
 def _version_of(interpreter: str | None) -> str:
     """Return the version that an interpreter says of itself, "" where it does not start."""
     return _printed(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
-
-
-def _answer(root: Path, program: str, *arguments: str) -> str:
-    return _printed(find_program(root, program), *arguments)
 
 
 def _printed(program: str | None, *arguments: str) -> str:

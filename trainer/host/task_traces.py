@@ -7,6 +7,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,23 +87,14 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
     Root reads this where the tasks' user writes. So no link is followed that this user could have put there,
     and nothing is read that has no end.
     """
-    try:
-        with opened(file.parent) as folder:
-            descriptor = os.open(file.name, NO_LINK, dir_fd=folder)
-    except (OSError, ValueError):
-        return b""
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            return b""
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            if last:
-                stream.seek(max(found.st_size - most, 0))
-            return stream.read(most)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+    with suppress(OSError, ValueError), opened(file.parent) as folder:
+        descriptor = os.open(file.name, NO_LINK, dir_fd=folder)
+        with open(file.name, "rb", opener=lambda _name, _flags: descriptor) as stream:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                stream.seek(max(found.st_size - most, 0) if last else 0)
+                return stream.read(most)
+    return b""
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:
