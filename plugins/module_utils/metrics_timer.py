@@ -56,7 +56,10 @@ class MetricsTimer:
         """Change the host."""
         if self.written_to and self.written_to != self.directory:
             self._stop()
-            self._remove_files()
+            with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:
+                for name in FILES:
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
         if self.directory:
             # Known before it is used: a deployment that is interrupted here can be undone.
             self.record.write_text(f"{self.directory}\n", encoding="utf-8")
@@ -78,12 +81,6 @@ class MetricsTimer:
 
     def _state(self, unit: str) -> str:
         return self._systemctl("show", "--property=ActiveState", "--value", unit).strip()
-
-    def _remove_files(self) -> None:
-        with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:
-            for name in FILES:
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=folder)
 
 
 def _name(user: int) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from .host.task_traces import bytes_of, last_record, last_step, number
+from .host.task_units import counted
 
 # Properties of a unit that `task_details` reads, beside MainPID and Result.
 DETAIL_PROPERTIES = ("StateChangeTimestampMonotonic", "MemoryCurrent", "CPUUsageNSec")
 LOG_BYTES = 4096
-_NOT_COUNTED = 2**64 - 1
 
 
 def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
@@ -21,15 +21,15 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
     `shown` has the unit's properties as `systemctl show` prints them. Of the log only the end is read.
     """
     step, last = last_step(events), last_record(events)
-    changed, now = _counted(shown.get("StateChangeTimestampMonotonic")) or 0, time.time()
-    cpu = _counted(shown.get("CPUUsageNSec"))
+    changed, now = counted(shown.get("StateChangeTimestampMonotonic")) or 0, time.time()
+    cpu = counted(shown.get("CPUUsageNSec"))
     finished = str(last.get("reason")) if last.get("event") == "finished" else ""
     return {
         "result": shown.get("Result", ""),
         # systemd forgets all of a unit that ended well; its last record says when that was, and how.
         "since_seconds": time.monotonic() - changed / 1e6 if changed else _age(last.get("wall"), now),
         "finished": finished,
-        "memory_bytes": _counted(shown.get("MemoryCurrent")),
+        "memory_bytes": counted(shown.get("MemoryCurrent")),
         "cpu_seconds": None if cpu is None else cpu / 1e9,
         "log": str(log),
         "log_end": bytes_of(log, most=LOG_BYTES, last=True).decode("utf-8", "replace"),
@@ -41,8 +41,3 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
 def _age(wall: object, now: float) -> float | None:
     told = number(wall)
     return None if told is None else now - told
-
-
-def _counted(value: str | None) -> int | None:
-    """Return a figure of systemd, None where it does not count."""
-    return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .host.task_units import systemctl
+from .host.task_units import counted, systemctl
 
 # Properties of a unit that `unit_traffic` reads, beside MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
@@ -19,7 +19,6 @@ TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
 # Of the entries that a unit ended, well and not (sd-messages.h).
 _ENDED_MESSAGES = {"7ad2d189f7e94e70a38c781354912448", "d9b373ed55a64feb8242e02dbe79a49c"}
 _FIELDS = ("IP_METRIC_INGRESS_BYTES", "IP_METRIC_EGRESS_BYTES")
-_NOT_COUNTED = 2**64 - 1
 _SAMPLE = "psfleet-counting.service"
 
 
@@ -37,9 +36,9 @@ def unit_traffic(
         ended |= dict.fromkeys(silent, (0, 0))
     found: dict[str, tuple[int | None, int | None]] = {}
     for unit, properties in shown.items():
-        counted = [pair for pair in (ended.get(unit), traffic_of_running(properties)) if pair is not None]
-        received, sent = (sum(pair[way] for pair in counted) for way in (0, 1))
-        found[unit] = (received, sent) if counted else (None, None)
+        known = [pair for pair in (ended.get(unit), traffic_of_running(properties)) if pair is not None]
+        received, sent = (sum(pair[way] for pair in known) for way in (0, 1))
+        found[unit] = (received, sent) if known else (None, None)
     return found
 
 
@@ -49,17 +48,14 @@ def counts() -> bool:
     run("systemd-run", *options, "/bin/true")
     figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
     systemctl("stop", _SAMPLE)
-    return len(figures) == len(TRAFFIC_PROPERTIES) and all(
-        figure.isdigit() and int(figure) != _NOT_COUNTED for figure in figures
-    )
+    return len(figures) == len(TRAFFIC_PROPERTIES) and None not in map(counted, figures)
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
     """Return what a unit's process has received and sent; None where none runs, or none is counted."""
-    received, sent = (properties.get(name, "") for name in TRAFFIC_PROPERTIES)
-    if properties.get("MainPID", "0") == "0" or not (received.isdigit() and sent.isdigit()):
-        return None
-    return None if _NOT_COUNTED in {int(received), int(sent)} else (int(received), int(sent))
+    received, sent = (counted(properties.get(name)) for name in TRAFFIC_PROPERTIES)
+    runs = properties.get("MainPID", "0") != "0"
+    return (received, sent) if runs and received is not None and sent is not None else None
 
 
 def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:

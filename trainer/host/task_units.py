@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping
 
 ALIVE = {"active", "activating", "reloading", "deactivating"}
+_NOT_COUNTED = 2**64 - 1
 _TASK = re.compile(
     r"(?:psfleet-)?(?P<job>ps|worker|chief|server|evaluator)[@-](?P<index>[0-9]+)\.(?:service|env)"
 )
@@ -32,6 +33,11 @@ def systemctl(*arguments: str, timeout: float | None = None) -> str:
     """Run systemctl and return what it printed. What became of the units is read from their states."""
     command = ["systemctl", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout).stdout
+
+
+def counted(value: str | None) -> int | None:
+    """Return a figure of systemd, None where it does not count."""
+    return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None
 
 
 def parse_list(text: str) -> list[str]:
