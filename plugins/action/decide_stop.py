@@ -1,6 +1,5 @@
 """Find the run that stop.yml ends and its tasks, from what every host said of its own."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,11 @@ class ActionModule(ControllerAction):
         if not run_id:
             return {"run": {"id": ""}}
         folder = Path(arguments["runs_directory"]).resolve() / run_id
-        settings, tasks = tasks_of_folder(folder, variables["cluster_plan"], variables["cluster_settings"])
+        try:
+            settings = begun_settings(folder)
+            tasks = tasks_of_run(read_object(folder / "plan.json"), settings)
+        except (KeyError, ValueError):  # it was begun elsewhere: by today's
+            settings = variables["cluster_settings"]
+            tasks = tasks_of_run(variables["cluster_plan"], settings)
         ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}
         return {"run": described_run(folder, settings, tasks) | ended}
-
-
-def tasks_of_folder(
-    folder: Path, plan: Mapping[str, Any], settings: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
-    """Return the settings and tasks of a run, by its folder; by today's where it was begun elsewhere."""
-    try:
-        begun = begun_settings(folder)
-        return begun, tasks_of_run(read_object(folder / "plan.json"), begun)
-    except (KeyError, ValueError):
-        return settings, tasks_of_run(plan, settings)

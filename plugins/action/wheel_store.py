@@ -1,6 +1,5 @@
 """Have the wheels of the hosts' environments on the controller, in a cache, packed for the hosts."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,12 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            stores = stores_of(arguments)
+            locks, cache = Path(arguments["locks"]), Path(arguments["cache_directory"]).expanduser()
+            tensorboard = bool(arguments.get("tensorboard", False))
+            stores = {
+                name: WheelStore.of(HostEnvironment.parse(name), locks, cache, tensorboard=tensorboard)
+                for name in sorted(set(arguments["environments"]))
+            }
             requirements = Path(arguments.get("program_requirements") or "")
             programs = {name: store.extended(requirements) for name, store in stores.items()}
             wanted = [*stores.values(), *(store for store in programs.values() if store)]
@@ -45,13 +49,3 @@ class ActionModule(ControllerAction):
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {"changed": bool(lacking), "environments": described}
-
-
-def stores_of(arguments: Mapping[str, Any]) -> dict[str, WheelStore]:
-    """Return the stores that the action's arguments ask for, by the names of their environments."""
-    locks, cache = Path(arguments["locks"]), Path(arguments["cache_directory"]).expanduser()
-    tensorboard = bool(arguments.get("tensorboard", False))
-    return {
-        name: WheelStore.of(HostEnvironment.parse(name), locks, cache, tensorboard=tensorboard)
-        for name in sorted(set(arguments["environments"]))
-    }
