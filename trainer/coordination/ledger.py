@@ -26,9 +26,9 @@ from trainer.coordination.ledger_parts import (
     PartStatus,
     TaskPart,
     TowerPart,
-    read_note,
     read_status,
 )
+from trainer.host.task_traces import object_in
 from trainer.process.cluster import Cluster
 
 # Stop and end codes beside those of trainer/contract/exit_codes.py; 0 is none.
@@ -160,7 +160,7 @@ class Ledger(_LedgerSession):
     def notes(self) -> dict[int, Note]:
         """The note of each worker that has reported."""
         notes = self._run(self._attendance.notes)
-        return {worker: read_note(note) for worker, note in enumerate(notes) if note}
+        return {worker: object_in(note) for worker, note in enumerate(notes) if note}
 
     def marks(self) -> Marks:
         """How far each worker has come."""

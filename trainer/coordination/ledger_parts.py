@@ -3,12 +3,12 @@
 Every process builds these variables with the same names on the same devices: so they are one.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import tensorflow as tf
 
+from trainer.host.task_traces import object_in
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -46,9 +46,9 @@ class TaskPart:
 
     def __init__(self, task: str, device: str) -> None:
         """Add them to the default graph, for a task such as "ps0" on a device such as "/job:ps/task:0"."""
-        status = _variable(f"status_{task}", device, [5], tf.int64)
-        reason = _variable(f"stop_reason_{task}", device, [], tf.string)
-        note = _variable(f"note_{task}", device, [], tf.string)
+        status = variable_on(f"status_{task}", device, [5], tf.int64)
+        reason = variable_on(f"stop_reason_{task}", device, [], tf.string)
+        note = variable_on(f"note_{task}", device, [], tf.string)
         self.initializers = [status.initializer, reason.initializer, note.initializer]
         self.text = v1.placeholder(tf.string, [])
         self._places = v1.placeholder(tf.int64, [None])
@@ -73,8 +73,10 @@ class AttendancePart:
 
     def __init__(self, cluster: Cluster) -> None:
         workers, device = cluster.workers, cluster.ledger_devices[0]
-        notes = [_variable(f"attendance_worker{worker}", device, [], tf.string) for worker in range(workers)]
-        marks = _variable("marks", device, [workers], tf.int64)
+        notes = [
+            variable_on(f"attendance_worker{worker}", device, [], tf.string) for worker in range(workers)
+        ]
+        marks = variable_on("marks", device, [workers], tf.int64)
         counters = create_counters(cluster)
         self.initializers = [variable.initializer for variable in (*notes, marks, counters)]
         self.text = v1.placeholder(tf.string, [])
@@ -93,8 +95,8 @@ class TowerPart:
 
     def __init__(self, task: str, device: str) -> None:
         """Add them to the default graph; checkpoints leave them out."""
-        self.counts = _variable(f"towers_{task}", device, [2], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
-        self.loss = _variable(f"tower_loss_{task}", device, [], tf.float32, v1.GraphKeys.LOCAL_VARIABLES)
+        self.counts = variable_on(f"towers_{task}", device, [2], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
+        self.loss = variable_on(f"tower_loss_{task}", device, [], tf.float32, v1.GraphKeys.LOCAL_VARIABLES)
         self.initializers = [self.counts.initializer, self.loss.initializer]
         with tf.device(self.counts.device):
             self.read = [self.counts.read_value(), self.loss.read_value()]
@@ -103,7 +105,7 @@ class TowerPart:
 def create_counters(cluster: Cluster) -> tf.Variable:
     """The counters on ps 0, in the default graph: [global step, stop code, steps of worker 0, 1, ...]."""
     name, device = COUNTERS.rpartition("/")[2], cluster.ledger_devices[0]
-    return _variable(name, device, [FIRST_WORKER + cluster.workers], tf.int64)
+    return variable_on(name, device, [FIRST_WORKER + cluster.workers], tf.int64)
 
 
 def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
@@ -111,26 +113,17 @@ def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
     status, reason, note = values
     ready, stop, end, nonce, last_step = (int(number) for number in status)
     reason_in_words = reason.decode(errors="replace")
-    return PartStatus(bool(ready), stop, end, nonce, last_step, reason_in_words, read_note(note))
+    return PartStatus(bool(ready), stop, end, nonce, last_step, reason_in_words, object_in(note))
 
 
-def read_note(text: bytes) -> Note:
-    """A note as its task left it; empty where it has left none."""
-    try:
-        note = json.loads(text)
-    except ValueError:
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
-def _variable(
+def variable_on(
     name: str,
     device: str,
     shape: list[int],
     dtype: tf.DType,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """A resource variable; its name and device are what other processes find it by."""
+    """A resource variable; its name and device are what other processes find it by. "": that in force."""
     with tf.device(f"{device}/device:CPU:0"):
         return v1.get_variable(
             f"psfleet/{name}",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.coordination.ledger_parts import FIRST_WORKER
+from trainer.coordination.ledger_parts import FIRST_WORKER, variable_on
 
 v1 = tf.compat.v1
 
@@ -80,15 +80,8 @@ class RoundOperations:
         """Add the rounds to the default graph."""
         with tf.device(self.counters.device):
             # Not among the variables that are saved: rounds belong to the processes, not to the model.
-            self._rounds = v1.get_variable(
-                "psfleet/rounds",
-                shape=[1 + 2 * self.workers],
-                dtype=tf.int64,
-                initializer=v1.zeros_initializer(),
-                trainable=False,
-                use_resource=True,
-                collections=[v1.GraphKeys.LOCAL_VARIABLES],
-            )
+            places = [1 + 2 * self.workers]
+            self._rounds = variable_on("rounds", "", places, tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name="psfleet/rounds_mutex", container="")
         self.initializer = self._rounds.initializer
         self.standing = self._read_standing()
