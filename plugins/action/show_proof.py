@@ -6,7 +6,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.evidence.verdict_lines import shown
+from psfleet.inventory.problems import shown
 from psfleet.report.proof_summary import ProofRun, summary
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan

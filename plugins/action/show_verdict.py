@@ -10,7 +10,8 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
-from psfleet.evidence.verdict_lines import as_lines, shown
+from psfleet.evidence.verdict_lines import as_lines
+from psfleet.inventory.problems import shown
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
 from trainer.contract.progress import printable
 

@@ -26,7 +26,8 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
         raise NoSuchRun(_what_exists(runs_directory))
     if not folder.is_dir():
         raise NoSuchRun(f"there is no run {run_id!r}. {_what_exists(runs_directory)}")
-    if is_going_on(folder):
+    # train.yml began it and has not collected its records yet.
+    if not (folder / FILE_NAME).exists() and read_object(folder / "state.json").get("state") == "running":
         raise NoSuchRun(
             f"run {folder.name} is still going on, so there is nothing to judge yet: "
             f"ansible-playbook train.yml -e run_id={folder.name} attaches to it and judges it at its end"
@@ -41,13 +42,6 @@ def newest_first(runs_directory: Path) -> list[Path]:
     plans = [folder / "plan.json" for folder in runs_directory.iterdir() if (folder / "plan.json").is_file()]
     plans.sort(key=lambda plan: (plan.stat().st_mtime, plan.parent.name), reverse=True)
     return [plan.parent for plan in plans]
-
-
-def is_going_on(folder: Path) -> bool:
-    """Whether train.yml began this run and has not collected its records yet."""
-    if (folder / FILE_NAME).exists():
-        return False
-    return read_object(folder / "state.json").get("state") == "running"
 
 
 def _what_exists(runs_directory: Path) -> str:

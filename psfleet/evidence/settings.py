@@ -9,12 +9,14 @@ from trainer.contract.settings import (
     Rule,
     SettingProblem,
     SettingsError,
+    checked,
     close_names,
     converted,
     number,
     or_null,
     setting,
     to_number,
+    to_text,
 )
 
 # How low a model's loss need fall.
@@ -125,12 +127,6 @@ _RANGE = Rule(
 _GOALS = Rule("a mapping of metrics, such as accuracy: {minimum: 0.9}", _to_goals)
 
 
-def _to_text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(value)
-    return value
-
-
 def _to_pattern(entry: object) -> LogPattern:
     if not isinstance(entry, Mapping):
         raise ValueError(entry)
@@ -158,8 +154,8 @@ def _to_patterns(value: object) -> tuple[LogPattern, ...]:
 
 
 _KEYS = {
-    "tasks": Rule("a glob of tasks such as worker*", _to_text),
-    "pattern": Rule("a regular expression", _to_text),
+    "tasks": checked("a glob of tasks such as worker*", to_text, bool),
+    "pattern": checked("a regular expression", to_text, bool),
     **_BOUNDS,
 }
 _PATTERN = Rule(f"a mapping with {', '.join(_KEYS)}", _to_pattern)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from psfleet.evidence.answer import counted, listed
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
+from psfleet.inventory.problems import shown
 from trainer.contract.progress import printable
 
 _WORKERS_SHOWN = 8
@@ -52,12 +53,6 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
         for name, value in settings.as_dict().items()
         if value != usual[name]
     )
-
-
-def shown(folder: Path) -> str:
-    """Return the folder's path, from here where it lies below."""
-    here = Path.cwd()
-    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
 
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

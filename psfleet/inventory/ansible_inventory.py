@@ -7,8 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
-from psfleet.inventory.definitions import shown
-from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem
+from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, shown
 from psfleet.inventory.reading import Inventory, Unreadable
 from psfleet.inventory.variables import PREFIX, rules
 

@@ -11,7 +11,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from psfleet.inventory.problems import PARENT, InventoryProblem
+from psfleet.inventory.problems import PARENT, InventoryProblem, shown
 from trainer.host.wording import first_of
 
 
@@ -70,8 +70,3 @@ def _files(source: Path) -> list[Path]:
     files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
-
-
-def shown(file: Path) -> str:
-    """Return the path as people would type it in the directory they are in."""
-    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 PARENT = "tf_cluster"
 
@@ -35,6 +36,11 @@ def named(hosts: Sequence[str]) -> str:
     if len(hosts) <= _NAMED_HOSTS:
         return ", ".join(hosts)
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
+
+
+def shown(file: Path) -> str:
+    """Return the path as people would type it in the directory they are in."""
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
 
 
 def describe(problems: Sequence[InventoryProblem], cure: Callable[[InventoryProblem], str]) -> str:
