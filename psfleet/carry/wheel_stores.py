@@ -12,7 +12,7 @@ from psfleet.carry.locks import Pinned, read_locks
 from psfleet.carry.long_step import MEGABYTE, told
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheels import fitting, left_by_pip, obtain, require_own_modules
+from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
 from trainer.host.content_directory import HASH_DIGITS, locked
 from trainer.host.disk_space import lacking_space, readable
 from trainer.host.environment import HostEnvironment
@@ -139,8 +139,9 @@ class WheelStore:
         wheels = fitting(self._pool.glob("*.whl"), packages, self.environment)
         to_download = max(0, archive_bytes - sum(wheel.stat().st_size for wheel in wheels))
         # pip keeps a second copy until the archive is made, to go on with where it is interrupted: what an
-        # interrupted download has left there is not needed again.
-        needed = archive_bytes + max(0, 2 * to_download - left_by_pip(partial))
+        # interrupted download has left there, to be used again or removed first, is not needed again.
+        left = size_below(partial / "cache") + size_below(partial / "temporary")
+        needed = archive_bytes + max(0, 2 * to_download - left)
         if lacking := lacking_space((self.folder.parent, needed)):
             raise ValueError(
                 f"Too little space on this machine for the wheels of {self.environment.name}: {lacking}. "

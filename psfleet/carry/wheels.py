@@ -147,11 +147,6 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
     return [*command, f"--requirement={lock}"]
 
 
-def left_by_pip(partial: Path) -> int:
-    """Return the bytes that an interrupted download has left of pip's own: used again, or removed first."""
-    return size_below(partial / "cache") + size_below(partial / "temporary")
-
-
 def size_below(folder: Path) -> int:
     """Return the bytes of the files below a folder that another program is filling."""
     total = 0

@@ -21,23 +21,19 @@ def _figure(name: str, shown: Callable[[Any], str] = str) -> Callable[[TaskRow],
     return lambda row: UNKNOWN if (value := row.figures.get(name)) is None else shown(value)
 
 
-def _count(name: str) -> Callable[[TaskRow], str]:
-    return lambda row: str(row.figures.get(name) or UNKNOWN)
-
-
 _COLUMNS: Columns = {
     "TASK": lambda row: row.task,
     "HOST": lambda row: row.host,
     "STATE": lambda row: row.state,
     "SINCE": _figure("since_seconds", duration),
-    "RESTARTS": _count("restarts"),
+    "RESTARTS": _figure("restarts", lambda count: str(count or UNKNOWN)),
     "STEP": _figure("global_step", lambda step: f"{step:.0f}"),
     "LOSS": _figure("loss", lambda loss: f"{loss:.4g}"),
     "STEPS/S": _figure("steps_per_second", lambda rate: f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"),
 }
 _DETAILS: Columns = {
     "TASK": lambda row: row.task,
-    "PID": _count("pid"),
+    "PID": _figure("pid", lambda pid: str(pid or UNKNOWN)),
     "MEMORY": _figure("memory_bytes", lambda count: f"{count / 2**20:.0f} MiB"),
     "CPU": _figure("cpu_seconds", lambda seconds: f"{seconds:.1f} s"),
     "UNIT": _figure("unit"),
