@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from trainer.model import data
-from trainer.model.models.model import Model, ModelContext, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Variables
 
 v1 = tf.compat.v1
 
@@ -32,7 +32,7 @@ def digits_model(
 
     def metrics(
         context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-    ) -> Mapping[str, tf.Tensor]:
+    ) -> Scalars:
         scores = logits(context, variables, features)
         right = tf.equal(tf.argmax(scores, axis=1), labels)
         return {

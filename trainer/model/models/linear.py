@@ -1,13 +1,11 @@
 """Linear regression: y = 2x + 10 with noise. Weight and bias are known, so anyone sees whether it worked."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Variables
 
 v1 = tf.compat.v1
 
@@ -37,14 +35,12 @@ def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labe
     return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
 
 
-def metrics(
-    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-) -> Mapping[str, tf.Tensor]:
+def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """Weight, bias and mean squared error."""
     return {**watched(variables), "loss": loss(context, variables, features, labels)}
 
 
-def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
+def watched(variables: Variables) -> Scalars:
     """Weight and bias."""
     weight, bias = variables
     return {"weight": weight.read_value(), "bias": bias.read_value()}

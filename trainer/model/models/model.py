@@ -9,6 +9,8 @@ from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
 
 Variables = Sequence[tf.Variable]
+# By name.
+Scalars = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class Model:
     load: Callable[[TrainingSettings, int], Data]
     create_variables: Callable[[ModelContext], Variables]
     loss: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
-    metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]
-    watched: Callable[[Variables], Mapping[str, tf.Tensor]]
+    metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Scalars]
+    watched: Callable[[Variables], Scalars]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
     rates_per_gradient: bool = False

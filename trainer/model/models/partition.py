@@ -5,15 +5,13 @@ gradients say nothing of the other weights: they stay where they began, at 0, un
 them pushes to the same variables. The test examples ask for all weights.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Variables
 
 v1 = tf.compat.v1
 
@@ -72,9 +70,7 @@ def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labe
     return tf.reduce_mean(tf.square(labels - tf.linalg.matvec(features, _all_weights(variables))))
 
 
-def metrics(
-    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-) -> Mapping[str, tf.Tensor]:
+def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """How far the weights are from the known ones, of how many workers they were found, and the loss.
 
     Up to MOST_ERRORS_SHOWN workers each have a largest error of their own; of more, `worst_worker` is the
@@ -89,7 +85,7 @@ def metrics(
     return {**watched(variables), **shown, "loss": loss(context, variables, features, labels)}
 
 
-def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
+def watched(variables: Variables) -> Scalars:
     """How many workers' weights are found, as this worker reads them."""
     errors = _errors_of_workers(variables)
     return {

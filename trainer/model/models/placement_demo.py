@@ -5,14 +5,12 @@ ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the
 TensorFlow carries the tensors between them, however many tasks there are.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Variables
 
 v1 = tf.compat.v1
 
@@ -51,9 +49,7 @@ def loss(context: ModelContext, variables: Variables, features: tf.Tensor, label
         return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
 
 
-def metrics(
-    context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-) -> Mapping[str, tf.Tensor]:
+def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """The largest error of the numbers that were learned, and the mean squared error."""
     return {
         "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
@@ -61,7 +57,7 @@ def metrics(
     }
 
 
-def watched(variables: Variables) -> Mapping[str, tf.Tensor]:
+def watched(variables: Variables) -> Scalars:
     """The largest error of each variable's numbers; the name says where the variable lies."""
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
