@@ -14,6 +14,7 @@ from psfleet.evidence.untrusted_files import read_json, refuse_special, write_wh
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record, events_file, read_records
 from trainer.contract.run_tasks import RunTask, run_tasks
+from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
 # Records that can be read, and what of their file cannot.
@@ -114,7 +115,7 @@ def _who_takes_part(
     if program:
         if not workers + leads:
             raise ValueError("plan.json: it has no worker and no chief")
-        return ReplicationRules(workers=workers + leads), run_tasks(plan, {}, program=True)
+        return ReplicationRules(workers=workers + leads), run_tasks(plan, TrainingSettings(), program=True)
     if not workers or not plan.tasks_of("ps"):
         raise ValueError("plan.json: it has no worker or no ps")
     source = "settings.json"
@@ -126,7 +127,7 @@ def _who_takes_part(
         rules = rules_of(training, workers)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
-    taking_part = {"replication": rules.replication, "existing_servers": rules.existing_servers}
+    taking_part = TrainingSettings(replication=rules.replication, existing_servers=rules.existing_servers)
     return rules, run_tasks(plan, taking_part, program=False)
 
 

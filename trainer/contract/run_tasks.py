@@ -1,6 +1,5 @@
 """Which tasks of the plan a run has, which servers of its own, and what they are to each other."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,29 +31,26 @@ class RunTask:
         return f"{self.job}{self.index}"
 
 
-def has_one_client(replication: object) -> bool:
+def has_one_client(replication: str) -> bool:
     """Whether worker 0 alone takes steps; workers beside it, if any, serve it. Else each is a client."""
     return replication in {"in_graph", "local"}
 
 
-def run_tasks(
-    plan: ClusterPlan, training: Mapping[str, object] | TrainingSettings, program: bool
-) -> tuple[RunTask, ...]:
+def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> tuple[RunTask, ...]:
     """Return the tasks of a run in the plan's order, then its servers.
 
-    `training` holds at least `replication` and `existing_servers`. `program`: whether the user's own program
-    runs. It gets all tasks of the plan, for psfleet cannot know what it does with them.
+    `program`: whether the user's own program runs. It gets all tasks of the plan, for psfleet cannot know
+    what it does with them.
     """
     ps, workers, chief = (plan.tasks_of(job) for job in ("ps", "worker", "chief"))
     clients: tuple[PlannedTask, ...] = chief or workers
     served: tuple[PlannedTask, ...] = ()
     if not program:
-        training = training.as_dict() if isinstance(training, TrainingSettings) else training
-        if training["replication"] == "local":
+        if training.replication == "local":
             return (RunTask("worker", 0, workers[0].host),)
         # The workers of a graph that one client builds serve already, all but the client.
-        clients = workers[:1] if has_one_client(training["replication"]) else workers
-        served = clients if training["existing_servers"] else ()
+        clients = workers[:1] if has_one_client(training.replication) else workers
+        served = clients if training.existing_servers else ()
         chief = ()
 
     def task(planned: PlannedTask) -> RunTask:

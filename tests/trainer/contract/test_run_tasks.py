@@ -52,12 +52,10 @@ COORDINATED = f"{ONE_GRAPH.replace('client', 'server')} chief0=client@a:2223"
     ],
 )
 def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, tasks: str) -> None:
-    kept = {"replication": replication, "existing_servers": existing_servers}
-    settings = TrainingSettings.from_mapping(kept)
-    for training in (settings, kept):
-        found = run_tasks(PLAN, training, False)
-        assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
-        assert {task.host for task in found if task.name in {"worker0", "server0"}} == {"b"}
+    settings = TrainingSettings(replication=replication, existing_servers=existing_servers)
+    found = run_tasks(PLAN, settings, False)
+    assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
+    assert {task.host for task in found if task.name in {"worker0", "server0"}} == {"b"}
     assert run_tasks(WITH_CHIEF, settings, False) == run_tasks(PLAN, settings, False)
     assert has_one_client(replication) == (tasks.count("=client") == 1)
 
