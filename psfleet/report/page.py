@@ -1,9 +1,8 @@
 """The page: what it says put into the template, and written into the run's folder."""
 
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.recorded_run import Run
@@ -43,7 +42,7 @@ def render(run: Run, verdict: Verdict) -> str:
     symbol, kind = _KINDS[verdict.verdict]
     columns, workers = tables.worker_table(verdict.figures, notable_workers(run, verdict.figures))
     rows, left_out = counted_rows(timeline.rows(run), timeline.MOST_ROWS)
-    page: str = _template().render(
+    return _template().render(
         run=run,
         verdict=verdict,
         symbol=symbol,
@@ -65,7 +64,6 @@ def render(run: Run, verdict: Verdict) -> str:
         manifest=_files_in_manifest(run.folder),
         number=number,
     )
-    return page
 
 
 def _files_in_manifest(folder: Path) -> int | None:
@@ -75,7 +73,7 @@ def _files_in_manifest(folder: Path) -> int | None:
         return None
 
 
-def _template() -> Any:  # noqa: ANN401 - jinja2's own type says nothing of what render returns
+def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from ansible.utils.display import Display
@@ -61,9 +61,7 @@ class Screen:
                 self._handlers[number] = signal.signal(number, self._interrupted)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Leave the last snapshot standing."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)

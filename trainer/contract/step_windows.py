@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 
 from .records import RecordWriter
 
@@ -80,16 +79,12 @@ class StepWindows:
             if self._staleness:
                 fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
                 fields["staleness_max"] = max(self._staleness)
-                fields["staleness_histogram"] = _histogram(self._staleness)
+                # How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
+                buckets = [step.bit_length() for step in self._staleness]
+                fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
             if self._waiting_seconds is not None:
                 fields["waiting_seconds"] = round(self._waiting_seconds, 6)
             self._records.write("step", fields)
         self._losses, self._staleness, self._waiting_seconds = [], [], None
         self._steps = self._examples = 0
         self._opened = now
-
-
-def _histogram(staleness: Sequence[int]) -> list[int]:
-    """How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on."""
-    buckets = [step.bit_length() for step in staleness]
-    return [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
