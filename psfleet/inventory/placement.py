@@ -14,6 +14,8 @@ from trainer.host.wording import grouped
 # Without one of these a host has no place in the plan; what is wrong with it has been said then.
 _NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
 _ADDRESS = TRAINER_RULES["trainer_address"]
+# Host -> variable -> value.
+OfHosts = Mapping[str, Mapping[str, Any]]
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
@@ -35,11 +37,7 @@ class _Place:
     port_variable: str
 
 
-def place(
-    groups: Mapping[str, Sequence[str]],
-    values: Mapping[str, Mapping[str, Any]],
-    variables: Mapping[str, Mapping[str, object]],
-) -> Placement:
+def place(groups: Mapping[str, Sequence[str]], values: OfHosts, variables: OfHosts) -> Placement:
     """Return where the tasks run.
 
     `values` holds each host's converted variables, `variables` also those that are not the trainer's. A host
@@ -201,9 +199,7 @@ def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
             yield InventoryProblem(what, member.port_variable, (task.host,))
 
 
-def _addresses(
-    values: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Mapping[str, object]]
-) -> tuple[dict[str, str], list[InventoryProblem]]:
+def _addresses(values: OfHosts, variables: OfHosts) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Return where the others reach each host, and the addresses that cannot be one."""
     addresses: dict[str, str] = {}
     problems = []

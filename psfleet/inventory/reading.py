@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from psfleet.inventory.groups import group_problems
-from psfleet.inventory.placement import Placement, place
+from psfleet.inventory.placement import OfHosts, Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
@@ -90,9 +90,7 @@ def common_values(inventory: Inventory) -> dict[str, Any]:
     return next(iter(values.values()), {})
 
 
-def _contradictions(
-    inventory: Inventory, values: Mapping[str, Mapping[str, Any]]
-) -> Iterator[InventoryProblem]:
+def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
     """Give what two variables of the whole cluster cannot both say."""
     hosts = tuple(values)
     if not hosts:
@@ -111,9 +109,7 @@ def _contradictions(
         yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
 
 
-def _data_problems(
-    placement: Placement, values: Mapping[str, Mapping[str, Any]]
-) -> Iterator[InventoryProblem]:
+def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryProblem]:
     """Give where tasks would not see their data, and where data would be carried to two places."""
     settings = placement.settings
     # Each directory of a host once, and what a task that reads it sets for itself.
@@ -134,7 +130,7 @@ def _data_problems(
             yield InventoryProblem(what, "trainer_worker_tasks", (host,))
 
 
-def _worker_count(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> int | None:
+def _worker_count(inventory: Inventory, values: OfHosts) -> int | None:
     """Return how many workers there are, None where a host does not say how many are its own."""
     asked = [values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
     return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
@@ -173,7 +169,7 @@ def _found(value: object) -> str:
     return f"cannot be read ({value.reason})" if isinstance(value, Unreadable) else f"is {value!r}"
 
 
-def _differences(inventory: Inventory, values: Mapping[str, Mapping[str, Any]]) -> Iterator[InventoryProblem]:
+def _differences(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
         if not name.startswith(PREFIX) or name in HOST_VARIABLES:
             continue

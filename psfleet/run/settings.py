@@ -75,7 +75,11 @@ def resumed_settings(
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     cluster = TrainingSettings.from_mapping(begun["cluster"])
-    _require_kept(cluster.as_dict(), today["cluster"], chosen)
+    was, now = cluster.as_dict(), today["cluster"]
+    for name in _KEPT:
+        if name in chosen and was[name] != now[name]:
+            what = f"trains {was[name]}" if name == "model" else f"began with {name} {was[name]}"
+            raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")
 
     def of(task: str) -> TrainingSettings:
         values = begun["tasks"].get(task, {}).get("values", begun["cluster"])
@@ -91,13 +95,6 @@ def _told(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
     """Return the values and flags of a task that is told these settings."""
     values = {name: value for name, value in settings.as_dict().items() if name in names}
     return {"values": values, "flags": " ".join(flags_of(values))}
-
-
-def _require_kept(begun: Mapping[str, Any], today: Mapping[str, Any], chosen: Collection[str]) -> None:
-    for name in _KEPT:
-        if name in chosen and begun[name] != today[name]:
-            what = f"trains {begun[name]}" if name == "model" else f"began with {name} {begun[name]}"
-            raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {today[name]!r}")
 
 
 def _resumed_program(
