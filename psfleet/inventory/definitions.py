@@ -1,6 +1,7 @@
 """The file and line where Ansible has found a variable of the inventory, and so what to edit."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,23 @@ from psfleet.inventory.problems import PARENT, InventoryProblem, shown
 from trainer.host.wording import first_of
 
 
+@dataclass(frozen=True)
 class Definitions:
-    """Where the variables of an inventory are defined. Ansible marks each name with its file and line."""
+    """Where the variables of an inventory are defined. Ansible marks each name with its file and line.
 
-    def __init__(
-        self,
-        sources: Sequence[str],
-        inventory: InventoryManager,
-        loader: DataLoader,
-        command_line: Mapping[str, object],
-    ) -> None:
-        """Take the inventory, the `sources` (files or folders) that it was read from, and what -e sets."""
-        self._sources = [source for source in sources if "," not in source]
-        self._inventory, self._loader, self._command_line = inventory, loader, command_line
+    `sources` are what the inventory was read from, `command_line` is what -e sets.
+    """
+
+    sources: Sequence[str]
+    inventory: InventoryManager
+    loader: DataLoader
+    command_line: Mapping[str, object]
 
     def cure(self, problem: InventoryProblem) -> str:
         """Return what to do, in words: which file to edit, and at which line."""
         if problem.cure:
             return problem.cure
-        if problem.variable in self._command_line:
+        if problem.variable in self.command_line:
             return "given with -e on the command line"
         places = [self._place(host, problem.variable) for host in problem.hosts if problem.variable]
         found = first_of([*dict.fromkeys(filter(None, places))], 3) or shown(self._hosts_file)
@@ -45,9 +44,10 @@ class Definitions:
     @property
     def _hosts_file(self) -> Path:
         """The file that lists the hosts, as far as one can tell; the inventory itself where there is none."""
-        files = [file for source in self._sources for file in _files(Path(source))]
+        sources = [Path(source) for source in self.sources if "," not in source]  # no list of hosts
+        files = [file for source in sources for file in _files(source)]
         named_hosts = [file for file in files if file.stem == "hosts"]
-        return next(iter([*named_hosts, *files, *map(Path, self._sources)]), Path("inventory"))
+        return next(iter([*named_hosts, *files, *sources]), Path("inventory"))
 
     def _place(self, host: str, variable: str) -> str:
         """Return file and line of the definition that wins for a host, "" where nobody can tell."""
@@ -57,11 +57,11 @@ class Definitions:
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
         """Give the variables of a host from each place that Ansible takes them from, the first wins."""
-        host = self._inventory.get_host(name)
+        host = self.inventory.get_host(name)
         groups = [*reversed(sort_groups(host.get_groups()))]
         for owners in ([host], groups):
             for owner in owners:
-                yield get_vars_from_inventory_sources(self._loader, self._sources, [owner], "task")
+                yield get_vars_from_inventory_sources(self.loader, self.sources, [owner], "task")
             for owner in owners:
                 yield owner.vars
 

@@ -9,7 +9,6 @@ In a local run the one process holds it all.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -43,19 +42,16 @@ _SECONDS_TO_BEGIN = 60.0
 REPORTED, AT_START, SIGNED_OFF, LEAVING = range(1, 5)
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(tuple[int, ...]):
     """How far each worker has come; 0 for one that has not reported."""
-
-    of_workers: tuple[int, ...]
 
     def behind(self, mark: int) -> list[int]:
         """The workers that have reported and have not come as far as this mark."""
-        return [worker for worker, its in enumerate(self.of_workers) if 0 < its < mark]
+        return [worker for worker, its in enumerate(self) if 0 < its < mark]
 
     def at(self, mark: int) -> list[int]:
         """The workers that have come as far as this mark, and no further."""
-        return [worker for worker, its in enumerate(self.of_workers) if its == mark]
+        return [worker for worker, its in enumerate(self) if its == mark]
 
 
 class _LedgerSession:
@@ -164,7 +160,7 @@ class Ledger(_LedgerSession):
 
     def marks(self) -> Marks:
         """How far each worker has come."""
-        return Marks(tuple(int(mark) for mark in self._run(self._attendance.marks)))
+        return Marks(map(int, self._run(self._attendance.marks)))
 
     def report(self, note: Note) -> None:
         """Leave this worker's note on ps 0."""

@@ -46,15 +46,12 @@ class HostEnvironment:
         return cls(match["device"], match["python"], match["machine"])
 
     @property
-    def tensorflow_lock(self) -> str:
-        """Name of the lock with TensorFlow's wheel: that without CUDA kernels exists for x86_64 alone."""
-        return "tensorflow-cpu.txt" if (self.device, self.machine) == ("cpu", "x86_64") else "tensorflow.txt"
-
-    @property
     def locks(self) -> tuple[str, ...]:
         """Names of the locks in roles/package_store/files whose packages make up the environment."""
         cuda = ("cuda.txt",) if self.device == "gpu" else ()
-        return (f"python{self.python}.txt", self.tensorflow_lock, *cuda)
+        # TensorFlow's wheel without CUDA kernels exists for x86_64 alone.
+        small = (self.device, self.machine) == ("cpu", "x86_64")
+        return (f"python{self.python}.txt", "tensorflow-cpu.txt" if small else "tensorflow.txt", *cuda)
 
     @property
     def tensorboard_lock(self) -> str:
