@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,11 +65,13 @@ def copy_for(name: str, room: str) -> Path:
         place = copy / file if broken else copy / "mutants" / file
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, place, follow_symlinks=False)
+    of_plugins = [file for file in files if file.startswith("tests/plugins/") and file.endswith(".py")]
+    shells = [file for file in of_plugins if f"from {room.replace('/', '.')}" in (ROOT / file).read_text()]
     settings = {
         "source_paths": packages,
         "only_mutate": [name if name.endswith(".py") else f"{name}/*"],
         "pytest_add_cli_args": ["-m", "not slow", f"--ignore={LEFT_OUT}"],
-        "pytest_add_cli_args_test_selection": [f"tests/{room}", *shells_tests(room, files)],
+        "pytest_add_cli_args_test_selection": [f"tests/{room}", *shells],
         "use_git_change_detection": False,
     }
     told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
@@ -79,12 +80,6 @@ def copy_for(name: str, room: str) -> Path:
     (copy / "runs").mkdir()
     mark.write_text(digest.hexdigest())
     return copy
-
-
-def shells_tests(room: str, files: Sequence[str]) -> list[str]:
-    """The tests of plugins that use a room."""
-    of_plugins = [file for file in files if file.startswith("tests/plugins/") and file.endswith(".py")]
-    return [file for file in of_plugins if f"from {room.replace('/', '.')}" in (ROOT / file).read_text()]
 
 
 def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:

@@ -99,7 +99,9 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
             " its begin, beyond noise",
             certain=run.whole,
         )
-    levels = _levels(losses, settings.loss_patience)
+    of_last = losses[-max(round(len(losses) * settings.loss_patience), 1) :]
+    bins = _binned(of_last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
+    levels = [median(loss for _, loss in part) for part in bins]
     highest, last = max(levels), f"the last {settings.loss_patience:.0%} of the windows"
     if target is not None and highest > target:
         findings.add(
@@ -195,12 +197,6 @@ def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     span = points[-1][0] - points[0][0]
     return Trend(math.exp(min(slope * span, 700.0)), rises / deviation)
-
-
-def _levels(losses: Sequence[tuple[int, float]], patience: float) -> list[float]:
-    last = losses[-max(round(len(losses) * patience), 1) :]
-    bins = _binned(last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
-    return [median(loss for _, loss in part) for part in bins]
 
 
 def _binned(

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import suppress
 
 
 def notify(*lines: str) -> None:
@@ -11,8 +12,6 @@ def notify(*lines: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
-            manager.sendto("\n".join(lines).encode(), address)
-    except OSError:
-        return
+    kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+    with suppress(OSError), socket.socket(socket.AF_UNIX, kind) as manager:
+        manager.sendto("\n".join(lines).encode(), address)

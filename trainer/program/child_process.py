@@ -108,15 +108,12 @@ class ProgramProcess:
 
     def _last_exception(self) -> str:
         """Of this process and its children, where their errors go to a file that can be read; else empty."""
-        if self._start_of_errors is None:
-            return ""
-        try:
-            with _ERRORS.open("rb") as file:
+        if self._start_of_errors is not None:
+            with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
                 return exception_in(file.read().decode(errors="replace"))
-        except OSError:
-            return ""
+        return ""
 
 
 def exception_in(text: str) -> str:

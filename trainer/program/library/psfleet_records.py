@@ -187,10 +187,8 @@ def failed(reason: str) -> None:
 
 def _whole(name: str, value: object) -> int:
     """The value as an integer: also of numpy or of a tensor, which know `__index__` or `__int__`."""
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         number = int(value)  # type: ignore[call-overload]
         if number == value and number >= 0:
             return int(number)
-    except (TypeError, ValueError):
-        pass
     raise ValueError(f"{name} is {value!r}, expected an integer >= 0")
