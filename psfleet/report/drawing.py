@@ -34,7 +34,6 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that every machine draws alike
     "font.size": 11,
-    "axes.titlesize": 11,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -48,11 +47,9 @@ _STYLE: dict[Any, Any] = {
     "text.color": INK,
     "legend.frameon": False,
     "legend.fontsize": 10,
-    "axes.labelsize": 11,
     "xtick.labelsize": 10,
     "ytick.labelsize": 10,
     "lines.linewidth": 1.3,
-    "path.simplify": True,
     "figure.constrained_layout.h_pad": 0.06,
 }
 
