@@ -179,7 +179,7 @@ def test_exit_codes() -> None:
 
 
 def test_metrics_and_phases_of_a_run() -> None:
-    lead = metrics.HostTask("worker", 0, {}, "", {}, {"phase": "training"})
+    lead = metrics.HostTask("worker0", "worker", {}, "", {}, {"phase": "training"})
     families = {family.name for family in metrics.families("psfleet", [lead])}
     assert set(first_names("docs/operations.md", "Metrics")) == families
     phases = TEXTS["docs/contracts.md"].split('"phase": "')[1].split('", "wall"')[0]

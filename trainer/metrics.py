@@ -33,17 +33,12 @@ Show = Callable[[Sequence[str]], Sequence[Mapping[str, str]]]
 class HostTask:
     """A task of this host: the properties of its unit, and what is in the files of its last run."""
 
+    name: str
     job: str
-    index: int
     unit: Mapping[str, str]
     run_id: str
     step: Mapping[str, float | None]
     progress: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The task's name, such as "worker0"."""
-        return f"{self.job}{self.index}"
 
 
 @dataclass(frozen=True)
@@ -65,11 +60,11 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
     units = show([unit_name(job, index) for job, index in known]) if known else []
     tasks = []
     for (job, index), unit in zip(known, units, strict=True):
-        run_id = run_id_of(run_file(configuration, job, index))
+        name, run_id = f"{job}{index}", run_id_of(run_file(configuration, job, index))
         run = state / "runs" / run_id
-        step = last_step(run / "events" / f"{job}{index}.jsonl") if run_id else {}
+        step = last_step(run / "events" / f"{name}.jsonl") if run_id else {}
         progress = read_object(run / "progress.json") if run_id else {}
-        tasks.append(HostTask(job, index, unit, run_id, step, progress))
+        tasks.append(HostTask(name, job, unit, run_id, step, progress))
     return tasks
 
 

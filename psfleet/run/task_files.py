@@ -12,7 +12,6 @@ from trainer.host.task_traces import run_file
 _OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
 _OF_THE_RUN = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
 _OF_THE_EVALUATOR = "# Written by psfleet's train.yml: the run whose final model is evaluated.\n"
-_NO_CUDA: Mapping[str, str] = {}
 
 
 def task_environments(
@@ -20,7 +19,7 @@ def task_environments(
     directory: str,
     plan: Mapping[str, Any],
     release: str,
-    cuda: Mapping[str, str] = _NO_CUDA,
+    cuda: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """Return the file of each task that tells it of the cluster, as docs/contracts.md describes it.
 

@@ -40,11 +40,11 @@ class EndBarrier:
         """
         self._ledger.mark(SIGNED_OFF)
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
-        return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, self._is_told_to_end)
+        return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, until_told=True)
 
     def wait_for_sign_offs(self) -> None:
         """Wait until all who were there have signed off from a run that was stopped or has failed."""
-        self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS, lambda: False)
+        self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS)
 
     def wait_for_readers(self, seconds_to_read: float) -> None:
         """Wait until the others that have signed off need the ps no more; at most 5 s, or a few readings.
@@ -53,16 +53,14 @@ class EndBarrier:
         """
         seconds = max(_SIGN_OFF_SECONDS, min(_SLOWER * seconds_to_read, SECONDS_TO_READ))
         # The model is saved: a ps that is lost now costs nothing.
-        quietly(lambda: self._wait(lambda marks: marks.at(SIGNED_OFF), seconds, lambda: False))
+        quietly(lambda: self._wait(lambda marks: marks.at(SIGNED_OFF), seconds))
 
-    def _wait(
-        self, awaited: Callable[[Marks], list[int]], seconds: float, is_told_to_end: Callable[[], bool]
-    ) -> bool:
+    def _wait(self, awaited: Callable[[Marks], list[int]], seconds: float, until_told: bool = False) -> bool:
         deadline = time.monotonic() + seconds
         while True:
             others = set(awaited(self._ledger.marks())) - {self._task.cluster.index}
             # Asked after the marks: who has failed has said so before it signed off.
-            if is_told_to_end():
+            if until_told and self._is_told_to_end():
                 return False
             if not others:
                 return True

@@ -15,8 +15,6 @@ from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
 
-_shuffle = tf.random.experimental.stateless_shuffle
-
 
 @dataclass(frozen=True)
 class Examples:
@@ -99,7 +97,8 @@ def batches(
         # Stateless, hence alike in all workers: tf.data's own shuffle also draws from the graph's seed.
         epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
         numbers = tf.range(len(examples), dtype=tf.int64)
-        return _shuffle(numbers, seed=epoch_seed, alg="philox")[index::workers]
+        shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
+        return shuffled[index::workers]
 
     dataset = (
         tf.data.Dataset.counter()

@@ -120,7 +120,7 @@ def test_gpus_without_an_environment_for_them_are_refused() -> None:
     with pytest.raises(
         ValueError, match="worker1 has GPUs, and the environment of node2 is not made for them"
     ):
-        task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa")
+        task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", {})
 
 
 def test_a_lock_without_the_compilers_is_refused() -> None:
