@@ -176,14 +176,10 @@ def _task(name: str, file: _File, run_id: str) -> TaskRecords:
     strangers: Counter[tuple[str, str]] = Counter()
     for record in records:
         if (record.run_id, record.task) == (run_id, name):
-            once.setdefault(_identity(record), record)
+            fields = json.dumps(dict(record.fields), sort_keys=True)
+            once.setdefault(f"{record.pid} {record.monotonic} {record.event} {fields}", record)
         else:
             strangers[record.run_id, record.task] += 1
     foreign = tuple(f"{count} records of {task} of run {of!r}" for (of, task), count in strangers.items())
     repeated = len(records) - strangers.total() - len(once)
     return TaskRecords(name, tuple(once.values()), unreadable, foreign, repeated)
-
-
-def _identity(record: Record) -> str:
-    fields = json.dumps(dict(record.fields), sort_keys=True)
-    return f"{record.pid} {record.monotonic} {record.event} {fields}"

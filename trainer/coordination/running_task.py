@@ -16,7 +16,6 @@ from trainer.process.cluster import Cluster
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.flags import Options
 from trainer.process.progress_writer import ProgressWriter
-from trainer.process.systemd import notify
 
 v1 = tf.compat.v1
 # Deprecation warnings speak to who writes this program, not to who runs it.
@@ -94,8 +93,3 @@ class RunningTask:
             remedy = f"something else may hold it; `ss -ltnp sport = :{port}` on this host names it"
             reason = f"{cluster.task} cannot listen on port {port} ({said}): {remedy}"
             raise TaskFailure(CLUSTER_BROKE, reason) from error
-
-
-def ready(status: str) -> None:
-    """Tell systemd that the task's server listens."""
-    notify("READY=1", f"STATUS={status}")

@@ -10,7 +10,7 @@ from trainer.contract.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING
 from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import RUN_OVER, OwnPart
 from trainer.coordination.ledger_parts import PartStatus
-from trainer.coordination.running_task import RunningTask, ready
+from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.coordination.task_notes import serving_note
 from trainer.process.console import say
@@ -34,7 +34,7 @@ def run_serving(task: RunningTask) -> int:
     task.join_cluster()
     part = OwnPart(task.target, task.cluster)
     part.create(serving_note(task))
-    ready("no run yet")
+    notify("READY=1", "STATUS=no run yet")
     say(f"{task.cluster.task} listens at {task.cluster.address}")
     towers = Towers(task, part) if task.cluster.job == "worker" else None
     try:

@@ -14,13 +14,14 @@ from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED
 from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
-from trainer.coordination.running_task import RunningTask, ready
+from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Barrier, Gathering
 from trainer.coordination.task_notes import serving_note, worker_note
 from trainer.engine.replication import build_graph
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, StopRequested, TaskFailure
+from trainer.process.systemd import notify
 from trainer.task.chief import Chief
 from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
@@ -38,7 +39,7 @@ def run_worker(task: RunningTask) -> int:
     task.join_cluster()
     if task.cluster.is_local:
         OwnPart(task.target, task.cluster).create(serving_note(task))
-    ready(task.progress.status)
+    notify("READY=1", f"STATUS={task.progress.status}")
     worker = _Worker(task)
     try:
         worker.train()
