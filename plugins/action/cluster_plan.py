@@ -4,7 +4,7 @@ from typing import Any
 
 from ansible.utils.vars import load_extra_vars
 
-from psfleet.inventory.ansible_inventory import plain_inventory, sources_of
+from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
         except InventoryError as error:
-            read = self.variables["hostvars"]._inventory
-            definitions = Definitions(sources_of(self.variables), read, self._loader, command_line)
+            read, sources = self.variables["hostvars"]._inventory, self.variables["ansible_inventory_sources"]
+            definitions = Definitions(sources, read, self._loader, command_line)
             return self._failure(describe(error.problems, definitions.cure))
         return facts

@@ -45,11 +45,9 @@ def hindrance(answer: Mapping[str, Any]) -> str:
 
 def said(answer: Mapping[str, Any]) -> str:
     """Return where a module that failed says why."""
-    for name in ("module_stderr", "module_stdout", "msg"):
-        words = " ".join(without_ssh(str(answer.get(name) or "")).splitlines())
-        if words.strip():
-            return shorten(words, 300)
-    return "no answer"
+    names = ("module_stderr", "module_stdout", "msg")
+    outputs = (without_ssh(str(answer.get(name) or "")) for name in names)
+    return next((shorten(output, 300) for output in outputs if output.strip()), "no answer")
 
 
 def without_ssh(output: str) -> str:

@@ -44,13 +44,9 @@ def plain_inventory(
     )
 
 
-def sources_of(variables: Mapping[str, Any]) -> list[str]:
-    """Return the files and folders that the inventory was read from, as -i names them."""
-    return [str(source) for source in variables.get("ansible_inventory_sources") or ()]
-
-
 def _require_hosts(variables: Mapping[str, Any]) -> None:
-    missing = [Path(name) for name in sources_of(variables) if "," not in name and not Path(name).exists()]
+    sources = variables["ansible_inventory_sources"]
+    missing = [Path(name) for name in sources if "," not in name and not Path(name).exists()]
     problems = [
         InventoryProblem(
             f"there is no inventory at {shown(source)}",

@@ -23,6 +23,7 @@ NO_ANSWER = (
     "no host answered: mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or "
     "sudo on the hosts"
 )
+_NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
 
 # In a word, and the style (`STYLES` in psfleet/watch/console.py).
 _STATES: Mapping[str, tuple[str, str]] = {
@@ -83,10 +84,11 @@ class ClusterStatus:
             for (host, name), task in found.items()
             if (host, name) not in planned and (task["alive"] or task["run_id"] in runs)
         ]
+        deployed = any(_has_answered(answer) and answer["deployed"] for answer in answers.values())
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
         return cls(
             rows=tuple(sorted(rows, key=_order)),
-            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or _no_run(answers),
+            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (_NO_RUN if deployed else ""),
             notes=tuple(_notes(plan, answers, left_out)),
             failure="" if any(map(_has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
@@ -220,12 +222,6 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     parts.append(f"led by {name} on {host}")
     reason = progress.reason if progress.phase != "finished" else ""
     return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.waiting, reason)))}")
-
-
-def _no_run(answers: Mapping[str, Mapping[str, Any]]) -> str:
-    if any(_has_answered(answer) and answer["deployed"] for answer in answers.values()):
-        return "No run yet: `ansible-playbook train.yml` starts one."
-    return ""
 
 
 def _notes(

@@ -1,6 +1,7 @@
 """The GPUs that a task was given, and whether TensorFlow sees just these."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from itertools import takewhile
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.process import gpu_libraries
@@ -23,12 +24,8 @@ def given(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     As CUDA reads it, -1 ends the list.
     """
-    gpus: list[str] = []
-    for gpu in environment.get(VISIBLE, "").split(","):
-        if not gpu.strip() or gpu.strip().startswith("-"):
-            break
-        gpus.append(gpu.strip())
-    return tuple(gpus)
+    named = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
+    return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), named))
 
 
 def require_given(task: str, environment: Mapping[str, str]) -> None:
