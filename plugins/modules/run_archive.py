@@ -124,11 +124,8 @@ def main() -> None:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
     handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir="/var/tmp")
     try:
-        with (
-            os.fdopen(handle, "wb") as stream,
-            tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive,
-        ):
-            packer = Packer(archive, values["limit_megabytes"] * MEGABYTE)
+        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
+            packer = Packer(tar, values["limit_megabytes"] * MEGABYTE)
             packer.add_run(values["run_id"], values["paths"], values["folders"])
     except OSError as error:
         os.unlink(path)  # noqa: PTH108 - a string from mkstemp

@@ -68,7 +68,7 @@ def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: li
     weight, bias = session.session.run(graph.model_variables)
 
     towers = batches[: len(BATCH_SIZES)]
-    (loss, counted, *_), read = session.session.run([graph.step, towers])
+    (loss, told, *_), read = session.session.run([graph.step, towers])
 
     assert [len(features) for features, _ in read] == list(BATCH_SIZES)
     x, y = (np.concatenate(parts) for parts in zip(*read, strict=True))
@@ -77,7 +77,7 @@ def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: li
     found = session.session.run(graph.model_variables)
     assert found[0] == pytest.approx(weight - RATE * np.mean(2 * error * x), rel=1e-5)
     assert found[1] == pytest.approx(bias - RATE * np.mean(2 * error), rel=1e-5)
-    assert list(counted) == [0, 1, 0, 1, 1]
+    assert list(told) == [0, 1, 0, 1, 1]
     # The devices are those that the towers are named after.
     places = [f"/job:worker/task:{worker}/device:CPU:0" for worker in (0, 1)]
     assert [features.device for features, _ in towers] == places
