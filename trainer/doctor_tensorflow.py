@@ -16,6 +16,7 @@ from trainer.doctor import NO_GPU
 from trainer.host.check import Check
 from trainer.host.gpu_checks import JIT_DRIVER
 from trainer.process import gpus
+from trainer.process.loading import loading_tensorflow
 
 # Whole numbers up to 8: their products and sums are exact in float32 and in the TF32 of GPUs, so that the
 # result is NumPy's to the last bit, and no tolerance hides a wrong one.
@@ -46,7 +47,8 @@ _OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host say what the dr
 def tensorflow_check(given: Sequence[str]) -> Check:
     """Import TensorFlow; with GPUs given it has to be the one with CUDA."""
     try:
-        import tensorflow as tf
+        with loading_tensorflow():
+            import tensorflow as tf
     except Exception as error:  # whatever a damaged installation raises
         found = f"it cannot be imported: {_in_short(error)}"
         return Check("tensorflow", "failed", found, "run deploy.yml, which installs it")

@@ -165,7 +165,8 @@ class Environment:
             "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
-        program = f"import {module} as module; print(module.__version__)"
+        # Without Python's collector, which takes a third of the time and frees nothing.
+        program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
         rights: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         said = run_step([str(self.place / "bin" / "python"), "-c", program], settings, **rights)
         return said.strip().splitlines()[-1]
