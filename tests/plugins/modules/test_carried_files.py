@@ -17,6 +17,7 @@ from psfleet.carry.manifest import (
     read_index,
     write_index,
 )
+from tests.psfleet.carry.long_steps import told_at_the_end
 
 LIMIT = 1000
 
@@ -235,6 +236,14 @@ def test_only_files_whose_size_or_time_changed_are_read_again(
     (setup.source / "labels.txt").write_text("another size")
     write_index({"": setup.source}, setup.index, lambda _: None)
     assert read == ["labels.txt"]
+
+
+def test_how_much_of_the_data_was_read_is_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("psfleet.carry.manifest.told", told_at_the_end)
+    monkeypatch.setattr("psfleet.carry.manifest.MEGABYTE", 1)
+    write_index({"": setup.source}, setup.index, said.append)
+    assert said == ["2508 MB read each 5 s"]
 
 
 def test_sources_go_below_their_own_paths_and_a_file_keeps_its_name(setup: Setup) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.carry import wheel_stores
+from psfleet.carry import wheel_stores, wheels
 from psfleet.carry.locks import read_locks
 from psfleet.carry.long_step import bytes_read, told
 from psfleet.carry.wheel_archive import installed_bytes
 from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
+from tests.psfleet.carry.long_steps import told_at_the_end
 from tests.psfleet.carry.made_wheels import lock_line, make_wheel
 from trainer.host.content_directory import locked
 from trainer.host.disk_space import readable
@@ -186,6 +187,24 @@ def test_who_waits_for_another_deployment_is_told(
     filling.join()
     assert said[0].startswith(f"  wait for another deployment that makes {store.archive}, 0 s")
     assert store.archive.exists()
+
+
+def test_what_takes_long_is_told_in_bytes(
+    store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    for module in (wheels, wheel_stores):
+        monkeypatch.setattr(module, "told", told_at_the_end)
+    store.fill(said.append)
+    assert len(asked) == 1
+    size = sum(wheel.stat().st_size for wheel in (store.cache / "wheels" / "pool").iterdir())
+    packed = readable(store.archive.stat().st_size)
+    assert [line for line in said if "each" in line] == [
+        f"wait for another deployment that makes {store.archive} each 10 s",
+        "check the wheels of cpu-python3.11-x86_64 at hand each 10 s",
+        "0 bytes each 5 s",
+        f"packed {packed} of {readable(size)} each 10 s",
+    ]
 
 
 def test_how_far_another_program_has_read_a_file_is_seen(tmp_path: Path) -> None:
