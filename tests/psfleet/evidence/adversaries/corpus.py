@@ -60,11 +60,17 @@ _ENTRIES: list[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".
 CASES = tuple(Case(**entry) for entry in _ENTRIES)
 
 
-def judge_all(runs: RealRuns, folder: Path) -> dict[str, Verdict]:
-    """Return the verdict on each case by its name; `folder` is made, and keeps what was damaged."""
-    verdicts = {}
-    for number, case in enumerate(CASES):
-        place = folder / str(number)
+class Verdicts(dict[str, Verdict]):
+    """The verdict on each case by its name, found when it is first asked for: training takes a while."""
+
+    def __init__(self, runs: RealRuns, folder: Path) -> None:
+        """Take the runs, and a folder for what is damaged."""
+        super().__init__()
+        self._runs, self._folder = runs, folder
+
+    def __missing__(self, name: str) -> Verdict:
+        """Judge a case."""
+        number, case = next((number, case) for number, case in enumerate(CASES) if case.name == name)
+        place = self._folder / str(number)
         place.mkdir(parents=True)
-        verdicts[case.name] = case.judge(runs, place)
-    return verdicts
+        return self.setdefault(name, case.judge(self._runs, place))

@@ -5,50 +5,48 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.verdict import NOT_PROVEN, PROVEN, Verdict
-from tests.psfleet.evidence.adversaries.corpus import CASES, Case, judge_all
+from psfleet.evidence.verdict import NOT_PROVEN, PROVEN
+from tests.psfleet.evidence.adversaries.corpus import CASES, Case, Verdicts
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.adversaries.table import as_markdown, summary
 from tests.repository import ROOT
 
 
 @pytest.fixture(scope="module")
-def verdicts(real_runs: RealRuns, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    return judge_all(real_runs, tmp_path_factory.mktemp("corpus"))
+def verdicts(real_runs: RealRuns, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return Verdicts(real_runs, tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_run_is_judged_as_it_must_be(verdicts: dict[str, Verdict], case: Case) -> None:
+def test_a_run_is_judged_as_it_must_be(verdicts: Verdicts, case: Case) -> None:
     verdict = verdicts[case.name]
     assert case.is_judged_rightly(verdict), (verdict.verdict, verdict.failing)
     json.dumps(verdict.as_json(), allow_nan=False)
 
 
-def test_nothing_bad_is_proven_and_everything_good_is(verdicts: dict[str, Verdict]) -> None:
+def test_nothing_bad_is_proven_and_everything_good_is(verdicts: Verdicts) -> None:
     assert "false positives 0, false negatives 0, others judged wrongly 0." in summary(verdicts)
 
 
-def test_the_table_of_the_documentation_is_that_of_the_corpus(verdicts: dict[str, Verdict]) -> None:
+def test_the_table_of_the_documentation_is_that_of_the_corpus(verdicts: Verdicts) -> None:
     """`python -m tests.psfleet.evidence.adversaries` prints it."""
     assert as_markdown(verdicts) in (ROOT / "docs" / "verdict.md").read_text()
 
 
-def test_the_table_tells_what_is_judged_wrongly(verdicts: dict[str, Verdict]) -> None:
+def test_the_table_tells_what_is_judged_wrongly(verdicts: Verdicts) -> None:
     bad, good = (next(case.name for case in CASES if case.must_be == be) for be in (NOT_PROVEN, PROVEN))
-    swapped = verdicts | {bad: verdicts[good], good: verdicts[bad]}
+    swapped = {case.name: verdicts[case.name] for case in CASES} | {bad: verdicts[good], good: verdicts[bad]}
     assert "false positives 1, false negatives 1, others judged wrongly 0." in summary(swapped)
     assert "| not proven | **proven**: nothing found |" in as_markdown(swapped)
 
 
 @pytest.mark.parametrize("run", ["slow", "asleep", "joined_late"])
-def test_who_is_slow_is_named_whether_or_not_the_run_is_proven(
-    verdicts: dict[str, Verdict], run: str
-) -> None:
+def test_who_is_slow_is_named_whether_or_not_the_run_is_proven(verdicts: Verdicts, run: str) -> None:
     (name,) = (case.name for case in CASES if case.run == run)
     assert verdicts[name].figures["stragglers"] == ["worker1"]
 
 
-def test_a_folder_that_was_damaged_is_a_copy(verdicts: dict[str, Verdict], real_runs: RealRuns) -> None:
+def test_a_folder_that_was_damaged_is_a_copy(verdicts: Verdicts, real_runs: RealRuns) -> None:
     """Of what is judged as the tasks left it, nothing was changed by the cases that damage it."""
     assert verdicts["healthy"].verdict == PROVEN
     healthy = next(case for case in CASES if case.name == "healthy")
