@@ -10,10 +10,10 @@ from ansible.errors import AnsibleActionFail
 from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
 
-from ..plugin_utils.actions import HostAction
+from ..plugin_utils.carrying import CarryingAction
 
 
-class ActionModule(HostAction):
+class ActionModule(CarryingAction):
     """Arguments: those of the module, and `source`, a file or folder on the controller.
 
     `release` may be left out: it is the hash of the source, and where it is given it must be.
@@ -31,7 +31,7 @@ class ActionModule(HostAction):
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / f"release-{found}.tar"
             pack(source, archive, arguments.get("package", ""))
-            return self._carry_archive(arguments, archive)
+            return self._carry(arguments, archive)
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from ..plugin_utils.actions import HostAction
+from ..plugin_utils.carrying import CarryingAction
 
 
-class ActionModule(HostAction):
+class ActionModule(CarryingAction):
     """Arguments: those of the module but `archive`, which `wheels` has: a path on the controller."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._carry_archive(arguments, Path(arguments["wheels"]["archive"]))
+        return self._carry(arguments, Path(arguments["wheels"]["archive"]))

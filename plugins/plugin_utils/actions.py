@@ -5,13 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
-from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
 from psfleet.watch.hints import with_inventory
-from trainer.host.disk_space import readable
-
-display = Display()
 
 
 class HostAction(ActionBase):
@@ -37,26 +32,6 @@ class HostAction(ActionBase):
         """Return the answer of an action that fails. Where it names playbooks, they are for these hosts."""
         sources = self.variables["ansible_inventory_sources"]
         return {"failed": True, "msg": with_inventory(message, sources)}
-
-    def _carry_archive(self, arguments: dict[str, Any], archive: Path) -> dict[str, Any]:
-        """Ask the host; where it `needs_archive`, copy it there and run the module with that `archive`."""
-        asked = self._run_module(arguments)
-        if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
-            return asked
-        host = self.variables["inventory_hostname"]
-        size = readable(archive.stat().st_size)
-
-        def copied() -> str:
-            return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
-
-        directory = self._make_tmp_path()
-        try:
-            with told(display.display, copied, REPORT_SECONDS):
-                remote = self._send(archive, directory)
-            with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
-                return self._run_module(arguments | {"archive": remote})
-        finally:
-            self._remove_tmp_path(directory, force=True)
 
     def _send(self, local: Path, folder: str) -> str:
         """Copy a file into a temporary folder of the host, and return its path there."""
