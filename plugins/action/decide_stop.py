@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import begun_settings, described_run, tasks_of_run
+from psfleet.run.folder import begun_run, described_run, tasks_of_run
 from psfleet.run.start import RefusedError, going_on, stopped_tasks, unstopped
-from trainer.contract.json_files import read_object
 
 from ..plugin_utils.actions import ControllerAction
 
@@ -30,8 +29,7 @@ class ActionModule(ControllerAction):
             return {"run": {"id": ""}}
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
-            settings = begun_settings(folder)
-            tasks = tasks_of_run(read_object(folder / "plan.json"), settings)
+            settings, tasks = begun_run(folder)
         except (KeyError, ValueError):  # it was begun elsewhere: by today's
             settings = variables["cluster_settings"]
             tasks = tasks_of_run(variables["cluster_plan"], settings)

@@ -31,6 +31,15 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
     return [{"name": task.name, **asdict(task)} for task in tasks]
 
 
+def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the settings and the tasks that a run began with.
+
+    Raises KeyError or ValueError where its folder does not say them.
+    """
+    settings = begun_settings(folder)
+    return settings, tasks_of_run(read_object(folder / "plan.json"), settings)
+
+
 def described_run(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:

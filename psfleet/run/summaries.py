@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import begun_settings, described_run, tasks_of_run
+from psfleet.run.folder import begun_run, described_run
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
@@ -35,8 +35,7 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
     for folder in runs:
         if read_object(folder / "state.json").get("state") == "running":
             try:
-                settings = begun_settings(folder)
-                tasks = tasks_of_run(read_object(folder / "plan.json"), settings)
+                settings, tasks = begun_run(folder)
             except (KeyError, ValueError) as error:
                 raise ValueError(f"the run's folder {folder} is damaged: {error}") from error
             found.append(described_run(folder, settings, tasks))
