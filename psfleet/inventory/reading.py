@@ -96,6 +96,9 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     if not hosts:
         return
     chosen = values[hosts[0]]
+    if chosen.get("ssh_mesh_user", "") == chosen.get("trainer_user"):
+        what = f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: who runs"
+        yield InventoryProblem(f"{what} tasks may not log in among the hosts", "ssh_mesh_user", hosts)
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
     for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
