@@ -158,3 +158,45 @@ def test_a_host_that_tells_no_address_gets_no_login(told: list[str], says: str) 
     with pytest.raises(ValueError, match=says) as refused:
         certificates.source_addresses("node1", "node1.lab", told)
     assert str(refused.value).isprintable()
+
+
+def is_revoked(directory: Path, host: str) -> bool:
+    """Ask OpenSSH whether the list names what was kept as signed for a host last."""
+    files = [*directory.glob(f"*/{host}/user-cert.pub")]
+    done = subprocess.run(
+        ["ssh-keygen", "-Q", "-f", directory / "revoked.krl", *files],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert len(files) == 1, done.stderr
+    return "REVOKED" in done.stdout
+
+
+def test_what_was_signed_for_a_host_that_has_left_is_revoked_and_not_what_is_signed_when_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    def sign(host: str) -> Path:
+        file = tmp_path / "signed" / host / "user-cert.pub"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        assert not kept(file)
+        return file
+
+    first = sign("node1").read_bytes()
+    sign("node2")
+    nothing, is_new = certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=False)
+    assert (nothing, is_new, (tmp_path / "revoked.krl").exists()) == (b"", True, False)
+    listed, is_new = certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True)
+    assert (is_new, is_revoked(tmp_path, "node1")) == (True, False)
+    assert certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True) == (listed, False)
+
+    listed, is_new = certificates.revoke_departed(tmp_path, {"node2"}, make=True)
+    assert (is_new, is_revoked(tmp_path, "node2")) == (True, False)
+    (tmp_path / "old/node1").mkdir(parents=True)
+    (tmp_path / "old/node1/user-cert.pub").write_bytes(first)
+    assert is_revoked(tmp_path, "node1")
+    assert certificates.revoke_departed(tmp_path, {"node2"}, make=True) == (listed, False)
+    (tmp_path / "old/node1/user-cert.pub").unlink()
+    sign("node1")
+    assert certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True) == (listed, False)
+    assert not is_revoked(tmp_path, "node1")
