@@ -24,7 +24,7 @@ from trainer.contract.settings import (
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
@@ -44,11 +44,19 @@ def bracketed(address: str) -> str:
 
 def _to_address(value: object) -> str:
     address = to_text(value)
-    if address.startswith("[") and address.endswith("]"):
+    if address.startswith("[") and address.endswith("]") and "%" not in address:
         return f"[{ipaddress.IPv6Address(address[1:-1])}]"
     if address and not _HOST_NAME.fullmatch(address):
         raise ValueError(value)
     return address
+
+
+def is_host(name: str) -> bool:
+    """Whether a host can have this name: one that others could reach it by, or an address."""
+    try:
+        return bool(_to_address(bracketed(name)))
+    except ValueError:
+        return False
 
 
 def _to_gpus(value: object) -> tuple[int, ...]:
