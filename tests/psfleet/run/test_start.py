@@ -227,7 +227,7 @@ def test_a_task_that_was_left_out_or_gave_no_answer_is_refused_with_all_else() -
     assert len(refused.value.problems) == 3
 
 
-@pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
+@pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "a@b", "a%b", "", "Night", "-x", "a" * 64, "a\n"])
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
         decide(run_id, PLAN, TASKS, IDLE, Folder())
