@@ -1,8 +1,6 @@
 """Sign the keys of all hosts and of their users once, on the controller."""
 
-import subprocess
 import time
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from psfleet.carry.certificates import (
     authority,
     kept_or_signed,
     public_text,
-    revoke_departed,
     source_addresses,
 )
 
@@ -24,17 +21,16 @@ from ..plugin_utils.actions import ControllerAction
 class ActionModule(ControllerAction):
     """Arguments: `directory`, `user`, `told` (host -> answer of `ssh_identity`) and `days` (kind -> days).
 
-    Returns `authorities` (kind -> public key), `certificates` (host -> kind -> certificate) and `revoked`,
-    the list of those whose hosts have left the plan, in base64. A check has none where one would be made.
+    Returns `authorities` (kind -> public key) and `certificates` (host -> kind -> certificate). A check has
+    none where one would be made or signed.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory, check, now = Path(arguments["directory"]), self._task.check_mode, time.time()
         certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["told"]}
+        changed = False
         try:
             keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
-            planned = {task["host"] for task in self.variables["cluster_plan"]["tasks"]}
-            revoked, changed = revoke_departed(directory, planned, make=not check)
             for host, kind, wanted in self._wanted(arguments):
                 if (key := keys[kind]) is None:
                     continue
@@ -47,15 +43,10 @@ class ActionModule(ControllerAction):
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(f"{text}\n", encoding="utf-8")
                 certificates[host][kind] = text
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        except (OSError, ValueError) as error:
             return self._failure(str(error))
         authorities = {kind: public_text(key) for kind, key in keys.items() if key}
-        return {
-            "changed": changed,
-            "authorities": authorities,
-            "certificates": certificates,
-            "revoked": b64encode(revoked).decode(),
-        }
+        return {"changed": changed, "authorities": authorities, "certificates": certificates}
 
     def _wanted(self, arguments: dict[str, Any]) -> Iterator[tuple[str, Kind, Wanted]]:
         """Yield what should be signed: of each host its own key and its user's, where it has them."""

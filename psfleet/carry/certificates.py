@@ -5,9 +5,7 @@ beside the keys, and stays while it says what it should.
 """
 
 import ipaddress
-import secrets
-import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +104,6 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     builder = (
         builder.type(_TYPES[kind])
         .key_id(wanted.identity.encode())
-        .serial(secrets.randbits(63))  # by which it is revoked
         .valid_principals([name.encode() for name in wanted.principals])
         .valid_after(now - _HOUR)  # clocks may be apart
         .valid_before(now + wanted.days * _DAY)
@@ -131,27 +128,6 @@ def kept_or_signed(
             if kept.valid_after <= now and kept.valid_before >= now + wanted.days * _DAY / 3:
                 return kept.public_bytes().decode(), False
     return fresh.public_bytes().decode(), True
-
-
-def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
-    """Return the list of what is revoked, which sshd and ssh read, and whether it is a new one.
-
-    On it is all that was kept as signed below `directory` for other hosts than these, now or earlier; not
-    what was signed for a host that has come back since. `make`: it may be written. Raises OSError.
-    """
-    signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
-    left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]
-    is_new = bool(left) or not listed.exists()
-    if is_new and make:
-        revoked.mkdir(parents=True, exist_ok=True)
-        for file in left:
-            file.replace(revoked / f"{secrets.token_hex(8)}-{file.name}")
-        fresh = listed.with_name(f".{listed.name}.new")
-        certificates = map(str, sorted(revoked.iterdir()))
-        command = ["ssh-keygen", "-q", "-k", "-f", str(fresh), "/dev/null", *certificates]
-        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-        fresh.replace(listed)
-    return (listed.read_bytes() if listed.exists() else b""), is_new
 
 
 def _says(certificate: ssh.SSHCertificate) -> tuple[object, ...]:

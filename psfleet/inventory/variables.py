@@ -20,11 +20,12 @@ from trainer.contract.settings import (
     to_integer,
     to_text,
 )
+from trainer.host.port_fence import to_reach
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
 
-_HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
@@ -44,19 +45,11 @@ def bracketed(address: str) -> str:
 
 def _to_address(value: object) -> str:
     address = to_text(value)
-    if address.startswith("[") and address.endswith("]") and "%" not in address:
+    if address.startswith("[") and address.endswith("]"):
         return f"[{ipaddress.IPv6Address(address[1:-1])}]"
     if address and not _HOST_NAME.fullmatch(address):
         raise ValueError(value)
     return address
-
-
-def is_host(name: str) -> bool:
-    """Whether a host can have this name: one that others could reach it by, or an address."""
-    try:
-        return bool(_to_address(bracketed(name)))
-    except ValueError:
-        return False
 
 
 def _to_gpus(value: object) -> tuple[int, ...]:
@@ -85,6 +78,14 @@ def _to_arguments(value: object) -> list[str]:
     if not all(isinstance(part, (str, int, float)) and not isinstance(part, bool) for part in value):
         raise ValueError(value)
     return [str(part) for part in value]
+
+
+def _to_reachable(value: object) -> list[str]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise ValueError(value)
+    for place in value:
+        to_reach(to_text(place))
+    return list(value)
 
 
 _PORT = integer(*PORT_RANGE)
@@ -128,6 +129,11 @@ TRAINER_RULES: Mapping[str, Rule] = {
         'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
     ),
     "trainer_program_requirements": _PATH,
+    "trainer_program_may_reach": Rule(
+        'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
+        'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',
+        _to_reachable,
+    ),
     "trainer_data_source": _PATH,
     "trainer_user": _USER_RULE,
     "ssh_mesh_user": _USER_RULE,

@@ -149,10 +149,7 @@ def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: 
 def test_a_wheel_that_the_lock_does_not_know_is_refused(host: Path, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / "other.tar", locked_hash="0" * 64)
     fresh = environment(host, archive)
-    hashes = (
-        rf"(?s:Hash mismatch for `{NAME.replace('_', '-')}==1.0`.*sha256:{'0' * 64}.*sha256:[0-9a-f]{{64}})"
-    )
-    with pytest.raises(ValueError, match=hashes):
+    with pytest.raises(ValueError, match="Hash mismatch"):
         install(fresh, archive)
     assert not fresh.is_complete()
 
