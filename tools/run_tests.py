@@ -125,7 +125,7 @@ def run_unit() -> Count:
     log, begin = LOGS / "unit.log", time.monotonic()
     returncode = stream([f"{BIN}/python", "-m", "pytest"], log, PERCENT)
     count = count_tests(log.read_text(), returncode)
-    ended(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
+    ended(log, begin, log.read_text() if count.failed else None)
     return count
 
 

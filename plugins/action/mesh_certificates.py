@@ -5,21 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.certificates import (
-    KINDS,
-    Kind,
-    Wanted,
-    authority,
-    kept_or_signed,
-    public_text,
-    source_addresses,
-)
+from psfleet.carry.certificates import KINDS, Kind, Wanted, address_of, authority, kept_or_signed, public_text
 
 from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `directory`, `user`, `told` (host -> answer of `ssh_identity`) and `days` (kind -> days).
+    """Arguments: `directory`, `user`, `keys` (kind -> host -> public key, or "") and `days` (kind -> days).
 
     Returns `authorities` (kind -> public key) and `certificates` (host -> kind -> certificate). A check has
     none where one would be made or signed.
@@ -27,7 +19,7 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory, check, now = Path(arguments["directory"]), self._task.check_mode, time.time()
-        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["told"]}
+        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["keys"]["host"]}
         changed = False
         try:
             keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
@@ -54,8 +46,7 @@ class ActionModule(ControllerAction):
         cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
         for kind in KINDS:
             days = int(arguments["days"][kind])
-            for host, told in arguments["told"].items():
-                key = str(told[f"{kind}_key"])
+            for host, key in arguments["keys"][kind].items():
                 if not key:
                     continue
                 if kind == "host":
@@ -63,6 +54,6 @@ class ActionModule(ControllerAction):
                     names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
                     yield host, kind, Wanted(key, f"{host} of {cluster}", names, days)
                 else:
-                    sources = source_addresses(host, addresses[host], told["addresses"])
-                    identity = f"{user}@{host} of {cluster} from {' or '.join(sources)}"
-                    yield host, kind, Wanted(key, identity, (cluster,), days, sources)
+                    source = address_of(addresses[host])
+                    identity = f"{user}@{host} of {cluster} from {source or 'anywhere'}"
+                    yield host, kind, Wanted(key, identity, (cluster,), days, source)

@@ -5,7 +5,6 @@ beside the keys, and stays while it says what it should.
 """
 
 import ipaddress
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,38 +25,24 @@ _PRIVATE = (
     serialization.NoEncryption(),
 )
 _HOUR, _DAY = 3_600, 86_400
-_MOST_ADDRESSES = 8
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a certificate should say: whose key, by which names, how long, from where (none: anywhere)."""
+    """What a certificate should say: whose key, by which names, how long, from which address ("" for any)."""
 
     public_key: str
     identity: str
     principals: tuple[str, ...]
     days: int
-    sources: tuple[str, ...] = ()
+    source_address: str = ""
 
 
-def source_addresses(host: str, name: str, told: Sequence[str]) -> tuple[str, ...]:
-    """Return from where a host logs in: its address in the plan or, where that is a name, what it has told.
-
-    Raises ValueError where it has told no address, or what is none.
-    """
+def address_of(name: str) -> str:
+    """Return an address, without the brackets of IPv6; a certificate cannot be bound to a name: ""."""
     with suppress(ValueError):
-        return (str(ipaddress.ip_address(name.strip("[]"))),)
-    try:
-        addresses = tuple(str(ipaddress.ip_address(address)) for address in told[:_MOST_ADDRESSES])
-    except ValueError as error:
-        raise ValueError(f"{host} has told {str(list(told))[:200]} for the addresses of {name}") from error
-    if not addresses:
-        raise ValueError(
-            f"{name} has no address on {host} itself, or that of its loopback alone, to which no certificate "
-            f"can be bound: let /etc/hosts there say {name}'s address in place of 127.0.1.1, or set "
-            "trainer_address to the address"
-        )
-    return addresses
+        return str(ipaddress.ip_address(name.strip("[]")))
+    return ""
 
 
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
@@ -108,8 +93,8 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
         .valid_after(now - _HOUR)  # clocks may be apart
         .valid_before(now + wanted.days * _DAY)
     )
-    if wanted.sources:
-        builder = builder.add_critical_option(b"source-address", ",".join(wanted.sources).encode())
+    if wanted.source_address:
+        builder = builder.add_critical_option(b"source-address", wanted.source_address.encode())
     return builder.sign(key)
 
 

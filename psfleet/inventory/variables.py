@@ -20,14 +20,13 @@ from trainer.contract.settings import (
     to_integer,
     to_text,
 )
-from trainer.host.port_fence import to_reach
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
-_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
+_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,30}")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
 
@@ -80,14 +79,6 @@ def _to_arguments(value: object) -> list[str]:
     return [str(part) for part in value]
 
 
-def _to_reachable(value: object) -> list[str]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ValueError(value)
-    for place in value:
-        to_reach(to_text(place))
-    return list(value)
-
-
 _PORT = integer(*PORT_RANGE)
 _PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
 _GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
@@ -99,9 +90,6 @@ _PATH = checked(
 _TASK_KEYS = {"index": integer(0), "port": _PORT}
 _PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
 _WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
-_USER_RULE = _matching(
-    _USER, "a system user's name of at most 27 lower case letters, digits, '_' and '-'; not root"
-)
 _DIRECTORY_RULE = _matching(_DIRECTORY, "an absolute path of letters, digits, '.', '_', '-' and '/'")
 
 TRAINER_RULES: Mapping[str, Rule] = {
@@ -129,14 +117,10 @@ TRAINER_RULES: Mapping[str, Rule] = {
         'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
     ),
     "trainer_program_requirements": _PATH,
-    "trainer_program_may_reach": Rule(
-        'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
-        'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',
-        _to_reachable,
-    ),
     "trainer_data_source": _PATH,
-    "trainer_user": _USER_RULE,
-    "ssh_mesh_user": _USER_RULE,
+    "trainer_user": _matching(
+        _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
+    ),
     "trainer_install_directory": _DIRECTORY_RULE,
     "trainer_configuration_directory": _DIRECTORY_RULE,
     "trainer_state_directory": _DIRECTORY_RULE,
@@ -165,7 +149,6 @@ NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
-    "ssh_mesh_home": "take it out: the login's home is the folder ssh in trainer_configuration_directory",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
     "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
     "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from psfleet.run.folder import lead_of
-from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import grouped
 
@@ -47,7 +46,7 @@ def decide(
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
     `deployed` (a plan or {}), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was
-    built without), `unfenced` (why its fence does not stand, or "") and `tasks`. Raises RefusedError.
+    built without) and `tasks`. Raises RefusedError.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -61,7 +60,7 @@ def decide(
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
-        problems += [*_unlike(plan, of_run), *_unfenced(of_run)]
+        problems += _unlike(plan, of_run)
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -86,9 +85,8 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     """
     tasks = [task for found in hosts.values() for task in found["tasks"]]
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
-    spoiled = [run_id for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]
-    if spoiled:
-        raise RefusedError(*(f"a host names the run {name!r}; expected {RUN_ID_RULE}" for name in spoiled))
+    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]:
+        raise RefusedError(*spoiled)
     if len(run_ids) > 1:
         raise RefusedError(f"several runs are going on: {', '.join(run_ids)}; stop their units on the hosts")
     if asked and run_ids and asked != run_ids[0]:
@@ -177,17 +175,6 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
         yield f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"
 
 
-def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say which hosts would start tasks whose ports are open to all."""
-    reasons = grouped((str(found["unfenced"]), host) for host, found in hosts.items() if found["deployed"])
-    for reason, names in reasons.items():
-        if reason:
-            yield (
-                f"the ports of tasks are not fenced as deployed on {', '.join(names)} "
-                f"({printable(reason)[:500]}): run ansible-playbook deploy.yml"
-            )
-
-
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     then, now = _places(deployed), _places(plan)
     changed = [
@@ -210,10 +197,16 @@ def _places(plan: Mapping[str, Any]) -> dict[str, str]:
 def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
-        (task["run_id"], f"{task['name']} on {host}") for task, host in alive
+        (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
     ).items():
-        if other != run_id:
+        if not RUN_ID_PATTERN.fullmatch(other):  # it would be part of a command to copy
+            yield f"{_spoiled(other)} ({', '.join(tasks)})"
+        elif other != run_id:
             yield (
                 f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
                 f"-e run_id={other}, or end it with ansible-playbook stop.yml"
             )
+
+
+def _spoiled(run_id: str) -> str:
+    return f"a host names the run {run_id!r}; expected {RUN_ID_RULE}"
