@@ -13,8 +13,6 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import RULES, Rule, TrainingSettings, convert_all, replication_problems
 from trainer.host.wording import grouped
 
-# What root writes, and what it runs.
-OF_ROOT = ("install_directory", "configuration_directory", "log_directory", "metrics_directory")
 # What ProtectHome and PrivateTmp of the units hide.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
@@ -109,11 +107,6 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     if settings.get("model") == "partition" and settings.get("shard_data"):
         what = "trainer_shard_data is true with trainer_model 'partition', which gives each worker its own"
         yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
-    state = chosen.get("trainer_state_directory")
-    for name in (PREFIX + name for name in OF_ROOT):
-        if state and PurePosixPath(chosen.get(name, "/")).is_relative_to(state):
-            what = f"{name} is {chosen[name]!r}, in trainer_state_directory, which belongs to the tasks"
-            yield InventoryProblem(f"{what}; expected a directory outside of it", name, hosts)
 
 
 def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryProblem]:

