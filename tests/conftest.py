@@ -2,9 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,14 +12,6 @@ from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 def pytest_sessionstart() -> None:
     """Leave the tests by their fixtures' ends when they are told to end: nothing that they started stays."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter; pytest's own are closed to others."""
-    with TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

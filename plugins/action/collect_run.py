@@ -1,10 +1,18 @@
 """Bring what a run left on one host into the run's folder on the controller."""
 
 import re
+import subprocess
+import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+from ansible.errors import AnsibleError
+
+from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.carry.long_step import MEGABYTE
@@ -13,6 +21,8 @@ from ..plugin_utils.actions import HostAction
 
 # As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
 ARCHIVE = re.compile(r"/var/tmp/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")  # noqa: S108 - on the host
+
+SSH_FAILED = 255
 
 
 class ActionModule(HostAction):
@@ -41,8 +51,8 @@ class ActionModule(HostAction):
         try:
             names, refused = self._brought(packed, places, most_bytes)
         finally:
-            remove = self._connection._shell.remove(path)
-            self._low_level_execute_command(remove, sudoable=True)
+            with suppress(AnsibleError):  # what came is to be told, whatever becomes of the host
+                self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
@@ -50,9 +60,39 @@ class ActionModule(HostAction):
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
         """Fetch and unpack; return the names of the files that came, and what did not with the reason."""
-        if packed["size"] > most_packed(most_bytes):
+        if not 0 <= packed["size"] <= most_packed(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"
-            self._connection.fetch_file(packed["path"], str(archive))
-            return unpack(archive, places, most_bytes)
+            try:
+                problem = self._fetch(packed["path"], packed["size"], archive)
+            except AnsibleError as error:
+                problem = str(error)
+            came = archive.stat().st_size if archive.exists() else 0
+            names, refused = unpack(archive, places, most_bytes)
+            if problem or came != packed["size"]:
+                what = f"{came} of the {packed['size']} bytes of its archive came"
+                refused.insert(0, f"{what}: {problem}" if problem else what)
+            return names, refused
+
+    def _fetch(self, path: str, size: int, target: Path) -> str:
+        """Bring a file of the host that has `size` bytes; return what kept it from being brought whole.
+
+        `fetch_file` of Ansible's connections writes whatever a host sends, for as long as it sends.
+        """
+        connection, read = self._connection, f"cat {quote(path)}"
+        keeping = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size)]
+        if connection.transport == "local":
+            done = subprocess.run([*keeping, "sh", "-c", read], capture_output=True, text=True, check=False)
+            return done.stdout or (f"exit code {done.returncode}" if done.returncode else "")
+        if connection.transport != "ssh":
+            return f"ansible_connection is {connection.transport}; expected ssh"
+        program = connection.get_option("ssh_executable")
+        for attempt in range(int(connection.get_option("reconnection_retries")) + 1):
+            time.sleep(attempt)
+            ssh = connection._build_command(program, "ssh", connection.host, read)
+            status, told, _ = connection._bare_run([*keeping, *ssh], None, sudoable=False)
+            if status != SSH_FAILED:
+                break
+        lost = "the connection was lost" if status == SSH_FAILED else f"exit code {status}"
+        return told.decode(errors="replace") or (lost if status else "")

@@ -1,28 +1,40 @@
 """Sign the keys of all hosts and of their users once, on the controller."""
 
+import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.certificates import KINDS, Kind, Wanted, address_of, authority, kept_or_signed, public_text
+from psfleet.carry.certificates import (
+    KINDS,
+    Kind,
+    Wanted,
+    authority,
+    kept_or_signed,
+    public_text,
+    revoke_departed,
+    source_addresses,
+)
 
 from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `directory`, `user`, `keys` (kind -> host -> public key, or "") and `days` (kind -> days).
+    """Arguments: `directory`, `user`, `told` (host -> answer of `ssh_identity`) and `days` (kind -> days).
 
-    Returns `authorities` (kind -> public key) and `certificates` (host -> kind -> certificate). A check has
-    none where one would be made or signed.
+    Returns `authorities` (kind -> public key), `certificates` (host -> kind -> certificate) and `revoked`,
+    the list of those whose hosts have left the plan, in base64. A check has none where one would be made.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory, check, now = Path(arguments["directory"]), self._task.check_mode, time.time()
-        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["keys"]["host"]}
-        changed = False
+        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["told"]}
         try:
             keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
+            planned = {task["host"] for task in self.variables["cluster_plan"]["tasks"]}
+            revoked, changed = revoke_departed(directory, planned, make=not check)
             for host, kind, wanted in self._wanted(arguments):
                 if (key := keys[kind]) is None:
                     continue
@@ -35,10 +47,15 @@ class ActionModule(ControllerAction):
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(f"{text}\n", encoding="utf-8")
                 certificates[host][kind] = text
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
             return self._failure(str(error))
         authorities = {kind: public_text(key) for kind, key in keys.items() if key}
-        return {"changed": changed, "authorities": authorities, "certificates": certificates}
+        return {
+            "changed": changed,
+            "authorities": authorities,
+            "certificates": certificates,
+            "revoked": b64encode(revoked).decode(),
+        }
 
     def _wanted(self, arguments: dict[str, Any]) -> Iterator[tuple[str, Kind, Wanted]]:
         """Yield what should be signed: of each host its own key and its user's, where it has them."""
@@ -46,7 +63,8 @@ class ActionModule(ControllerAction):
         cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
         for kind in KINDS:
             days = int(arguments["days"][kind])
-            for host, key in arguments["keys"][kind].items():
+            for host, told in arguments["told"].items():
+                key = str(told[f"{kind}_key"])
                 if not key:
                     continue
                 if kind == "host":
@@ -54,6 +72,6 @@ class ActionModule(ControllerAction):
                     names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
                     yield host, kind, Wanted(key, f"{host} of {cluster}", names, days)
                 else:
-                    source = address_of(addresses[host])
-                    identity = f"{user}@{host} of {cluster} from {source or 'anywhere'}"
-                    yield host, kind, Wanted(key, identity, (cluster,), days, source)
+                    sources = source_addresses(host, addresses[host], told["addresses"])
+                    identity = f"{user}@{host} of {cluster} from {' or '.join(sources)}"
+                    yield host, kind, Wanted(key, identity, (cluster,), days, sources)

@@ -13,7 +13,6 @@ from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from psfleet.inventory.problems import shown
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
-from trainer.contract.progress import printable
 
 from ..plugin_utils.actions import ControllerAction
 
@@ -55,7 +54,7 @@ class ActionModule(ControllerAction):
             return result
         # Which checks, and why, was just said.
         where = f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
-        return result | self._failure(f"{printable(verdict.headline)} (run {verdict.run_id})\n{where}")
+        return result | self._failure(f"{verdict.headline} (run {verdict.run_id})\n{where}")
 
     def _keep(self, verdict: Verdict, folder: Path) -> None:
         try:
@@ -77,7 +76,6 @@ class ActionModule(ControllerAction):
             display.warning(f"{page} was not drawn: {error}: {NEEDS}")
         except Exception as error:
             again = f"python -m psfleet.report {shown(run.folder)} tells more"
-            what = printable(f"{type(error).__name__}: {error}")
-            display.warning(f"{page} was not drawn: {what}; {again}")
+            display.warning(f"{page} was not drawn: {type(error).__name__}: {error}; {again}")
         else:
             display.display(f"\n  the report, for a browser: {shown(page)}")

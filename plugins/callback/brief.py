@@ -10,6 +10,7 @@ from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 
+from psfleet.watch.terminal import escape_all_messages
 from trainer.host.wording import first_of
 
 DOCUMENTATION = """
@@ -32,6 +33,8 @@ OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
 # A task that takes longer is named before it is over, but for those that show things themselves.
 LONG_SECONDS = 5.0
 SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
+
+escape_all_messages()
 
 
 class CallbackModule(Default):

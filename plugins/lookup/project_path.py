@@ -1,5 +1,7 @@
 """Where what people keep on the controller lies: their runs, and the authority of their cluster's hosts."""
 
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ description:
   - The collection itself is no place for it. It may be installed, and is then replaced by the next version.
 options:
   _terms: {type: list, elements: str, required: true, description: "Paths in the project, such as C(runs)."}
+  of_inventory:
+    type: bool
+    default: false
+    description: Give a folder there of this inventory's own, by its name and a hash of its path.
 """
 
 EXAMPLES = r"""
@@ -29,9 +35,15 @@ _raw: {type: list, elements: str, description: The path of each on the controlle
 class LookupModule(LookupBase):
     """What Ansible looks for."""
 
-    def run(self, terms: list[str], variables: object = None, **options: Any) -> list[str]:  # noqa: ANN401, ARG002
+    def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
         """Return the paths of what lies in the project, in whose folder Ansible was started."""
         used = constants.CONFIG_FILE
         of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
         project = Path.cwd() if used in of_no_project else Path(used).parent
-        return [str(project / term) for term in terms]
+        own = _of_inventory(variables["ansible_inventory_sources"]) if options.get("of_inventory") else ""
+        return [str(project / term / own) for term in terms]
+
+
+def _of_inventory(sources: Sequence[str]) -> str:
+    paths = "\n".join(str(Path(source).resolve()) for source in sources)
+    return f"{Path(sources[0]).resolve().stem}-{sha256(paths.encode()).hexdigest()[:8]}"

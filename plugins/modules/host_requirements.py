@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.check import Check, reasons_of
+from ..module_utils.host.accounts import account_finding, read_accounts
+from ..module_utils.host.check import Check, checks_of, reasons_of
 from ..module_utils.host.host_checks import PLATFORMS, SUPPORTED, Asked, host_chain, host_environment
 from ..module_utils.host.host_facts import read_host_facts
 
@@ -21,6 +22,11 @@ DOCUMENTATION = {
             "description": "Where the CUDA libraries of a host with GPUs come from.",
         },
         "tasks": {"type": "int", "default": 1, "description": "How many tasks this host has."},
+        "accounts": {
+            "type": "dict",
+            "default": {},
+            "description": "The accounts that a deployment makes, each with the variable that names it.",
+        },
     },
 }
 
@@ -50,7 +56,9 @@ def main() -> None:
         **{name: module.params[name] for name in ("python_version", "gpus", "cuda_source", "tasks")}
     )
     facts = read_host_facts()
+    accounts = module.params["accounts"]
     checks = host_chain(facts, asked)
+    checks += checks_of({"accounts": account_finding(accounts, read_accounts(accounts))})
     if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)
     for check in checks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import grp
 import os
 import pwd
@@ -47,6 +48,11 @@ DOCUMENTATION = {
             "suboptions": {
                 "path": {"required": True, "description": "Where it is."},
                 "content": {"required": True, "description": "All that is in it."},
+                "encoding": {
+                    "choices": ["text", "base64"],
+                    "default": "text",
+                    "description": "C(base64) where C(content) is no text, and so written in that.",
+                },
                 "owner": {"description": "As of a directory."},
                 "group": {"description": "As of a directory."},
                 "mode": {"default": "0644", "description": "Its permissions."},
@@ -86,13 +92,13 @@ class Entry:
     def of(cls, values: Mapping[str, Any]) -> Entry:
         """Return the entry that a task describes, by an element of `directories` or `files`."""
         owner, group = values.get("owner"), values.get("group") or values.get("owner")
-        content = values.get("content")
+        encoded = base64.b64decode if values.get("encoding") == "base64" else str.encode
         return cls(
             path=Path(values["path"]),
             mode=int(values["mode"], 8),
             owner=owner or pwd.getpwuid(os.geteuid()).pw_name,
             group=group or grp.getgrgid(os.getegid()).gr_name,
-            content=None if content is None else content.encode(),
+            content=encoded(values["content"]) if "content" in values else None,
             validate=tuple(values.get("validate") or ()),
         )
 

@@ -7,6 +7,10 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from psfleet.watch.hints import with_inventory
+from psfleet.watch.terminal import escape_all_messages
+
+# Whoever has psfleet as a collection may have another callback than ours.
+escape_all_messages()
 
 
 class HostAction(ActionBase):

@@ -5,6 +5,9 @@ beside the keys, and stays while it says what it should.
 """
 
 import ipaddress
+import secrets
+import subprocess
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,24 +28,38 @@ _PRIVATE = (
     serialization.NoEncryption(),
 )
 _HOUR, _DAY = 3_600, 86_400
+_MOST_ADDRESSES = 8
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a certificate should say: whose key, by which names, how long, from which address ("" for any)."""
+    """What a certificate should say: whose key, by which names, how long, from where (none: anywhere)."""
 
     public_key: str
     identity: str
     principals: tuple[str, ...]
     days: int
-    source_address: str = ""
+    sources: tuple[str, ...] = ()
 
 
-def address_of(name: str) -> str:
-    """Return an address, without the brackets of IPv6; a certificate cannot be bound to a name: ""."""
+def source_addresses(host: str, name: str, told: Sequence[str]) -> tuple[str, ...]:
+    """Return from where a host logs in: its address in the plan or, where that is a name, what it has told.
+
+    Raises ValueError where it has told no address, or what is none.
+    """
     with suppress(ValueError):
-        return str(ipaddress.ip_address(name.strip("[]")))
-    return ""
+        return (str(ipaddress.ip_address(name.strip("[]"))),)
+    try:
+        addresses = tuple(str(ipaddress.ip_address(address)) for address in told[:_MOST_ADDRESSES])
+    except ValueError as error:
+        raise ValueError(f"{host} has told {str(list(told))[:200]} for the addresses of {name}") from error
+    if not addresses:
+        raise ValueError(
+            f"{name} has no address on {host} itself, or that of its loopback alone, to which no certificate "
+            f"can be bound: let /etc/hosts there say {name}'s address in place of 127.0.1.1, or set "
+            "trainer_address to the address"
+        )
+    return addresses
 
 
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
@@ -89,12 +106,13 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     builder = (
         builder.type(_TYPES[kind])
         .key_id(wanted.identity.encode())
+        .serial(secrets.randbits(63))  # by which it is revoked
         .valid_principals([name.encode() for name in wanted.principals])
         .valid_after(now - _HOUR)  # clocks may be apart
         .valid_before(now + wanted.days * _DAY)
     )
-    if wanted.source_address:
-        builder = builder.add_critical_option(b"source-address", wanted.source_address.encode())
+    if wanted.sources:
+        builder = builder.add_critical_option(b"source-address", ",".join(wanted.sources).encode())
     return builder.sign(key)
 
 
@@ -113,6 +131,27 @@ def kept_or_signed(
             if kept.valid_after <= now and kept.valid_before >= now + wanted.days * _DAY / 3:
                 return kept.public_bytes().decode(), False
     return fresh.public_bytes().decode(), True
+
+
+def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
+    """Return the list of what is revoked, which sshd and ssh read, and whether it is a new one.
+
+    On it is all that was kept as signed below `directory` for other hosts than these, now or earlier; not
+    what was signed for a host that has come back since. `make`: it may be written. Raises OSError.
+    """
+    signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
+    left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]
+    is_new = bool(left) or not listed.exists()
+    if is_new and make:
+        revoked.mkdir(parents=True, exist_ok=True)
+        for file in left:
+            file.replace(revoked / f"{secrets.token_hex(8)}-{file.name}")
+        fresh = listed.with_name(f".{listed.name}.new")
+        certificates = map(str, sorted(revoked.iterdir()))
+        command = ["ssh-keygen", "-q", "-k", "-f", str(fresh), "/dev/null", *certificates]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        fresh.replace(listed)
+    return (listed.read_bytes() if listed.exists() else b""), is_new
 
 
 def _says(certificate: ssh.SSHCertificate) -> tuple[object, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
-from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, shown
-from psfleet.inventory.reading import Inventory, Unreadable
+from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, shown
+from psfleet.inventory.reading import Inventory
 from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -72,7 +72,7 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
             found[str(name)] = _whole(values[name])
         except AnsibleError as error:
             # Another role's variable may be made of what is only known later, such as facts.
-            if name.startswith(PREFIX):
+            if name.startswith((PREFIX, "ansible_host")):
                 found[str(name)] = Unreadable(str(error))
     return found
 

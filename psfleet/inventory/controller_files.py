@@ -1,11 +1,12 @@
 """The files of the controller that the inventory names: the user's program, what it needs, and the data."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from psfleet.inventory.problems import InventoryProblem
+from trainer.contract.settings import as_given
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
@@ -29,7 +30,7 @@ def program_fact(
     )
     fact = {
         "source": str(source),
-        "entry": values["trainer_program_entry"] if source.is_dir() else source.name,
+        "entry": values["trainer_program_entry"] if _there(source, Path.is_dir) else source.name,
         "arguments": values["trainer_program_arguments"],
         "flags": values["trainer_program_flags"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
@@ -43,7 +44,7 @@ def program_fact(
     except OSError as error:
         unread = f"where {error.filename} cannot be read ({error.strerror})"
         findings.append(("trainer_program", unread, "files that you may read"))
-    if fact["requirements"] and not requirements.is_file():
+    if fact["requirements"] and not _there(requirements, Path.is_file):
         found = f"and there is no file {requirements}"
         findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
     return fact, _problems(findings, values, hosts)
@@ -58,7 +59,7 @@ def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, l
         return "", []
     source = controller_path(values["trainer_data_source"])
     found = ""
-    if not source.exists():
+    if not _there(source):
         found = f"and there is no {source}"
     elif not os.access(source, os.R_OK):
         found = "which you may not read"
@@ -73,14 +74,25 @@ def _problems(
     findings: Iterable[_Finding], values: Mapping[str, Any], hosts: Sequence[str]
 ) -> list[InventoryProblem]:
     return [
-        InventoryProblem(f"{name} is {values[name]!r}, {found}; expected {expected}", name, tuple(hosts))
+        InventoryProblem(
+            f"{name} is {as_given(values[name])}, {found}; expected {expected}", name, tuple(hosts)
+        )
         for name, found, expected in findings
     ]
 
 
 def controller_path(text: str) -> Path:
     """Return the absolute path that people mean where they type `ansible-playbook`."""
-    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow links
+    # resolve() would follow links, and Path.expanduser() raise where there is no such user.
+    return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
+
+
+def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
+    """Tell whether there is such a thing at a path, of those that a file system takes and you may see."""
+    try:
+        return kind(path)
+    except OSError:
+        return False
 
 
 def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:

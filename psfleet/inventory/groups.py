@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from psfleet.inventory.problems import PARENT, InventoryProblem, named
+from psfleet.inventory.variables import is_host
 from trainer.contract.plan import JOBS, Job
 from trainer.host.wording import grouped
 
@@ -65,6 +66,14 @@ def _host_problems(groups: Groups, children: Sequence[str]) -> Iterator[str]:
     placed = {host for group in (*children, *JOBS) for host in groups.get(group, ())}
     if stray := [host for host in groups[PARENT] if host not in placed]:
         yield f"neither ps nor worker holds {named(stray)} of {PARENT}; expected each host in one or both"
+    if odd := [repr(host) for host in groups[PARENT] if not is_host(host)]:
+        expected = (
+            "letters, digits, '.', '_' and '-', at most 253 and a letter or digit last, or an IPv6 address"
+        )
+        yield f"no host can have the name {named(odd)}; expected {expected}"
+    # Ansible takes what is set for such a host as set for the group.
+    if alike := [host for host in groups[PARENT] if host in groups]:
+        yield f"{named(alike)} is the name of a host and of a group; expected another name for the host"
     # SSH knows hosts by small letters, in certificates and known hosts: one would pass for the other.
     for hosts in grouped((host.lower(), host) for host in groups[PARENT]).values():
         if len(hosts) > 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from psfleet.inventory.asked_tasks import AskedTask
-from psfleet.inventory.problems import InventoryProblem, named
+from psfleet.inventory.problems import InventoryProblem, found_of, named
 from psfleet.inventory.variables import PLACING_VARIABLES, PORT_RANGE, TRAINER_RULES, bracketed
 from trainer.contract.plan import JOBS, Job, PlannedTask
 from trainer.host.wording import grouped
@@ -204,11 +204,14 @@ def _addresses(values: OfHosts, variables: OfHosts) -> tuple[dict[str, str], lis
     addresses: dict[str, str] = {}
     problems = []
     for host, chosen in values.items():
-        address = bracketed(chosen["trainer_address"] or str(variables[host].get("ansible_host") or host))
+        given = chosen["trainer_address"] or variables[host].get("ansible_host") or host
+        address = bracketed(given) if isinstance(given, str) else given
         try:
             addresses[host] = str(_ADDRESS.convert(address))
         except ValueError:
-            what = f"the address of {host} is {address!r}; expected {_ADDRESS.expected}"
+            if given == host:  # of which it is said
+                continue
+            what = f"the address of {host} {found_of(address)}; expected {_ADDRESS.expected}"
             problems.append(InventoryProblem(what, "ansible_host", (host,)))
     return addresses, problems
 

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.contract.progress import printable
+from trainer.contract.settings import as_given
+
 PARENT = "tf_cluster"
 
 _NAMED_HOSTS = 5
@@ -24,11 +27,23 @@ class InventoryProblem:
     cure: str = ""
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands for a variable's value that could not be had, with Ansible's reason."""
+
+    reason: str
+
+
 class InventoryError(ValueError):
     """An inventory that cannot be used; `problems` holds everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[InventoryProblem]) -> None:
         self.problems = tuple(problems)
+
+
+def found_of(value: object) -> str:
+    """Return what was found of a value, in words."""
+    return f"cannot be read ({value.reason})" if isinstance(value, Unreadable) else f"is {as_given(value)}"
 
 
 def named(hosts: Sequence[str]) -> str:
@@ -48,5 +63,5 @@ def describe(problems: Sequence[InventoryProblem], cure: Callable[[InventoryProb
     count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"The inventory has {count}. Nothing was touched."]
     for number, problem in enumerate(problems, start=1):
-        lines += [f"{number}. {problem.what}", f"   {cure(problem)}"]
+        lines += [f"{number}. {printable(problem.what)}", f"   {printable(cure(problem))}"]
     return "\n".join(lines)

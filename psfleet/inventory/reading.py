@@ -7,14 +7,23 @@ from typing import Any
 
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.placement import OfHosts, Placement, place
-from psfleet.inventory.problems import InventoryError, InventoryProblem, named
+from psfleet.inventory.problems import InventoryError, InventoryProblem, found_of, named
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.settings import RULES, Rule, TrainingSettings, convert_all, replication_problems
-from trainer.host.wording import grouped
+from trainer.contract.settings import (
+    LONGEST_TOLD,
+    RULES,
+    Rule,
+    TrainingSettings,
+    convert_all,
+    replication_problems,
+)
+from trainer.host.wording import cut, grouped
 
 # What ProtectHome and PrivateTmp of the units hide.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+
+_SAYING_WHERE_DATA_ARE = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 
 
 @dataclass(frozen=True)
@@ -34,13 +43,6 @@ class Inventory:
     rules: Mapping[str, Rule]
     roles: Sequence[str] = ("trainer",)
     command_line: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """Stands for a variable's value that could not be had, with Ansible's reason."""
-
-    reason: str
 
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
@@ -96,6 +98,9 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     if not hosts:
         return
     chosen = values[hosts[0]]
+    if chosen.get("ssh_mesh_user", "") == chosen.get("trainer_user"):
+        what = f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: who runs"
+        yield InventoryProblem(f"{what} tasks may not log in among the hosts", "ssh_mesh_user", hosts)
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
     for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
@@ -116,7 +121,7 @@ def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryP
     own = {
         (task.host, str(_data_directory(values[task.host], settings[task.name]))): settings[task.name]
         for task in placement.tasks
-        if task.job != "ps"
+        if task.job != "ps" and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
     }
     for (host, directory), of_task in own.items():
         if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
@@ -155,7 +160,7 @@ def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[In
         known = {name: value for name, value in given.items() if name in inventory.rules}
         converted[host], problems = convert_all(known, inventory.rules, str)
         refused += [
-            ((each.name.partition("[")[0], f"{each.name} {_found(each.value)}", each.expected), host)
+            ((each.name.partition("[")[0], f"{each.name} {found_of(each.value)}", each.expected), host)
             for each in problems
         ]
     found = []
@@ -165,16 +170,14 @@ def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[In
     return converted, found
 
 
-def _found(value: object) -> str:
-    return f"cannot be read ({value.reason})" if isinstance(value, Unreadable) else f"is {value!r}"
-
-
 def _differences(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
         if not name.startswith(PREFIX) or name in HOST_VARIABLES:
             continue
         hosts_with = grouped((repr(chosen[name]), host) for host, chosen in values.items() if name in chosen)
         if len(hosts_with) > 1:
-            seen = ", ".join(f"{value} on {named(hosts)}" for value, hosts in hosts_with.items())
+            seen = ", ".join(
+                f"{cut(value, LONGEST_TOLD)} on {named(hosts)}" for value, hosts in hosts_with.items()
+            )
             what = f"{name} is {seen}; expected one value for the whole cluster"
             yield InventoryProblem(what, name, tuple(values), everywhere=True)

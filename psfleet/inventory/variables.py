@@ -24,9 +24,9 @@ from trainer.contract.settings import (
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
-_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,30}")
+_USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
 
@@ -44,11 +44,19 @@ def bracketed(address: str) -> str:
 
 def _to_address(value: object) -> str:
     address = to_text(value)
-    if address.startswith("[") and address.endswith("]"):
+    if address.startswith("[") and address.endswith("]") and "%" not in address:
         return f"[{ipaddress.IPv6Address(address[1:-1])}]"
     if address and not _HOST_NAME.fullmatch(address):
         raise ValueError(value)
     return address
+
+
+def is_host(name: str) -> bool:
+    """Whether a host can have this name: one that others could reach it by, or an address."""
+    try:
+        return bool(_to_address(bracketed(name)))
+    except ValueError:
+        return False
 
 
 def _to_gpus(value: object) -> tuple[int, ...]:
@@ -90,6 +98,9 @@ _PATH = checked(
 _TASK_KEYS = {"index": integer(0), "port": _PORT}
 _PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
 _WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
+_USER_RULE = _matching(
+    _USER, "a system user's name of at most 27 lower case letters, digits, '_' and '-'; not root"
+)
 _DIRECTORY_RULE = _matching(_DIRECTORY, "an absolute path of letters, digits, '.', '_', '-' and '/'")
 
 TRAINER_RULES: Mapping[str, Rule] = {
@@ -118,9 +129,8 @@ TRAINER_RULES: Mapping[str, Rule] = {
     ),
     "trainer_program_requirements": _PATH,
     "trainer_data_source": _PATH,
-    "trainer_user": _matching(
-        _USER, "a system user's name of at most 31 lower case letters, digits, '_' and '-'; not root"
-    ),
+    "trainer_user": _USER_RULE,
+    "ssh_mesh_user": _USER_RULE,
     "trainer_install_directory": _DIRECTORY_RULE,
     "trainer_configuration_directory": _DIRECTORY_RULE,
     "trainer_state_directory": _DIRECTORY_RULE,
@@ -149,6 +159,7 @@ NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
+    "ssh_mesh_home": "take it out: the login's home is the folder ssh in trainer_configuration_directory",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
     "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
     "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",

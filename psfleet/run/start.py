@@ -85,9 +85,8 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     """
     tasks = [task for found in hosts.values() for task in found["tasks"]]
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
-    spoiled = [run_id for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]
-    if spoiled:
-        raise RefusedError(*(f"a host names the run {name!r}; expected {RUN_ID_RULE}" for name in spoiled))
+    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]:
+        raise RefusedError(*spoiled)
     if len(run_ids) > 1:
         raise RefusedError(f"several runs are going on: {', '.join(run_ids)}; stop their units on the hosts")
     if asked and run_ids and asked != run_ids[0]:
@@ -198,10 +197,16 @@ def _places(plan: Mapping[str, Any]) -> dict[str, str]:
 def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
-        (task["run_id"], f"{task['name']} on {host}") for task, host in alive
+        (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
     ).items():
-        if other != run_id:
+        if not RUN_ID_PATTERN.fullmatch(other):  # it would be part of a command to copy
+            yield f"{_spoiled(other)} ({', '.join(tasks)})"
+        elif other != run_id:
             yield (
                 f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
                 f"-e run_id={other}, or end it with ansible-playbook stop.yml"
             )
+
+
+def _spoiled(run_id: str) -> str:
+    return f"a host names the run {run_id!r}; expected {RUN_ID_RULE}"

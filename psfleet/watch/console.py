@@ -4,20 +4,22 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from ansible import constants
 from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
 from psfleet.watch.hints import with_inventory
+from psfleet.watch.terminal import escaped
 from trainer.contract.progress import printable
 
 display = Display()
@@ -66,6 +68,11 @@ class PlaybookConsole(Console):
     def indented(self, text: str, style: str = "plain") -> Padding:
         """Return words whose rows are all indented."""
         return Padding(self.words(text, style), (0, 0, 0, INDENT), expand=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Give what is to be drawn, also of words that nobody made safe."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else escaped(text), style, control)
 
     def lines(self, *what: RenderableType) -> list[str]:
         """Draw."""

@@ -8,9 +8,8 @@ from rich.table import Table
 
 from psfleet.watch.console import PlaybookConsole, empty_table
 from psfleet.watch.doctor_findings import CHECKS, GROUPS, Findings, HostRow, Trouble
-from psfleet.watch.wording import cut
 from trainer.host.check import State
-from trainer.host.wording import first_of
+from trainer.host.wording import cut, first_of
 
 # Of more hosts, those that follow one another and are alike share a row.
 MOST_ROWS = 20

@@ -14,11 +14,9 @@ from trainer.host.wording import grouped
 
 _SEPARATOR = "--psfleet--"
 
-# No module of the environment is run, only Python's own and the release's, and none with rights.
-_APART = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
 _PROBE = (
-    "import json, sys; sys.path.append(sys.argv[1]); from trainer.process.port_probes import probe_all;"
-    " print(json.dumps(probe_all(json.loads(sys.argv[2]))))"
+    "import json, sys; from trainer.process.port_probes import probe_all;"
+    " print(json.dumps(probe_all(json.loads(sys.argv[1]))))"
 )
 
 
@@ -49,8 +47,11 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
 
 def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
-    python = [f"{install_directory}/environment/bin/python", "-I", "-S", "-c", _PROBE]
-    return shlex.join([*_APART, *python, f"{install_directory}/current", json.dumps(dict(addresses))])
+    python = f"{install_directory}/environment/bin/python"
+    return (
+        f"cd {shlex.quote(install_directory)}/current && "
+        f"{shlex.quote(python)} -c {shlex.quote(_PROBE)} {shlex.quote(json.dumps(dict(addresses)))}"
+    )
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:

@@ -1,16 +1,12 @@
 """Words for people: others' words made safe, times and rates in few characters."""
 
 from trainer.contract.progress import printable
+from trainer.host.wording import cut
 
 
 def in_a_line(text: object, most: int = 1000) -> str:
     """Return others' words in one line of at most so many characters, without what steers a terminal."""
     return cut(" ".join(printable(str(text)).split()), most)
-
-
-def cut(text: str, most: int) -> str:
-    """Return as much of a text as `most` characters hold, with dots where something is left out."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def rate_of(per_second: float, unit: str = "") -> str:

@@ -9,6 +9,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def _become(command: Sequence[str], folder: Path, environment: Mapping[str, str]
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with output.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -60,3 +62,11 @@ def _become(command: Sequence[str], folder: Path, environment: Mapping[str, str]
     else:
         sys.argv = list(command)
         runpy.run_path(command[0], run_name="__main__")
+
+
+def _end_with_parent() -> None:
+    """End at once when the tests are gone, also where they were killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)

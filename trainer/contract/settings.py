@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
+from trainer.host.wording import cut
+
 MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
@@ -19,6 +21,7 @@ PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"
 # Flags are split at blanks by systemd, which also expands $ and quotes.
 _PLAIN_ABSOLUTE_PATH_OR_NONE = re.compile(r"(/[^\s\"'\\$`]*)?")
 _NULLS = ("", "null", "none", "~")
+LONGEST_TOLD = 300
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
@@ -32,7 +35,15 @@ class SettingProblem:
 
     def __str__(self) -> str:
         """Return the problem in one line."""
-        return f"{self.name} is {self.value!r}; expected {self.expected}"
+        return f"{self.name} is {as_given(self.value)}; expected {self.expected}"
+
+
+def as_given(value: object) -> str:
+    """Return a value as people gave it, cut where it is long."""
+    try:
+        return cut(repr(value), LONGEST_TOLD)
+    except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
+        return "more than can be told"
 
 
 class SettingsError(ValueError):
@@ -103,11 +114,14 @@ def _refuse(value: object) -> object:
 
 def to_integer(value: object) -> int:
     """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
+    given = value
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    raise ValueError(value)
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(given)
+    if value.bit_length() > 63:  # TensorFlow counts in 64 bits
+        raise SettingsError([SettingProblem("", given, "an integer below 2**63")])
+    return int(value)
 
 
 def to_number(value: object) -> float:
@@ -214,7 +228,7 @@ class TrainingSettings:
         checked(
             "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
             lambda value: "" if value is None else to_text(value),
-            _PLAIN_ABSOLUTE_PATH_OR_NONE.fullmatch,
+            lambda path: path.isprintable() and _PLAIN_ABSOLUTE_PATH_OR_NONE.fullmatch(path),
         ),
     )
     shard_data: bool = setting(False, BOOLEAN)

@@ -27,6 +27,11 @@ def dotted(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
 
 
+def cut(text: str, most: int) -> str:
+    """Return as much of a text as `most` characters hold, with dots where something is left out."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
     """Return the first of these, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""

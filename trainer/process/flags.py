@@ -104,7 +104,9 @@ def parse(arguments: Sequence[str]) -> Options:
         settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
     except SettingsError as error:
         settings_problems = [f"--{problem}" for problem in error.problems]
-    has_hosts = is_program or settings.replication != LOCAL
+    # They say nothing of a program of one's own, whose tasks are all those of the plan.
+    training = TrainingSettings() if is_program else settings
+    has_hosts = training.replication != LOCAL
     cluster = Cluster(
         job=values["job_name"] or "ps",
         index=int(values["task_index"]) if values["task_index"].isdigit() else -1,
@@ -112,8 +114,8 @@ def parse(arguments: Sequence[str]) -> Options:
         worker_hosts=_split(values["worker_hosts"]) if has_hosts else (),
         plan_hash=os.environ.get("PSFLEET_PLAN_HASH", ""),
         release=os.environ.get("PSFLEET_RELEASE", ""),
-        replication=settings.replication,
-        existing_servers=settings.existing_servers,
+        replication=training.replication,
+        existing_servers=training.existing_servers,
     )
     if not problems:
         problems = cluster.problems(program=is_program)

@@ -1,7 +1,13 @@
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from plugins.action import collect_run
 from tests.plugins.modules.module_run import action_of
+from tests.repository import played
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
 INJECTED = "/x'\"\n!touch /tmp/owned\n"
@@ -27,3 +33,49 @@ def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: 
     assert answer["msg"].startswith("node1 has packed ")
     assert answer["msg"].endswith("bytes; expected /var/tmp/psfleet-[A-Za-z0-9_]{8}\\.tar\\.gz")
     assert answer["msg"].isprintable()
+
+
+@pytest.fixture
+def larger() -> Iterator[Path]:
+    """Return what a host gives out for an archive of 1000 bytes."""
+    path = Path("/var/tmp/psfleet-larger00.tar.gz")
+    path.write_bytes(bytes(1_000_000))
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_collected(
+    tmp_path: Path, larger: Path
+) -> None:
+    """The host's Python is the host's: this one answers what it likes."""
+    (tmp_path / "logs" / "r1").mkdir(parents=True)
+    (tmp_path / "logs" / "r1" / "ps0.out").write_text("all is well")
+    python = tmp_path / "python"
+    answer = {"path": str(larger), "size": 1000, "left_out": []}
+    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(answer)}'\n")
+    python.chmod(0o755)
+    task = {"name": "ps0", "job": "ps", "index": 0, "host": "good", "role": "ps"}
+    run = {"id": "r1", "folder": f"{tmp_path}/run", "settings": {}, "lead": task, "tasks": [task]}
+    paths = {"state_directory": f"{tmp_path}/state", "log_directory": f"{tmp_path}/logs"}
+    collect = {"run": run, "tasks": [task], "limit_megabytes": 1, "paths": paths}
+    tasks = [
+        {"psfleet.cluster.collect_run": collect, "register": "found"},
+        {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} {{ found | to_json }}"}},
+    ]
+    play = tmp_path / "playbook.yml"
+    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    hosts = {"good": {"ansible_python_interpreter": sys.executable}}
+    hosts["evil"] = {"ansible_python_interpreter": str(python)}
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
+    said = played(play, "-i", inventory).stdout
+    found = dict(line.split(" ", 1) for line in said.splitlines() if line.startswith(("good {", "evil {")))
+    assert json.loads(found["good"])["files"] == ["logs/ps0.out"], said
+    evil = json.loads(found["evil"])
+    assert (evil["files"], evil["failed"]) == ([], False)
+    assert (
+        evil["left_out"][0]
+        == "evil: 1000 of the 1000 bytes of its archive came: more came than was asked for"
+    )
+    assert (tmp_path / "run" / "logs" / "ps0.out").read_text() == "all is well"
+    assert not larger.exists()

@@ -16,9 +16,12 @@ PLAN = {
 
 
 def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3]) -> dict[str, Any]:
-    keys = {"host": {"Node1": KEYS[0], "node2": KEYS[1]}, "user": {"Node1": KEYS[2], "node2": second}}
+    told = {
+        "Node1": {"host_key": KEYS[0], "user_key": KEYS[2], "addresses": []},
+        "node2": {"host_key": KEYS[1], "user_key": second, "addresses": ["10.0.0.2", "fd00::2"]},
+    }
     days = {"host": 365, "user": 90}
-    asked = {"directory": str(directory), "user": "psfleet", "keys": keys, "days": days}
+    asked = {"directory": str(directory), "user": "psfleet-ssh", "told": told, "days": days}
     action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN)
     return dict(action._act(asked))
 
@@ -33,8 +36,12 @@ def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addr
     assert said == {
         "host Node1": (b"Node1 of lab", [b"node1", b"fe80::1"], {}),
         "host node2": (b"node2 of lab", [b"node2", b"node2.example.org"], {}),
-        "user Node1": (b"psfleet@Node1 of lab from fe80::1", [b"lab"], {b"source-address": b"fe80::1"}),
-        "user node2": (b"psfleet@node2 of lab from anywhere", [b"lab"], {}),
+        "user Node1": (b"psfleet-ssh@Node1 of lab from fe80::1", [b"lab"], {b"source-address": b"fe80::1"}),
+        "user node2": (
+            b"psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2",
+            [b"lab"],
+            {b"source-address": b"10.0.0.2,fd00::2"},
+        ),
     }
 
 
@@ -55,4 +62,4 @@ def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
 def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
     refused = certify(tmp_path, second="no key")
     assert refused["failed"]
-    assert "the public key of psfleet@node2 of lab from anywhere is none" in refused["msg"]
+    assert "the public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is none" in refused["msg"]

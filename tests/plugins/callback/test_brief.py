@@ -1,7 +1,9 @@
 """The console of ansible.cfg, seen from outside."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,106 @@ def test_more_is_asked_for_with_v(shown: dict[str, str]) -> None:
     tasks = ("TASK [Look]", "ok: [a]", "skipping: [a]", "changed: [b]", "fatal: [a]: FAILED!")
     for words in ("PLAY [all]", *tasks):
         assert words in shown["-v"]
+
+
+# A title, all cleared, a sequence of one byte, words from right to left, and hidden ones.
+HOSTILE = "\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
+WRITTEN_OUT = r"\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
+STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+OF_OURS = re.compile(r"\x1b\[(?:(?:[01];)?3[0-7]|0)m")
+STATUS = {
+    "problem": "",
+    "deployed": {"hash": "a"},
+    "tasks": [
+        {
+            "name": "ps0",
+            "job": "ps",
+            "index": 0,
+            "state": f"failed {HOSTILE}",
+            "alive": False,
+            "failed": True,
+            "exit_code": 70,
+            "restarts": 0,
+            "pid": 0,
+            "run_id": HOSTILE,
+            "reason": f"reason {HOSTILE}",
+            "result": "exit-code",
+            "finished": "",
+            "log": f"log {HOSTILE}",
+            "log_end": "",
+            "since_seconds": 1.0,
+            "memory_bytes": 1,
+            "cpu_seconds": 1.0,
+            "last_step": {},
+            "last_step_age_seconds": None,
+            "progress": {"phase": f"phase {HOSTILE}"},
+        }
+    ],
+}
+# All that these show is from a host. The first is ours: it makes the others safe under any callback.
+SAID = "{{ said.content | b64decode }}"
+ATTACKS = [
+    {
+        "name": "A table",
+        "psfleet.cluster.show_status": {"answers": {"a": "{{ status }}"}},
+        "vars": {"cluster_plan": {"hash": "a", "tasks": [{"host": "a", "job": "ps", "index": 0}]}},
+    },
+    {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
+    {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
+    {
+        "name": "Labels",
+        "ansible.builtin.command": "false",
+        "loop": [f"item {SAID}"],
+        "loop_control": {"label": f"label {SAID}"},
+        "ignore_errors": True,
+    },
+    {"name": f"title {SAID}", "ansible.builtin.command": "true"},
+    {
+        "name": "A file",
+        "ansible.builtin.copy": {"content": f"file {SAID}", "dest": "{{ said_in }}.copy"},
+        "diff": True,
+    },
+    {
+        "name": "A run to copy",
+        "psfleet.cluster.decide_stop": {
+            "run_id": "another",
+            "runs_directory": "/nowhere",
+            "found": {"a": {"tasks": [{"name": "ps0", "alive": True, "run_id": SAID}]}},
+        },
+        "ignore_errors": True,
+    },
+    {
+        "name": "What is printed",
+        "ansible.builtin.command": "cat {{ said_in }} /nowhere",
+        "ignore_errors": True,
+    },
+    {"name": "Errors", "ansible.builtin.fail": {"msg": f"error {SAID}"}, "loop": [1], "ignore_errors": True},
+    {"name": "An error", "ansible.builtin.fail": {"msg": f"last {SAID}"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("callback", "more"),
+    [("psfleet.cluster.brief", ""), ("psfleet.cluster.brief", "-v"), ("ansible.builtin.default", "-vvv")],
+)
+def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more: str) -> None:
+    (tmp_path / "said").write_bytes(HOSTILE.encode())
+    (tmp_path / "values.json").write_text(json.dumps({"said_in": f"{tmp_path}/said", "status": STATUS}))
+    play = tmp_path / "playbook.yml"
+    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": ATTACKS}]))
+    done = played(
+        play,
+        *("-i", "a,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"),
+        *("-e", f"@{tmp_path}/values.json", *more.split()),
+        ANSIBLE_STDOUT_CALLBACK=callback,
+        ANSIBLE_NOCOLOR="",
+        ANSIBLE_FORCE_COLOR="1",
+        ANSIBLE_LOG_PATH=f"{tmp_path}/log",
+    )
+    shown = done.stdout + done.stderr
+    for text in (shown, (tmp_path / "log").read_text()):
+        assert STEERING.findall(OF_OURS.sub("", text)) == []
+    # All of it was shown, in colours.
+    for words in ("(item=label ", "title ", "\x1b[0;32m+file ", "names the run '", "error ", "last "):
+        assert words + WRITTEN_OUT in shown
+    assert "\x1b[31mexit code 70 (program): reason" in shown

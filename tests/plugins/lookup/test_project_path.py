@@ -20,3 +20,17 @@ def test_without_one_of_the_project_it_lies_where_people_are(
     monkeypatch.setattr(constants, "CONFIG_FILE", used)
     monkeypatch.chdir(tmp_path)
     assert LookupModule().run(["runs"]) == [f"{tmp_path}/runs"]
+
+
+def test_each_inventory_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(constants, "CONFIG_FILE", "/srv/ansible.cfg")
+    monkeypatch.chdir(tmp_path)
+
+    def folder(*sources: str) -> str:
+        (path,) = LookupModule().run([".state"], {"ansible_inventory_sources": sources}, of_inventory=True)
+        return path
+
+    assert folder("lab/hosts.yml").startswith("/srv/.state/hosts-")
+    assert folder("lab/hosts.yml") == folder(f"{tmp_path}/lab/../lab/hosts.yml")
+    others = [("lab/hosts.yml",), ("lab2/hosts.yml",), ("lab", "2/hosts.yml"), ("lab/hosts.yml", "lab")]
+    assert len({folder(*sources) for sources in others}) == len(others)

@@ -60,6 +60,12 @@ def test_a_check_says_what_comes_and_goes_a_run_does_it_and_a_second_finds_it_do
     assert [path.name for path in folder.iterdir()] == ["f"]
 
 
+def test_what_is_no_text_is_written_as_it_was(tmp_path: Path) -> None:
+    wanted = {"path": str(tmp_path / "f"), "content": "AP8K", "encoding": "base64"}
+    assert [manage(wanted)["changed"] for _ in range(2)] == [True, False]
+    assert (tmp_path / "f").read_bytes() == b"\0\xff\n"
+
+
 @pytest.mark.parametrize("spoil", ["content", "mode", "link", "fifo", pytest.param("owner", marks=as_root)])
 def test_what_somebody_changed_is_noticed_and_mended(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "f"

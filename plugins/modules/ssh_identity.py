@@ -1,0 +1,89 @@
+"""Give an account of this host a key for SSH that it may use and not change; tell that and the host's own."""
+
+from __future__ import annotations
+
+import grp
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from ..module_utils.documented import documented_module
+
+DOCUMENTATION = {
+    "module": "ssh_identity",
+    "short_description": "Make the key by which an account logs in to other hosts, and read this host's own",
+    "description": "Key and directories are root's, for the account's group to read. It never leaves.",
+    "options": {
+        "home": {
+            "type": "path",
+            "required": True,
+            "description": "The account's home; root's.",
+        },
+        "user": {"required": True, "description": "The account, and its group."},
+        "comment": {"required": True, "description": "What the public key says of itself."},
+        "name": {
+            "required": True,
+            "description": "What the others call this host.",
+        },
+    },
+}
+
+RETURN = r"""
+user_key: {returned: always, type: str, description: "Of the account; empty in a check before it is made."}
+host_key: {returned: always, type: str, description: The public key of this host's sshd.}
+addresses: {returned: always, type: list, description: "Those that C(name) has here, without loopback."}
+"""
+
+HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
+KEY = "id_ed25519"
+
+
+def make_key(folder: Path, comment: str) -> None:
+    """Make the key in a directory that only root can change."""
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY)]
+    subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def let_read(key: Path, group: int) -> None:
+    """Let a group read a key. ssh takes it all the same: it is none of its own user's."""
+    os.chown(key, 0, group)
+    key.chmod(0o640)
+
+
+def addresses_of(name: str) -> list[str]:
+    """Return the addresses of a name but those of loopback, which Debian gives the own name."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
+    except OSError:
+        return []
+    return sorted(address for address in map(str, found) if not address.startswith(("127.", "::1")))
+
+
+def main() -> None:
+    """Run the module."""
+    module = documented_module(DOCUMENTATION)
+    home, user = Path(module.params["home"]), module.params["user"]
+    folder = home / ".ssh"
+    public = folder / f"{KEY}.pub"
+    lacks = not public.exists()
+    try:
+        if lacks and not module.check_mode:
+            for directory in (home.parent, home, folder):
+                directory.mkdir(mode=0o755, exist_ok=True)
+            (folder / KEY).unlink(missing_ok=True)
+            make_key(folder, module.params["comment"])
+        if not (lacks and module.check_mode):
+            let_read(folder / KEY, grp.getgrnam(user).gr_gid)
+        user_key = public.read_text(encoding="utf-8").strip() if public.exists() else ""
+        host_key = HOST_KEY.read_text(encoding="utf-8").strip()
+    except subprocess.CalledProcessError as error:
+        module.fail_json(msg=f"no key could be made in {folder}: {error.stderr.strip()}")
+    except (OSError, KeyError) as error:
+        module.fail_json(msg=str(error))
+    addresses = addresses_of(module.params["name"])
+    module.exit_json(changed=lacks, user_key=user_key, host_key=host_key, addresses=addresses)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""What a host sends is kept up to a limit, whatever it sends and for however long."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry import bounded_copy
+
+
+def copied(target: Path, limit: int, script: str) -> tuple[int, str]:
+    """Return the exit status of the program, and what it says; it has less memory than what is kept."""
+    program = [
+        "prlimit",
+        "--as=100000000",
+        sys.executable,
+        "-IS",
+        bounded_copy.__file__,
+        str(target),
+        str(limit),
+        "sh",
+        "-c",
+        script,
+    ]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def ended(process: Path) -> bool:
+    with suppress(OSError):
+        return ") Z " in (process / "stat").read_text()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "kept"),
+    [
+        ("printf 12345", 0, "12345"),
+        ("printf 1234567890", 0, "1234567890"),
+        ("printf 123; exit 255", 255, "123"),
+        ("echo many >&2; exit 1", 1, ""),
+        ("cat /nowhere", 1, ""),
+    ],
+)
+def test_what_was_asked_for_is_kept_with_how_it_ended(
+    tmp_path: Path, script: str, status: int, kept: str
+) -> None:
+    assert copied(tmp_path / "f", 10, script) == (status, "")
+    assert (tmp_path / "f").read_text() == kept
+
+
+def test_who_sends_for_ever_fills_neither_disk_nor_memory(tmp_path: Path) -> None:
+    limit = 150_000_001
+    script = f"sleep 1000 & echo $! >{tmp_path}/pid; yes >&2 & exec yes"
+    assert copied(tmp_path / "f", limit, script) == (0, "more came than was asked for")
+    assert (tmp_path / "f").stat().st_size == limit
+    # Nor does anything that it started stay.
+    started = Path("/proc") / (tmp_path / "pid").read_text().strip()
+    deadline = time.monotonic() + 60
+    while not ended(started):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("sent", [b"", b"x" * 1000])
+def test_who_stops_in_the_middle_is_not_awaited(tmp_path: Path, sent: bytes) -> None:
+    read, write = os.pipe()
+    os.write(write, sent)
+    with os.fdopen(read, "rb") as source, (tmp_path / "f").open("wb") as file:
+        why = bounded_copy.kept(source, file, 10_000, patience_seconds=0.3)
+    os.close(write)
+    assert why == "fewer than 1,000,000 bytes came in 0 s"
+    assert (tmp_path / "f").read_bytes() == sent
+
+
+def test_who_sends_a_byte_now_and_then_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    drops = ["sh", "-c", "while printf x; do sleep 0.05; done"]
+    with subprocess.Popen(drops, stdout=subprocess.PIPE) as process, (tmp_path / "f").open("wb") as file:
+        assert process.stdout is not None
+        why = bounded_copy.kept(process.stdout, file, 10**9, patience_seconds=1.0)
+        process.kill()
+    assert why.startswith("fewer than")

@@ -1,0 +1,28 @@
+import pwd
+
+from trainer.host.accounts import account_finding, read_accounts
+
+NAMES = {"psfleet": "trainer_user", "daemon": "ssh_mesh_user", "nobody": "trainer_user"}
+
+
+def account(name: str, comment: str) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", 1001, 1001, comment, f"/home/{name}", "/bin/bash"))
+
+
+def test_an_account_that_psfleet_has_not_made_is_refused_with_the_variable_that_names_it() -> None:
+    found = read_accounts(NAMES)
+    assert found == {"daemon": pwd.getpwnam("daemon"), "nobody": pwd.getpwnam("nobody")}
+    finding = account_finding(NAMES, found)
+    assert finding.state == "failed"
+    assert finding.found.startswith(
+        "ssh_mesh_user is daemon, an account that psfleet has not made (uid 1, home"
+    )
+    assert "; trainer_user is nobody, an account" in finding.found
+    assert "give ssh_mesh_user a name that no account of the host has" in finding.remedy
+
+
+def test_one_that_it_has_made_and_one_that_is_not_there_are_fine() -> None:
+    names = {"lab": "trainer_user", "lab-ssh": "ssh_mesh_user"}
+    assert account_finding(names, {"lab": account("lab", "psfleet trainer")}) == ("ok", "lab, lab-ssh", "")
+    for comment in ("", "Alice,,,", "psfleeting", "x psfleet trainer"):
+        assert account_finding(names, {"lab": account("lab", comment)}).state == "failed", comment

@@ -1,0 +1,35 @@
+"""The accounts that psfleet makes on a host; one that somebody else has made is left alone."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Mapping
+from contextlib import suppress
+
+from .check import Finding, failed, joined, ok
+
+# What the comment of each of ours begins with: root alone can write it.
+MARK = "psfleet "
+
+
+def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
+    """Return those of the accounts that this host has, or its directory of users, by name."""
+    found = {}
+    for name in names:
+        with suppress(KeyError):
+            found[name] = pwd.getpwnam(name)
+    return found
+
+
+def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
+    """Say whether the accounts (name -> variable that names it) are free or psfleet's own."""
+    failures = [
+        failed(
+            f"{names[name]} is {name}, an account that psfleet has not made "
+            f"(uid {entry.pw_uid}, home {entry.pw_dir}), and whose login it would take away",
+            f"give {names[name]} a name that no account of the host has",
+        )
+        for name, entry in found.items()
+        if not entry.pw_gecos.startswith(MARK)
+    ]
+    return joined(failures) if failures else ok(", ".join(names))
