@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 VERSION = 1
-# Of an index, a port, a GPU's number: far more than there are.
-MOST = 1_000_000
 # In this order a host's tasks take their ports. A chief is the coordinator of a program of one's own.
 Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
@@ -39,16 +37,6 @@ class PlannedTask:
     def to_json(self) -> dict[str, Any]:
         """Return the task as the plan's JSON holds it."""
         return {**asdict(self), "gpus": list(self.gpus)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "PlannedTask":
-        """Return the task that `to_json` described. Raises KeyError or TypeError where it is none."""
-        task = cls(**{**content, "gpus": tuple(content["gpus"])})
-        numbers, texts = (task.index, task.port, *task.gpus), (task.host, task.address)
-        whole = all(type(number) is int and 0 <= number < MOST for number in numbers)
-        if task.job not in JOBS or not whole or not all(isinstance(text, str) for text in texts):
-            raise TypeError("a task has a job, a number or a name that is none")
-        return task
 
 
 @dataclass(frozen=True)
@@ -109,7 +97,8 @@ class ClusterPlan:
         if content.get("version") != VERSION:
             raise ValueError(f"the plan has version {content.get('version')!r}; expected {VERSION}")
         try:
-            plan = cls(str(content["cluster_name"]), tuple(map(PlannedTask.from_json, content["tasks"])))
+            tasks = tuple(PlannedTask(**{**task, "gpus": tuple(task["gpus"])}) for task in content["tasks"])
+            plan = cls(content["cluster_name"], tasks)
         except (KeyError, TypeError) as error:
             raise ValueError(f"the plan is not complete: {error}") from error
         if plan.hash != content.get("hash"):

@@ -21,7 +21,7 @@ from trainer.task.towers import Towers
 _POLL_SECONDS = 0.5
 _SECONDS_BETWEEN_LOOKS_AT_TOWERS = 0.1
 _SECONDS_TO_ANSWER = 0.3
-# How long past the workers' own deadline a task that serves waits for a run that never starts.
+# How long past the workers' own deadlines a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
 # How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
 _SECONDS_AFTER_FAILURE = 6.0
@@ -55,9 +55,9 @@ def run_serving(task: RunningTask) -> int:
 
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
     """Watch the ledger until it says that this task ends; the end code and the reason."""
-    # The workers wait for one another so long.
+    # The chief may come so long after this task, and then waits as long for the others.
     seconds = task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
-    deadline = time.monotonic() + seconds + _GRACE_SECONDS
+    deadline = time.monotonic() + 2 * seconds + _GRACE_SECONDS
     started, stop_seen = False, None
     while True:
         task.raise_if_stopping()
