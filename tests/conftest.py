@@ -1,5 +1,7 @@
 """What tests of several folders share."""
 
+import atexit
+import faulthandler
 import os
 import signal
 from pathlib import Path
@@ -10,7 +12,11 @@ from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 
 
 def pytest_sessionstart() -> None:
-    """Leave the tests by their fixtures' ends when they are told to end: nothing that they started stays."""
+    """Leave the tests by their fixtures' ends when they are told to end: nothing that they started stays.
+
+    A process that hangs when all tests have ended is ended too, and says in what.
+    """
+    atexit.register(faulthandler.dump_traceback_later, 300, exit=True)
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
 
 

@@ -85,6 +85,8 @@ def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: li
     assert (towers_there, global_step) == (1, 1)
     x, y = read[1]
     assert last_loss == pytest.approx(np.mean((weight * x + bias - y) ** 2), rel=1e-5)
+    session.close()
+    counted.close()
 
 
 def test_synchronous_gradients_of_both_workers_make_one_step(targets: list[str]) -> None:
@@ -118,3 +120,5 @@ def test_synchronous_gradients_of_both_workers_make_one_step(targets: list[str])
     assert found[0] == pytest.approx(weight - RATE * np.mean(2 * error * x), rel=1e-5)
     assert found[1] == pytest.approx(bias - RATE * np.mean(2 * error), rel=1e-5)
     aggregator.stop()
+    chief.close()
+    other.close()
