@@ -36,18 +36,19 @@ RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
-    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `poll_seconds`, `plain_seconds`.
+    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and what to wait.
 
+    That is `poll_seconds` between looks and `plain_seconds` between lines where there is no terminal.
     Returns `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._task.check_mode:
             return {"phase": "not started", "reason": "check mode", "restarts": 0}
-        run, paths = arguments["run"], arguments["paths"]
+        run, paths, user = arguments["run"], arguments["paths"], arguments["user"]
         self._lead = str(run["lead"]["name"])
         self._view = WatchedRun(run)
-        self._command, self._age_command = read_command(run, paths), age_command(run, paths)
+        self._command, self._age_command = read_command(run, paths, user), age_command(run, paths, user)
         self._probe_command = probe_command(self._view.listeners.addresses, paths["install_directory"])
         self._probed = float("-inf")
         again = f"ansible-playbook train.yml -e run_id={run['id']}"

@@ -19,6 +19,7 @@ from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import BLOCK_BYTES, locked
 from ..module_utils.host.disk_space import lacking_space, login_home
 from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, remove
+from ..module_utils.host.task_traces import NO_LINK
 
 DOCUMENTATION = {
     "module": "carried_files",
@@ -213,9 +214,10 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
     if offset == 0:
         with suppress(FileNotFoundError):
             os.unlink(PARTIAL, dir_fd=root)
-    flags = os.O_WRONLY | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if offset == 0 else 0)
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT | os.O_EXCL if offset == 0 else 0)
     with os.fdopen(os.open(PARTIAL, flags, FILE_MODE, dir_fd=root), "wb") as out:
-        if os.fstat(out.fileno()).st_size != offset:
+        found = os.fstat(out.fileno())
+        if (found.st_size, found.st_nlink) != (offset, 1):  # or it is somebody else's under this name
             raise ValueError(f"the part at {offset} does not follow the one before it")
         out.seek(offset)
         shutil.copyfileobj(content, out, BLOCK_BYTES)
@@ -224,9 +226,11 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
 
 
 def sha256_of(folder: int, file: str) -> str:
-    """Return the SHA-256 of a file in an opened directory."""
+    """Return the SHA-256 of a file in an opened directory. Raises ValueError where it is no file."""
     digest = hashlib.sha256()
-    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as stream:
+    with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError(f"{file} is no file any more")
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()

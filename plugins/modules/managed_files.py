@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import grp
 import os
 import pwd
 import re
+import secrets
 import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.safe_directory import is_ours_alone, opened, opened_below
+from ..module_utils.host.task_traces import bytes_of
 
 DOCUMENTATION = {
     "module": "managed_files",
     "short_description": "Bring a set of directories and files to their described state",
     "description": [
         "All files are staged and validated before the first of them is replaced, each by a rename.",
-        "A file that belongs to another user is written with that user's rights, so that a link in a "
-        "directory of theirs leads nowhere that they could not write themselves.",
+        "No link is followed that another user than root could have put there. A file of another user is "
+        "read and written with that user's rights, and so is a directory below one that is not root's.",
         "What matches C(only) is removed, unless C(files) or C(kept) names it.",
     ],
     "options": {
@@ -75,6 +79,9 @@ removed_paths: {returned: always, type: list, description: Paths that were remov
 """
 
 DROP_IN_SUFFIX = ".d"
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+ROOT = (0, 0)
+MOST_SHOWN = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -116,20 +123,32 @@ class Entry:
         """Tell whether the host has this already; a link to it is not it."""
         kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
-            found = self.path.lstat()
-            matches = kind(found.st_mode) and (self.content is None or self.path.read_bytes() == self.content)
-            wanted = (self.mode, *self.ids)
+            wanted, found = (self.mode, *self.ids), self.found()
         except (OSError, ValueError):
             return False
-        return matches and (found.st_mode & 0o7777, found.st_uid, found.st_gid) == wanted
+        if not kind(found.st_mode) or (found.st_mode & 0o7777, found.st_uid, found.st_gid) != wanted:
+            return False
+        return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
+
+    def found(self) -> os.stat_result:
+        """Return what is known of what has the path now. Raises OSError and ValueError."""
+        with opened(self.path.parent) as folder:
+            return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
         """Return what `--diff` shows."""
-        wanted = f"{self.owner}:{self.group} {self.mode:04o}"
+        wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
+        with suppress(OSError, ValueError):
+            if self.content is None:
+                found = self.found()
+                before = f"{found.st_uid}:{found.st_gid} {found.st_mode & 0o7777:04o}"
+            else:
+                with acting_as(self.ids):  # nothing is shown that its owner could not read
+                    before = text_of(self.path)
         return {
             "before_header": str(self.path),
             "after_header": f"{self.path} ({wanted})",
-            "before": before_text(self.path, directory=self.content is None),
+            "before": before,
             "after": wanted if self.content is None else self.content.decode(errors="replace"),
         }
 
@@ -138,40 +157,43 @@ class Entry:
 
         A drop-in's directory is made with it.
         """
-        ids = self.ids
+        ids, parent = self.ids, self.path.parent
         if self.content is None:
-            if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
-                raise ValueError(f"{self.path} is not a directory; move it away")
-            self.path.mkdir(parents=True, exist_ok=True)
-            os.chown(self.path, *ids, follow_symlinks=False)
-            self.path.chmod(self.mode)
+            with opened(parent, make=True) as folder, acting_as(ROOT if is_ours_alone(folder) else ids):
+                self._make_directory(folder, ids)
             return
-        if self.path.parent.suffix == DROP_IN_SUFFIX:
-            self.path.parent.mkdir(exist_ok=True)
-        with acting_as(ids):
-            handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        with opened(parent, make=parent.suffix == DROP_IN_SUFFIX) as folder, acting_as(ids):
+            temporary = f".{self.path.name}.{secrets.token_hex(8)}"
             try:
+                handle = os.open(temporary, NEW, 0o600, dir_fd=folder)
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(self.content)
                     stream.flush()
                     os.fchown(handle, *ids)
                     os.fchmod(handle, self.mode)  # after the owner, whose change takes set-id bits
                     os.fsync(handle)
-                Path(temporary).replace(self.path)
+                os.replace(temporary, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:
-                Path(temporary).unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
                 raise
 
+    def _make_directory(self, folder: int, ids: tuple[int, int]) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(self.path.name, self.mode, dir_fd=folder)
+        try:
+            with opened_below(folder, [self.path.name]) as made:
+                os.fchown(made, *ids)
+                os.fchmod(made, self.mode)
+        except ValueError:
+            raise ValueError(f"{self.path} is not a directory; move it away") from None
+        except PermissionError:
+            raise ValueError(f"{self.path} is not {self.owner}'s; move it away") from None
 
-def before_text(path: Path, *, directory: bool) -> str:
-    """Return what a path is now, for `--diff`: a directory's owner and mode, or a file's content."""
-    try:
-        if directory:
-            found = path.stat()
-            return f"{found.st_uid}:{found.st_gid} {found.st_mode & 0o7777:04o}"
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+
+def text_of(path: Path) -> str:
+    """Return what is in a file, of a large one the beginning, for `--diff`; a link is not followed."""
+    return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
 
 
 @contextmanager
@@ -224,15 +246,32 @@ def objection(entry: Entry, root: str) -> str:
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
     """Return the files that a pattern matches, that no entry names and that are not kept."""
     named = {entry.path for entry in entries} | {Path(path) for path in kept}
-    found = {path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/"))}
-    return sorted(path for path in found - named if path.is_symlink() or not path.is_dir())
+    return sorted({path for pattern in patterns for path in matching(Path(pattern))} - named)
+
+
+def matching(pattern: Path) -> Iterator[Path]:
+    """Give the files that match; of the folders that a part of it matches, links are left out."""
+    plain = next(place for place in pattern.parents if not set("*?[") & set(str(place)))
+    with suppress(FileNotFoundError), opened(plain) as folder:
+        yield from _matching(folder, plain, pattern.relative_to(plain).parts)
+
+
+def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
+    for name in fnmatch.filter(os.listdir(folder), parts[0]):
+        if len(parts) > 1:
+            with suppress(OSError, ValueError), opened_below(folder, [name]) as below:
+                yield from _matching(below, path / name, parts[1:])
+        elif not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            yield path / name
 
 
 def remove(path: Path) -> None:
     """Remove a file, and a drop-in's directory that is empty then."""
-    path.unlink(missing_ok=True)
-    if path.parent.suffix == DROP_IN_SUFFIX and not any(path.parent.iterdir()):
-        path.parent.rmdir()
+    with opened(path.parent.parent) as above, opened_below(above, [path.parent.name]) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=folder)
+        if path.parent.suffix == DROP_IN_SUFFIX and not os.listdir(folder):  # noqa: PTH208 - no path
+            os.rmdir(path.parent.name, dir_fd=above)
 
 
 def main() -> None:
@@ -247,8 +286,7 @@ def main() -> None:
             if not entry.is_fulfilled()
         ]
         difference = [entry.difference() for entry in wanted] + [
-            {"before_header": str(path), "before": before_text(path, directory=False), "after": ""}
-            for path in removed
+            {"before_header": str(path), "before": text_of(path), "after": ""} for path in removed
         ]
         if not module.check_mode:
             # All files are staged, also those that stay: a changed one may refer to them.

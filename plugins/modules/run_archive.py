@@ -14,6 +14,7 @@ from pathlib import Path
 from ..module_utils.documented import documented_module
 from ..module_utils.host.disk_space import readable
 from ..module_utils.host.safe_directory import opened, opened_below
+from ..module_utils.host.task_traces import NO_LINK
 
 DOCUMENTATION = {
     "module": "run_archive",
@@ -46,7 +47,6 @@ UNFINISHED = "tempstate"
 DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
-NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 MEGABYTE = 1_000_000
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from psfleet.evidence.answer import Findings, Good, check, listed
@@ -10,6 +11,7 @@ from psfleet.evidence.settings import LogPattern
 from psfleet.evidence.untrusted_files import refuse_special
 from trainer.contract.settings import to_number
 
+LONGEST_LINE = 1_000_000  # a longer one is looked at in parts
 VARIABLE = "training_evidence_log_patterns"
 
 
@@ -35,7 +37,7 @@ def _look_into_log(log: Path, pattern: LogPattern, findings: Findings, found: di
     try:
         refuse_special(log)
         with log.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
+            for line in iter(partial(lines.readline, LONGEST_LINE), ""):
                 for last in pattern.pattern.finditer(line):  # noqa: B007 - the last one of the last line
                     pass
     except OSError as error:

@@ -1,8 +1,9 @@
 """Read a run's folder. Nothing in it makes this fail: what cannot be used is said in the `Run`."""
 
+import errno
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from psfleet.evidence.endings import read_endings
@@ -10,15 +11,17 @@ from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
 from psfleet.evidence.settings import EvidenceSettings
-from psfleet.evidence.untrusted_files import read_json, refuse_special, write_whole
+from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, Record, events_file, read_records
+from trainer.contract.records import EVALUATOR_NAME, Record, events_file, records_in
 from trainer.contract.run_tasks import RunTask, run_tasks
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
 # Records that can be read, and what of their file cannot.
 _File = tuple[list[Record], tuple[str, ...]]
+# Some 450 bytes are a record: of a task that trains for six weeks, and of all tasks of a run together.
+MOST_OF_A_TASK, MOST_OF_A_RUN = 64_000_000, 256_000_000
 
 
 def read_run(folder: Path, run_id: str | None = None) -> Run:
@@ -32,7 +35,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     told, unread = _json(folder / "settings.json")
     training, asked = _object(told, "training"), told.get("program") if isinstance(told, Mapping) else None
     program = asked if isinstance(asked, Mapping) else None
-    files = {path.stem: _read(path, folder) for path in sorted((folder / "events").glob("*.jsonl"))}
+    files = _read_all(sorted((folder / "events").glob("*.jsonl")), folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
     try:
@@ -46,9 +49,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     except ValueError as error:
         problem = str(error)
     # A program of one's own leaves records where it likes to; our own tasks always do.
-    for task in expected if program is None else ():
-        if task.name not in files:
-            files[task.name] = _read(events_file(folder, task.job, task.index), folder)
+    if program is None:
+        absent = [events_file(folder, task.job, task.index) for task in expected if task.name not in files]
+        files |= _read_all(absent, folder)
     # It is no task of any plan, but has its place in every run of our own models.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
     names = {task.name for task in expected}
@@ -155,13 +158,22 @@ def _object(content: object, name: str) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read(path: Path, folder: Path) -> _File:
-    try:
-        refuse_special(path)
-    except OSError as error:
-        return [], (f"{path.relative_to(folder)}: {error.strerror}",)
-    records, complaints = read_records(path)
-    return records, tuple(complaint.removeprefix(f"{folder}/") for complaint in complaints)
+def _read_all(paths: Iterable[Path], folder: Path) -> dict[str, _File]:
+    """Return each file by its task's name; of one that memory is not to be taken for, why."""
+    files: dict[str, _File] = {}
+    left = MOST_OF_A_RUN
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        try:
+            content = read_bytes(path, min(left, MOST_OF_A_TASK))
+        except OSError as error:
+            beyond = f" (of all tasks {MOST_OF_A_RUN:,})" if error.errno == errno.EFBIG else ""
+            files[path.stem] = [], (f"{name}: {error.strerror}{beyond}",)
+            continue
+        left -= len(content)
+        records, complaints = records_in(content, name)
+        files[path.stem] = records, tuple(complaints)
+    return files
 
 
 def _run_id(folder: Path, records: list[Record]) -> str:

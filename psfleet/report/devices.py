@@ -21,6 +21,8 @@ from trainer.contract.task_names import split_name
 Report = dict[str, Any]
 
 _WIDTH = 118
+# A variable takes a hundred bytes: of a task, and of all tasks together.
+MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
 
 
 def render(folder: Path) -> str:
@@ -119,10 +121,11 @@ def _names(tasks: Sequence[str]) -> str:
 
 def _read(folder: Path) -> tuple[list[Report], list[str]]:
     """The reports in the order of their tasks, and what is wrong with those that cannot be read."""
-    reports, complaints = [], []
+    reports, complaints, left = [], [], MOST_OF_A_RUN
     for path in sorted(folder.glob("*.json"), key=lambda path: split_name(path.stem)):
         try:
-            reports.append(_checked(read_json(path)))
+            reports.append(_checked(read_json(path, min(left, MOST_OF_A_TASK))))
+            left -= path.stat().st_size
         except (OSError, ValueError) as error:  # noqa: PERF203 - the others are shown
             complaints.append(printable(f"{path} cannot be read: {error}"))
     return reports, complaints

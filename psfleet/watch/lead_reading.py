@@ -20,29 +20,48 @@ _PROBE = (
 )
 
 
-def read_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
     """Return the command that prints what `Reading.of` reads, for the shell of the lead's host.
 
-    `run` is as decide_run returns it, `paths` the fact `cluster_paths`. Only a program's output is read.
+    `run` is as decide_run returns it, `paths` the fact `cluster_paths`, `user` that of the tasks. Only a
+    program's output is read.
     """
     lead = run["lead"]
     run_directory = f"{paths['state_directory']}/runs/{run['id']}"
-    progress = f"{run_directory}/progress.json"
     log = f"{paths['log_directory']}/{run['id']}/{lead['name']}.out" if run["settings"]["program"] else ""
     properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
-    events = shlex.quote(f"{run_directory}/events/{lead['name']}.jsonl")
     told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
-    commands = [
-        f"timeout 10 head -c 65536 {shlex.quote(progress)} 2>/dev/null",
+    reading = [
+        _bytes_of(f"{run_directory}/progress.json", "head"),
         f"echo; echo {_SEPARATOR}",
+        f"{_bytes_of(_events(run, paths), 'tail')} | grep -aE {told} | tail -n 20",
+        f"echo {_SEPARATOR}",
+        *([_bytes_of(log, "tail", most=4096)] if log else []),
+    ]
+    commands = [
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
         f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
-        f"timeout 10 tail -c 65536 {events} 2>/dev/null | grep -aE {told} | tail -n 20",
-        f"echo {_SEPARATOR}",
+        _without_rights("; ".join(reading), user),
     ]
-    if log:
-        commands.append(f"timeout 10 tail -c 4096 {shlex.quote(log)} 2>/dev/null")
     return "; ".join(commands)
+
+
+def _bytes_of(path: str, program: str, most: int = 65536) -> str:
+    # A FIFO is waited for.
+    return f"timeout 10 {program} -c {most} {shlex.quote(path)} 2>/dev/null"
+
+
+def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    return f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
+
+
+def _without_rights(command: str, user: str) -> str:
+    """Return the command for somebody who may read what the tasks wrote, and nothing that is root's.
+
+    The tasks can put links where they write. Nor is it their own user, who could meddle with the process.
+    """
+    rights = f"--reuid=daemon --regid={shlex.quote(user)} --clear-groups --no-new-privs"
+    return f"setpriv {rights} sh -c {shlex.quote(command)}"
 
 
 def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
@@ -54,11 +73,12 @@ def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     )
 
 
-def age_command(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
     """Return the command that prints what `age_of` reads: the lead's records of its starts, and the time."""
-    events = f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
     started = shlex.quote('"event":"started"')
-    return f"timeout 10 grep -a {started} {shlex.quote(events)} | tail -n 50; date +%s.%N"
+    events = shlex.quote(_events(run, paths))
+    command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
+    return f"{_without_rights(command, user)}; date +%s.%N"
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
@@ -82,7 +102,7 @@ class Reading:
     @classmethod
     def of(cls, answer: str) -> "Reading":
         """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
-        text, shown, uptime, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
+        shown, uptime, text, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")

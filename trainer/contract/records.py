@@ -19,6 +19,7 @@ from typing import Any
 from .json_files import finite
 
 VERSION = 1
+MOST_COMPLAINTS = 100
 _NONCE_BITS = 48  # exact in JSON readers that know only doubles
 
 # No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
@@ -91,7 +92,7 @@ class TaskIdentity:
         return f"{self.job}{self.index}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One event of one task. `wall` is in Unix seconds, `monotonic` in seconds of that host's own clock."""
 
@@ -192,18 +193,28 @@ def read_records(path: Path) -> tuple[list[Record], list[str]]:
     Never raises for what the file holds; a file that cannot be opened is a complaint too.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        content = path.read_bytes()
     except OSError as error:
         return [], [f"{path}: {error.strerror}"]
-    records, complaints = [], []
+    return records_in(content, str(path))
+
+
+def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
+    """Read the records in a text of this name, as `read_records` does."""
+    lines = content.split(b"\n")
+    records: list[Record] = []
+    complaints: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
+        if len(complaints) == MOST_COMPLAINTS:
+            complaints.append(f"{name}, from line {number} on: too much of it is damaged")
+            break
         try:
             records.append(_record(line))
         except ValueError as problem:
             cut = ", and the line does not end: cut short" if number == len(lines) else ""
-            complaints.append(f"{path}, line {number}: {problem}{cut}")
+            complaints.append(f"{name}, line {number}: {problem}{cut}")
     return records, complaints
 
 
@@ -276,7 +287,10 @@ def _record(line: bytes) -> Record:
         raise ValueError("not a JSON object")
     if problems := schema_problems(values):
         raise ValueError("; ".join(problems))
+    # The names, and what many records say alike, are in memory once.
+    values = {sys.intern(name): value for name, value in values.items()}
     common: dict[str, Any] = {name: values.pop(name) for name in _COMMON}
+    common |= {name: sys.intern(common[name]) for name, kind in _COMMON.items() if kind == "str"}
     common |= {"wall": float(common["wall"]), "monotonic": float(common["monotonic"])}
     del values["v"]
     return Record(**common, fields=values)

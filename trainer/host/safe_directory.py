@@ -26,7 +26,7 @@ def opened(path: Path, *, make: bool = False) -> AbstractContextManager[int]:
     A link in it is followed only where no other user than root (or oneself) could have put it there.
     Raises ValueError for any other link, OSError where there is no such directory.
     """
-    return _reached(os.open("/", DIRECTORY), path.parts[1:], path, _is_ours_alone, make=make)
+    return _reached(os.open("/", DIRECTORY), path.parts[1:], path, is_ours_alone, make=make)
 
 
 def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[int]:
@@ -60,7 +60,7 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
         raise
 
 
-def _is_ours_alone(directory: int) -> bool:
+def is_ours_alone(directory: int) -> bool:
     """Tell whether only root or oneself can put a link into a directory."""
     found = os.fstat(directory)
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,7 +1,9 @@
 """Files of the controller in a directory of a host: what is carried, what stays, what is refused."""
 
 import hashlib
+import io
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from psfleet.carry.manifest import (
     write_index,
 )
 from tests.psfleet.carry.long_steps import told_at_the_end
+from trainer.host.safe_directory import opened
 
 LIMIT = 1000
 
@@ -203,6 +206,28 @@ def test_a_link_of_somebody_else_leads_nowhere(setup: Setup, tmp_path: Path, pla
     with pytest.raises(ValueError, match="not a directory, or a link that is not root's"):
         setup.carry()
     assert list(precious.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["fifo", "hard link"])
+def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_path: Path, kind: str) -> None:
+    precious, partial = tmp_path / "precious", tmp_path / module.PARTIAL
+    precious.write_text("12345")
+    if kind == "fifo":
+        os.mkfifo(partial)
+    else:
+        os.link(precious, partial)
+    # Somebody reads and writes it, so that who opens it is not kept.
+    feed = ["sh", "-c", 'exec 3<>"$0"; exec yes >&3', str(partial)]
+    feeding = subprocess.Popen(feed) if kind == "fifo" else None
+    with opened(tmp_path) as folder:
+        with pytest.raises((OSError, ValueError), match=r"does not follow|No such device"):
+            module.append(folder, io.BytesIO(b"6"), 5)
+        if feeding:
+            with pytest.raises(ValueError, match="is no file any more"):
+                module.sha256_of(folder, module.PARTIAL)
+            feeding.kill()
+            feeding.wait()
+    assert precious.read_text() == "12345"
 
 
 def test_a_link_of_the_administrator_is_followed(setup: Setup, tmp_path: Path) -> None:

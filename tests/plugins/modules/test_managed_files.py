@@ -1,5 +1,7 @@
 import os
 import pwd
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +68,9 @@ def test_what_is_no_text_is_written_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"\0\xff\n"
 
 
-@pytest.mark.parametrize("spoil", ["content", "mode", "link", "fifo", pytest.param("owner", marks=as_root)])
+@pytest.mark.parametrize(
+    "spoil", ["content", "mode", "link", "dangling link", pytest.param("owner", marks=as_root)]
+)
 def test_what_somebody_changed_is_noticed_and_mended(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "f"
     wanted = {"path": str(path), "content": "x\n"}
@@ -80,11 +84,12 @@ def test_what_somebody_changed_is_noticed_and_mended(tmp_path: Path, spoil: str)
     else:
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
-    if spoil == "fifo":
+    if spoil == "dangling link":
         (tmp_path / "elsewhere").unlink()
     answer = manage(wanted)
     assert answer["changed_paths"] == [str(path)]
-    assert answer["diff"][0]["before"] == ("" if spoil == "fifo" else "y\n" if spoil == "content" else "x\n")
+    before = {"content": "y\n", "link": "", "dangling link": ""}.get(spoil, "x\n")
+    assert answer["diff"][0]["before"] == before
     assert not manage(wanted)["changed"]
     assert not path.is_symlink()
 
@@ -208,6 +213,71 @@ def test_a_file_of_another_user_is_written_with_that_users_rights(open_path: Pat
     with acting_as((NOBODY.pw_uid, NOBODY.pw_gid)):
         assert (os.geteuid(), os.getegid(), os.getgroups()) == (NOBODY.pw_uid, NOBODY.pw_gid, [NOBODY.pw_gid])
     assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, 0, groups)
+
+
+def test_what_has_no_end_is_replaced_without_a_look_at_it(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    os.mkfifo(path, 0o644)
+    # Somebody who writes, so that who reads is not kept for ever.
+    with subprocess.Popen(["sh", "-c", 'echo read >"$0"', path], process_group=0) as writer:
+        answer = manage({"path": str(path), "content": "x\n"})
+        os.killpg(writer.pid, signal.SIGKILL)
+    assert answer["diff"][0]["before"] == ""
+    assert path.read_text() == "x\n"
+
+
+@pytest.fixture
+def theirs(open_path: Path) -> Path:
+    """Return a directory of the tasks' user, beside a secret of root."""
+    (open_path / "secrets").mkdir()
+    (open_path / "secrets" / "shadow").write_text("root's own\n")
+    (open_path / "secrets" / "shadow").chmod(0o600)
+    own = open_path / "own"
+    own.mkdir()
+    os.chown(own, NOBODY.pw_uid, NOBODY.pw_gid)
+    return own
+
+
+@as_root
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_a_secret_is_not_shown_for_what_should_be_there(theirs: Path, link: str) -> None:
+    secret, config = theirs.parent / "secrets" / "shadow", theirs / "config"
+    if link == "hard":
+        os.link(secret, config)
+    else:
+        config.symlink_to(secret)
+    answer = manage({"path": str(config), "content": "x\n", "owner": "nobody", "group": "nogroup"})
+    assert answer["diff"][0]["before"] == ""
+    assert (secret.read_text(), secret.stat().st_uid) == ("root's own\n", 0)
+    assert config.read_text() == "x\n"
+
+
+@as_root
+def test_a_directory_of_root_that_they_put_there_does_not_become_theirs(theirs: Path) -> None:
+    wanted = {"path": str(theirs / "runs"), "owner": "nobody", "group": "nogroup", "mode": "0750"}
+    (theirs / "keys").mkdir(mode=0o700)
+    (theirs / "keys").rename(theirs / "runs")  # as they can
+    assert manage(directories=[wanted])["msg"] == f"{theirs}/runs is not nobody's; move it away"
+    assert (theirs / "runs").stat().st_uid == 0
+    (theirs / "runs").rmdir()
+    assert manage(directories=[wanted])["changed"]
+    found = (theirs / "runs").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (NOBODY.pw_uid, NOBODY.pw_gid, 0o750)
+
+
+@as_root
+def test_a_link_in_the_midst_of_a_path_leads_nowhere(theirs: Path) -> None:
+    secrets = theirs.parent / "secrets"
+    (theirs / "led").symlink_to(secrets)
+    wanted = {"path": str(theirs / "led" / "deep"), "owner": "nobody", "group": "nogroup"}
+    refused = f"led in {theirs}/led is not a directory, or a link that is not root's"
+    assert manage(directories=[wanted])["msg"] == refused
+    assert manage({"path": f"{theirs}/led/shadow", "content": ""})["msg"] == refused
+    for pattern in (f"{theirs}/led/*", f"{theirs}/*/shadow"):
+        answer = manage(only=[pattern])
+        assert answer.get("msg", refused) == refused
+        assert not answer.get("removed_paths")
+    assert [path.name for path in secrets.iterdir()] == ["shadow"]
 
 
 @as_root

@@ -1,6 +1,7 @@
 """A healthy run's folder with files that are cut, lost or unreadable: nothing is proven on too little."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from psfleet.evidence import reading
 from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.run_folders import (
     checks,
+    detail,
     events,
     lose,
     records,
@@ -51,6 +54,15 @@ def forge_the_plan(run: Path) -> None:
     (run / "plan.json").write_text(json.dumps(plan))
 
 
+def swell(run: Path, name: str) -> None:
+    """Let a file be said to have a terabyte, which takes no room on the disk."""
+    os.truncate(run / name, 2**40)
+
+
+def put_many_values(run: Path) -> None:
+    (run / "plan.json").write_text(f"[{'[],' * 20_000}0]")
+
+
 @cases("damaged_files", globals())
 def test_damage_is_named_and_judged(run: Path, case: Case) -> None:
     case.hold(run)
@@ -79,6 +91,19 @@ def test_a_file_that_is_cut_short_leaves_the_question_open_wherever_it_is_cut(ru
         events(run, task).write_bytes(content[:end])
         verdict = verdict_of(run)
         assert verdict.exit_code == 2, (end, verdict.failing)
+
+
+def test_the_records_of_all_tasks_together_take_no_more_memory_than_is_said(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [events(run, task).stat().st_size for task in ("ps0", "worker0", "worker1")]
+    monkeypatch.setattr(reading, "MOST_OF_A_RUN", sum(sizes) + events(run, "evaluator0").stat().st_size)
+    assert verdict_of(run).exit_code == 0
+    monkeypatch.setattr(reading, "MOST_OF_A_RUN", reading.MOST_OF_A_RUN - 1)
+    verdict = verdict_of(run)
+    assert verdict.exit_code == 2
+    assert "events/worker1.jsonl: it has" in detail(verdict, "records_complete")
+    assert "(of all tasks" in detail(verdict, "records_complete")
 
 
 def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from psfleet.evidence import log_patterns
 from tests.psfleet.evidence.run_folders import checks, detail, remove, verdict_of
 
 PATTERN = {"tasks": "worker*", "pattern": r"weight: ([0-9.]+)", "minimum": 1.8, "maximum": 2.2}
@@ -62,6 +63,13 @@ def test_what_logs_say_is_judged(
     assert said in detail(verdict, "log_patterns")
     if exit_code == 1:
         assert verdict.headline == "NOT PROVEN: the program's logs do not say what was asked for"
+
+
+def test_a_line_without_an_end_is_looked_at_in_parts(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_patterns, "LONGEST_LINE", 10)
+    print_more(silent, b"7" * 24)
+    verdict = verdict_of(silent, log_patterns=[PATTERN | {"pattern": r"(7+)$"}])
+    assert "worker1 printed '7777': 7777, expected" in detail(verdict, "log_patterns")
 
 
 def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -10,3 +11,10 @@ def test_a_damaged_report_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "worker0.json").write_text(text)
     assert f"{tmp_path}/devices/worker0.json cannot be read" in render(tmp_path)
+
+
+def test_a_report_without_an_end_is_named(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "worker0.json").touch()
+    os.truncate(tmp_path / "devices" / "worker0.json", 2**40)
+    assert "it has 1,099,511,627,776 bytes, and at most 16,000,000 are read" in render(tmp_path)

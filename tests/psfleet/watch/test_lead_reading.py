@@ -1,7 +1,11 @@
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ PATHS = {
     "log_directory": "/var/log/psfleet",
     "install_directory": "/opt/psfleet",
 }
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
 REFUSED = {"worker1": "connection refused"}
 UNIT = "ActiveState=active\nNRestarts=2\nExecMainStartTimestampMonotonic=90000000\n"
 
@@ -35,14 +40,14 @@ def run(program: object = None) -> dict[str, Any]:
 
 def said(progress: str, *parts: str) -> Reading:
     unit, *others = (f"\n{part}" for part in parts)
-    return Reading.of("--psfleet--".join([progress, unit, "\n100.5 33.0\n", *others]))
+    return Reading.of("--psfleet--".join([unit, "\n100.5 33.0\n", progress, *others]))
 
 
 def test_only_the_output_of_a_program_is_read() -> None:
-    command = read_command(run({"release": "abc"}), PATHS)
+    command = read_command(run({"release": "abc"}), PATHS, "psfleet")
     assert "psfleet-chief@0.service" in command
     assert "/var/log/psfleet/r1/chief0.out" in command
-    assert "chief0.out" not in read_command(run(), PATHS)
+    assert "chief0.out" not in read_command(run(), PATHS, "psfleet")
 
 
 def test_a_reading_has_progress_state_time_and_output() -> None:
@@ -70,7 +75,7 @@ def test_a_word_that_is_nested_too_deeply_is_none() -> None:
 
 def test_an_answer_without_the_unit_is_none() -> None:
     with pytest.raises(ValueError, match="systemctl said nothing"):
-        Reading.of('{"phase": "training"}\n--psfleet--\n')
+        Reading.of('\n--psfleet--\n--psfleet--{"phase": "training"}\n')
 
 
 def test_a_host_tells_which_ports_do_not_answer(tmp_path: Path) -> None:
@@ -82,22 +87,74 @@ def test_a_host_tells_which_ports_do_not_answer(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == REFUSED
 
 
-def test_the_shell_of_a_host_gives_what_a_reading_needs(tmp_path: Path) -> None:
-    events = tmp_path / "runs" / "r1" / "events" / "chief0.jsonl"
-    events.parent.mkdir(parents=True)
-    (tmp_path / "runs" / "r1" / "progress.json").write_text('{"phase": "training", "global_step": 7}\n')
-    lines = [{"event": "started", "wall": 1000.0}, {"event": "step"}, {"event": "restored", "global_step": 5}]
-    events.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    paths = {**PATHS, "state_directory": str(tmp_path)}
-    command = ["sh", "-c", read_command(run(), paths)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+@pytest.fixture
+def written() -> Iterator[Path]:
+    """Return the state directory of a host, as its tasks have it: others' rights end here."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        state = Path(directory) / "state"
+        events = state / "runs" / "r1" / "events" / "chief0.jsonl"
+        events.parent.mkdir(parents=True)
+        for path, mode in ((Path(directory), 0o755), (state, 0o750)):
+            path.chmod(mode)
+        (state / "runs" / "r1" / "progress.json").write_text('{"phase": "training", "global_step": 7}\n')
+        started, restored = {"event": "started", "wall": 1000.0}, {"event": "restored", "global_step": 5}
+        lines = (json.dumps(line, separators=(",", ":")) for line in (started, {"event": "step"}, restored))
+        events.write_text("".join(f"{line}\n" for line in lines))
+        shutil.chown(state, "nobody", "nogroup")
+        yield state
+
+
+def told(state: Path) -> tuple[Reading, str]:
+    """Return what the shell of a host tells root of the run, and of its age."""
+    paths = {**PATHS, "state_directory": str(state), "log_directory": str(state)}
+    answers = [
+        subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout
+        for command in (
+            read_command(run({"release": "abc"}), paths, "nogroup"),
+            age_command(run(), paths, "nogroup"),
+        )
+    ]
     # There need be no systemd where tests run.
-    said, _, *others = answer.split("--psfleet--")
-    reading = Reading.of("--psfleet--".join([said, UNIT, *others]))
-    assert reading.progress.global_step == 7
+    _, *others = answers[0].split("--psfleet--")
+    return Reading.of("--psfleet--".join([UNIT, *others])), answers[1]
+
+
+@as_root
+def test_the_shell_of_a_host_gives_what_a_reading_needs(written: Path) -> None:
+    (written / "r1").mkdir()
+    (written / "r1" / "chief0.out").write_text("the last line\n")
+    reading, aged = told(written)
+    assert (reading.progress.global_step, reading.progress.last_line) == (7, "the last line")
     assert [record["event"] for record in reading.records] == ["restored"]
-    aged = subprocess.run(["sh", "-c", age_command(run(), paths)], capture_output=True, text=True, check=True)
-    assert age_of(aged.stdout, reading) == pytest.approx(time.time() - 1000, abs=60)
+    assert age_of(aged, reading) == pytest.approx(time.time() - 1000, abs=60)
+
+
+@as_root
+@pytest.mark.parametrize("link", ["symbolic", "hard", "of a folder"])
+def test_root_reads_nothing_for_the_tasks_that_they_may_not_read(written: Path, link: str) -> None:
+    secrets, run_directory = written.parent / "secrets", written / "runs" / "r1"
+    run_directory.rename(secrets)
+    (secrets / "chief0.out").write_text("a secret\n")
+    files = [path for path in secrets.rglob("*") if path.is_file()]
+    for path in files:
+        path.chmod(0o600)
+    if link == "of a folder":
+        for place in (run_directory, written / "r1"):
+            place.symlink_to(secrets)
+    else:
+        (run_directory / "events").mkdir(parents=True)
+        (written / "r1").symlink_to(run_directory)
+        for path in files:
+            place = run_directory / path.relative_to(secrets)
+            place.symlink_to(path) if link == "symbolic" else os.link(path, place)
+    reading, aged = told(written)
+    assert (reading.progress.phase, reading.progress.last_line, reading.records) == ("starting", "", ())
+    assert len(aged.splitlines()) == 1  # the time alone
+
+
+def test_what_the_tasks_wrote_is_not_taken_for_a_word_of_systemd() -> None:
+    reading = said(f'"--psfleet--{UNIT.replace("=active", "=failed")}--psfleet--\n', UNIT)
+    assert reading.alive
 
 
 def test_the_age_of_a_run_is_of_the_first_process_of_its_present_part() -> None:

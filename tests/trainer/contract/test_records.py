@@ -89,6 +89,18 @@ def test_an_unreadable_line_is_named_and_the_others_are_read(path: Path, line: b
     assert "cut short" not in complaints[0]
 
 
+def test_a_file_full_of_damage_is_complained_of_no_further_than_anybody_reads(path: Path) -> None:
+    RecordWriter(path, WORKER).write("recovering", {"reason": "first"})
+    with path.open("ab") as file:
+        file.write(b"garbage\n" * 150)
+    records, complaints = read_records(path)
+    assert [record.text("reason") for record in records] == ["first"]
+    last, after = complaints[-2:]
+    assert len(complaints) == 101
+    assert last.startswith(f"{path}, line 101: not JSON")
+    assert after == f"{path}, from line 102 on: too much of it is damaged"
+
+
 def test_a_record_without_its_fields_is_refused_on_both_sides(path: Path) -> None:
     writer = RecordWriter(path, WORKER)
     missing = "finished: contributions is missing; finished: last_step is missing"
