@@ -4,7 +4,9 @@ import atexit
 import faulthandler
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,6 +20,14 @@ def pytest_sessionstart() -> None:
     """
     atexit.register(faulthandler.dump_traceback_later, 300, exit=True)
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed to others."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

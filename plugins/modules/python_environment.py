@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..module_utils.builder import BUILDER, lend, run_step, take_over
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import (
     file_sha256,
@@ -51,6 +51,14 @@ needs_archive: {returned: always, type: bool, description: Whether the environme
 # A second installation waits for a first one that a broken connection has left running.
 LOCK_TIMEOUT_SECONDS = 900
 MARKER = ".complete"
+# Compiles what its account has below a folder, a process for each core; no module of it is run.
+COMPILE = """
+import compileall, functools, os, pathlib, sys
+from concurrent.futures import ProcessPoolExecutor
+own = [path for path in pathlib.Path(sys.argv[1]).rglob("*.py") if path.lstat().st_uid == os.getuid()]
+with ProcessPoolExecutor() as pool:
+    list(pool.map(functools.partial(compileall.compile_file, quiet=2), own, chunksize=32))
+"""
 
 
 class Environment:
@@ -69,7 +77,7 @@ class Environment:
 
     def is_complete(self) -> bool:
         """Tell whether the installation came to its end."""
-        return self.marker.is_file()
+        return is_whole(self.place)
 
     def is_in_use(self) -> bool:
         """Tell whether the link points to it, or whether there is to be none."""
@@ -116,37 +124,48 @@ class Environment:
             )
 
     def _build(self) -> None:
-        """Let uv make the environment from the wheels alone; it checks each against the lock's hashes."""
-        uv = str(self.work / "uv")
+        """Let uv fill the environment from the wheels alone; it checks each against the lock's hashes.
+
+        An account without rights does it, and no module of a wheel is run. Root takes over what it left.
+        """
+        home = self.work / "home"
+        home.mkdir()
+        lend(home)
         settings = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(self.work),
+            "HOME": str(home),
+            "TMPDIR": str(home),
             "LC_ALL": "C.UTF-8",
-            "UV_CACHE_DIR": str(self.work / "cache"),
+            "UV_CACHE_DIR": str(home / "cache"),
             "UV_NO_CONFIG": "1",
             "UV_OFFLINE": "1",
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_LINK_MODE": "hardlink",
         }
+        python = [f"python{self.wheels['python_version']}", "-I", "-S"]
         if self.base:
             self._begin_with(self.folder / self.base)
         else:
-            interpreter = f"--python=python{self.wheels['python_version']}"
-            run_step([uv, "venv", "--quiet", "--no-project", interpreter, str(self.place)], settings)
-        # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
+            run_step([*python, "-m", "venv", "--without-pip", str(self.place)], settings, 0, 0)
+        # Root's own, which units start: a package must not bring others.
+        kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
+        lend(self.place)
         # The lock is whole: uv need not look for what its packages require, some of which the base has.
-        options = [
-            *["--require-hashes", "--compile-bytecode", "--no-deps"],
-            *["--no-index", f"--find-links={self.work / 'wheels'}"],
-            f"--requirement={self.work / 'requirements.txt'}",
-        ]
-        run_step([uv, "pip", "install", "--quiet", f"--python={self.place}", *options], settings)
+        install = [str(self.work / "uv"), "pip", "install", "--quiet", f"--python={self.place}"]
+        install += ["--require-hashes", "--no-deps", "--no-index", f"--find-links={self.work / 'wheels'}"]
+        install += [f"--requirement={self.work / 'requirements.txt'}"]
+        run_step(install, settings, BUILDER, BUILDER)
+        # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
+        run_step([*python, "-c", COMPILE, str(self.place / "lib")], settings, BUILDER, BUILDER)
+        if os.path.lexists(self.marker):
+            raise ValueError(f"a package brings {self.marker}")
+        take_over(self.place, kept)
 
     def _begin_with(self, base: Path) -> None:
         """Make the place a second name for every file of a complete environment, with scripts of its own."""
-        if not (base / MARKER).is_file():
+        if not is_whole(base):
             raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
-        ignored = shutil.ignore_patterns(MARKER)
+        ignored = shutil.ignore_patterns(MARKER, ".lock")
         shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
         for path in [self.place / "pyvenv.cfg", *(self.place / "bin").iterdir()]:
             content = b"" if path.is_symlink() else path.read_bytes()
@@ -167,20 +186,15 @@ class Environment:
         }
         # Without Python's collector, which takes a third of the time and frees nothing.
         program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
-        rights: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        said = run_step([str(self.place / "bin" / "python"), "-c", program], settings, **rights)
+        command = [str(self.place / "bin" / "python"), "-c", program]
+        said = run_step(command, settings, account.pw_uid, account.pw_gid)
         return said.strip().splitlines()[-1]
 
 
-def run_step(command: Sequence[str], settings: Mapping[str, str], **rights: Any) -> str:  # noqa: ANN401 - of Popen
-    """Run one step and return what it printed. Raises ValueError with what it said where it fails."""
-    done = subprocess.run(
-        command, env=settings, cwd="/", capture_output=True, text=True, check=False, **rights
-    )
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-3000:]
-        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}")
-    return str(done.stdout)
+def is_whole(environment: Path) -> bool:
+    """Tell whether an installation came to its end: no package has brought the file that says so."""
+    marker = environment / MARKER
+    return marker.is_file() and marker.lstat().st_uid == 0
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from trainer.host.wording import grouped
 _SEPARATOR = "--psfleet--"
 
 _PROBE = (
-    "import json, sys; from trainer.process.port_probes import probe_all;"
-    " print(json.dumps(probe_all(json.loads(sys.argv[1]))))"
+    "import json, sys; sys.path.append(sys.argv[1]); from trainer.process.port_probes import probe_all;"
+    " print(json.dumps(probe_all(json.loads(sys.argv[2]))))"
 )
 
 
@@ -41,7 +41,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
     commands = [
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
         f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
-        _without_rights("; ".join(reading), user),
+        _as_daemon(user, "sh", "-c", "; ".join(reading)),
     ]
     return "; ".join(commands)
 
@@ -55,22 +55,20 @@ def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     return f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
 
 
-def _without_rights(command: str, user: str) -> str:
-    """Return the command for somebody who may read what the tasks wrote, and nothing that is root's.
+def _as_daemon(group: str, *command: str) -> str:
+    """Return the command for somebody who may read what a group may, and nothing that is root's.
 
     The tasks can put links where they write. Nor is it their own user, who could meddle with the process.
     """
-    rights = f"--reuid=daemon --regid={shlex.quote(user)} --clear-groups --no-new-privs"
-    return f"setpriv {rights} sh -c {shlex.quote(command)}"
+    rights = ["--reuid=daemon", f"--regid={group}", "--clear-groups", "--no-new-privs"]
+    return shlex.join(["setpriv", *rights, *command])
 
 
 def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
-    python = f"{install_directory}/environment/bin/python"
-    return (
-        f"cd {shlex.quote(install_directory)}/current && "
-        f"{shlex.quote(python)} -c {shlex.quote(_PROBE)} {shlex.quote(json.dumps(dict(addresses)))}"
-    )
+    # No module of the environment is run, only Python's own and the release's.
+    python = [f"{install_directory}/environment/bin/python", "-I", "-S", "-c", _PROBE]
+    return _as_daemon("daemon", *python, f"{install_directory}/current", json.dumps(dict(addresses)))
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
@@ -78,7 +76,7 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> 
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))
     command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
-    return f"{_without_rights(command, user)}; date +%s.%N"
+    return f"{_as_daemon(user, 'sh', '-c', command)}; date +%s.%N"
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:

@@ -1,59 +1,17 @@
 """The environment's installation with real wheels, the real uv and a real interpreter."""
 
-import getpass
-import hashlib
 import shutil
 import subprocess
-import sys
-import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plugins.modules import python_environment as module
-from tests.psfleet.carry.made_wheels import lock_line, make_package
-
-NAME = "psfleet_sample"
-UV = Path(sys.prefix) / "bin" / "uv"
-
-
-def make_archive(path: Path, name: str = NAME, locked_hash: str = "") -> Path:
-    """Write what the controller carries: a package with one module and one program, its lock, and uv."""
-    files = {
-        f"{name}.py": "__version__ = '1.0'\n\ndef main():\n    import sys; print(sys.prefix)\n",
-        "{information}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
-    }
-    found = make_package(path.with_suffix(".wheels"), name, files=files)
-    lock = path.parent / f"{name}.txt"
-    lock.write_text(lock_line(f"{name}==1.0", locked_hash or found))
-    with tarfile.open(path, "w") as stream:
-        for wheel in path.with_suffix(".wheels").iterdir():
-            stream.add(wheel, f"wheels/{wheel.name}")
-        stream.add(lock, "requirements.txt")
-        stream.add(UV, "uv")
-    return path
+from tests.plugins.modules.made_environments import NAME, environment, install, make_archive
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Path:
-    # pytest's directories are closed to others, and the tasks' user has to get in.
-    return tmp_path / "host"
-
-
-def environment(host: Path, archive: Path, name: str = "0123456789ab", **options: str) -> Any:  # noqa: ANN401
-    wheels = {
-        "lock_hash": name,
-        "archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
-        "archive_bytes": archive.stat().st_size,
-        "environment_bytes": 1,
-        "python_version": f"{sys.version_info[0]}.{sys.version_info[1]}",
-    }
-    return module.Environment(host, wheels, **options)
-
-
-def install(fresh: Any, archive: Path, name: str = NAME) -> str:  # noqa: ANN401
-    return str(fresh.install(archive, getpass.getuser(), name))
+def host(open_folder: Path) -> Path:
+    return open_folder / "host"
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,30 +77,41 @@ def test_an_answer_without_the_unit_is_none() -> None:
         Reading.of('\n--psfleet--\n--psfleet--{"phase": "training"}\n')
 
 
-def test_a_host_tells_which_ports_do_not_answer(tmp_path: Path) -> None:
-    (tmp_path / "environment" / "bin").mkdir(parents=True)
-    (tmp_path / "environment" / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / "current").symlink_to(ROOT)
-    command = probe_command({"worker1": "127.0.0.1:1"}, str(tmp_path))
+@as_root
+def test_a_host_tells_which_ports_do_not_answer_without_rights_or_a_module_of_the_environment(
+    open_folder: Path,
+) -> None:
+    environment, said = open_folder / "environment", open_folder / "said"
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    subprocess.run([f"/usr/bin/{python}", "-m", "venv", "--without-pip", environment], check=True)
+    (environment / "lib" / python / "site-packages" / "started.pth").write_text("import no_such_module\n")
+    (environment / "bin" / "python").rename(environment / "bin" / "real")
+    (environment / "bin" / "python").write_text(
+        f'#!/bin/sh\nid -u > {said}\nexec {environment}/bin/real "$@"\n'
+    )
+    (environment / "bin" / "python").chmod(0o755)
+    shutil.copytree(ROOT / "trainer", open_folder / "current" / "trainer")
+    said.touch()
+    said.chmod(0o666)
+    command = probe_command({"worker1": "127.0.0.1:1"}, str(open_folder))
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == REFUSED
+    assert (json.loads(done.stdout), done.stderr) == (REFUSED, "")
+    assert said.read_text() == f"{pwd.getpwnam('daemon').pw_uid}\n"
 
 
 @pytest.fixture
-def written() -> Iterator[Path]:
+def written(open_folder: Path) -> Path:
     """Return the state directory of a host, as its tasks have it: others' rights end here."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
-        state = Path(directory) / "state"
-        events = state / "runs" / "r1" / "events" / "chief0.jsonl"
-        events.parent.mkdir(parents=True)
-        for path, mode in ((Path(directory), 0o755), (state, 0o750)):
-            path.chmod(mode)
-        (state / "runs" / "r1" / "progress.json").write_text('{"phase": "training", "global_step": 7}\n')
-        started, restored = {"event": "started", "wall": 1000.0}, {"event": "restored", "global_step": 5}
-        lines = (json.dumps(line, separators=(",", ":")) for line in (started, {"event": "step"}, restored))
-        events.write_text("".join(f"{line}\n" for line in lines))
-        shutil.chown(state, "nobody", "nogroup")
-        yield state
+    state = open_folder / "state"
+    events = state / "runs" / "r1" / "events" / "chief0.jsonl"
+    events.parent.mkdir(parents=True)
+    state.chmod(0o750)
+    (state / "runs" / "r1" / "progress.json").write_text('{"phase": "training", "global_step": 7}\n')
+    started, restored = {"event": "started", "wall": 1000.0}, {"event": "restored", "global_step": 5}
+    lines = (json.dumps(line, separators=(",", ":")) for line in (started, {"event": "step"}, restored))
+    events.write_text("".join(f"{line}\n" for line in lines))
+    shutil.chown(state, "nobody", "nogroup")
+    return state
 
 
 def told(state: Path) -> tuple[Reading, str]:

@@ -1,0 +1,106 @@
+"""The account that builds what root is to own: how it works, and how root takes over what it made.
+
+It is nobody's: neither Debian nor systemd gives its number away, so that no user and no file has it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+BUILDER = 65530
+# Whatever a step starts ends with the first process of its namespace, and that with the module.
+# unshare(1) needs the rights of root, the second setpriv(1) gives them away.
+ENDS_WITH_US = ["setpriv", "--pdeathsig=KILL"]
+APART = [*ENDS_WITH_US, "unshare", "--net", "--pid", "--fork", *ENDS_WITH_US, "--no-new-privs"]
+LACKING = (
+    ". Packages are shut in while they are installed: a host that is a container needs CAP_SYS_ADMIN for it"
+)
+# A file with one of these is not as root left it: others may write it, or it runs with its owner's rights.
+NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
+
+
+def run_step(command: Sequence[str], settings: Mapping[str, str], user: int, group: int) -> str:
+    """Run one step with the rights of an account alone and no network, and return what it printed.
+
+    None of its processes is left. Raises ValueError with what it said where it fails.
+    """
+    done = subprocess.run(
+        [*APART, "--clear-groups", f"--reuid={user}", f"--regid={group}", *command],
+        env=settings,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip())[-3000:]
+        why = LACKING if said.startswith("unshare: unshare failed") else ""
+        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}{why}")
+    return str(done.stdout)
+
+
+def lend(tree: Path) -> None:
+    """Let the account add to the folders of a tree of root's, whose files stay root's."""
+    for folder, _, _ in os.walk(tree):
+        os.chown(folder, BUILDER, BUILDER)
+
+
+def take_over(tree: Path, kept: Iterable[Path]) -> None:
+    """Make all that the account has left in a tree root's, so that nobody else can change it any more.
+
+    Raises ValueError for what is no file, folder or link within the tree, and where one of `kept` is not as
+    root made it.
+    """
+    if lost := [path for path in kept if not os.path.lexists(path) or path.lstat().st_uid]:
+        raise ValueError(f"a package has put something in place of {lost[0]}")
+    within = Path(os.path.realpath(tree))
+    folders = [tree]
+    for folder in folders:
+        make_own(folder, 0o755)  # before it is looked into: from then on its names stay as they are
+        for path in folder.iterdir():
+            found = path.lstat()
+            mode, lent = found.st_mode, found.st_uid == BUILDER
+            if stat.S_ISDIR(mode) and lent:
+                folders.append(path)
+            elif stat.S_ISREG(mode) and lent:
+                make_own(path, 0o755 if mode & stat.S_IXUSR else 0o644)
+            elif stat.S_ISLNK(mode) and lent and within in Path(os.path.realpath(path)).parents:
+                pass
+            elif lent or found.st_uid or (stat.S_ISREG(mode) and mode & NOT_OURS):
+                what = f"{stat.filemode(mode)}, of user {found.st_uid}"
+                raise ValueError(f"{path} ({what}) is no file, folder or link within the environment")
+
+
+def make_own(path: Path, mode: int) -> None:
+    """Make a file or folder root's, with these rights alone. A file that somebody may write is made anew."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fchown(descriptor, 0, 0)
+        os.fchmod(descriptor, mode)
+        for name in os.listxattr(descriptor):
+            if name.startswith("system.posix_acl"):
+                os.removexattr(descriptor, name)
+        if not path.is_dir() and not is_closed(descriptor):
+            handle, copy = tempfile.mkstemp(dir=path.parent)
+            os.close(handle)
+            shutil.copy2(path, copy)
+            Path(copy).replace(path)
+    finally:
+        os.close(descriptor)
+
+
+def is_closed(descriptor: int) -> bool:
+    """Tell whether nobody has the file open for writing: there is no lease for reading on one that is."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError:
+        return False
+    return True
