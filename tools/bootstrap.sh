@@ -49,7 +49,7 @@ missing_packages() {
   local -A packages=(
     [podman]=podman [runc]=runc [iptables]=iptables [mmdebstrap]=mmdebstrap [ssh]=openssh-client [flock]=util-linux
   )
-  [[ $want == dev ]] && packages+=([shellcheck]=shellcheck)
+  [[ $want == dev ]] && packages+=([shellcheck]=shellcheck [nft]=nftables)
   local program
   for program in "${!packages[@]}"; do
     command -v "$program" >/dev/null || echo "${packages[$program]}"

@@ -20,6 +20,7 @@ from ..module_utils.host.deployment import (
     is_installed,
     read_deployment,
 )
+from ..module_utils.host.fence_state import fence_check
 from ..module_utils.host.gpu_checks import gpu_chain
 from ..module_utils.host.host_checks import Asked, host_chain, host_environment
 from ..module_utils.host.host_facts import HostFacts, read_host_facts
@@ -49,6 +50,7 @@ DOCUMENTATION = {
             "default": "wheels",
             "description": "As of M(psfleet.cluster.host_requirements).",
         },
+        "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }
@@ -97,7 +99,7 @@ def own_checks(
     deployment: Deployment,
     running: Mapping[str, int],
 ) -> list[Check]:
-    """Return the checks of the host's disk, names and ports, and of what is deployed there.
+    """Return the checks of the host's disk, names, ports and fence, and of what is deployed there.
 
     `today` is the environment that a deployment would install, `running` as of `running_units`.
     """
@@ -113,6 +115,9 @@ def own_checks(
         "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
         "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
         "environment": deployment_check(deployment, plan, installed=installed),
+        "fence": fence_check(
+            paths["configuration_directory"], wanted=values["fence"], deployed=bool(deployment.plan)
+        ),
     }
     return list(checks_of(findings))
 
@@ -149,7 +154,7 @@ def main() -> None:
     values = module.params
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
-    asked = Asked(values["python_version"], gpus, values["cuda_source"], len(tasks))
+    asked = Asked(values["python_version"], gpus, values["cuda_source"], len(tasks), values["fence"])
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)

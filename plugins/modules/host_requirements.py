@@ -27,6 +27,7 @@ DOCUMENTATION = {
             "default": {},
             "description": "The accounts that a deployment makes, each with the variable that names it.",
         },
+        "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
     },
 }
 
@@ -53,7 +54,7 @@ def main() -> None:
     module = documented_module(DOCUMENTATION)
     host = module.params["host"]
     asked = Asked(
-        **{name: module.params[name] for name in ("python_version", "gpus", "cuda_source", "tasks")}
+        **{name: module.params[name] for name in ("python_version", "gpus", "cuda_source", "tasks", "fence")}
     )
     facts = read_host_facts()
     accounts = module.params["accounts"]

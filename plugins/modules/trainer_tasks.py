@@ -9,6 +9,7 @@ from typing import Any
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import point, points_to
 from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
+from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
@@ -32,6 +33,11 @@ DOCUMENTATION = {
         },
         "stopped": {"type": "list", "elements": "str", "default": [], "description": "Tasks stopped before."},
         "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
+        "fence": {
+            "type": "bool",
+            "default": False,
+            "description": "Tell whether its fence stands.",
+        },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
@@ -41,6 +47,7 @@ RETURN = r"""
 deployed: {returned: always, type: dict, description: The plan that deploy.yml left on this host.}
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
+unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
 tasks:
   returned: always
   type: list
@@ -179,6 +186,7 @@ def main() -> None:
         deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
         tensorflow=installed_tensorflow(install),
         lacks_cuda=lacks_cuda(install),
+        unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
         stopped=sorted(tasks.ended),
     )

@@ -20,6 +20,7 @@ from trainer.contract.settings import (
     to_integer,
     to_text,
 )
+from trainer.host.port_fence import to_reach
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)
@@ -87,6 +88,14 @@ def _to_arguments(value: object) -> list[str]:
     return [str(part) for part in value]
 
 
+def _to_reachable(value: object) -> list[str]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise ValueError(value)
+    for place in value:
+        to_reach(to_text(place))
+    return list(value)
+
+
 _PORT = integer(*PORT_RANGE)
 _PORT_OR_NULL = or_null(_PORT, "the next one from trainer_base_port")
 _GPUS = Rule("a list of distinct GPU numbers >= 0, such as [0, 1]", _to_gpus)
@@ -128,6 +137,11 @@ TRAINER_RULES: Mapping[str, Rule] = {
         'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
     ),
     "trainer_program_requirements": _PATH,
+    "trainer_program_may_reach": Rule(
+        'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
+        'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',
+        _to_reachable,
+    ),
     "trainer_data_source": _PATH,
     "trainer_user": _USER_RULE,
     "ssh_mesh_user": _USER_RULE,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from psfleet.run.folder import lead_of
+from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import grouped
 
@@ -46,7 +47,7 @@ def decide(
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
     `deployed` (a plan or {}), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was
-    built without) and `tasks`. Raises RefusedError.
+    built without), `unfenced` (why its fence does not stand, or "") and `tasks`. Raises RefusedError.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -60,7 +61,7 @@ def decide(
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
-        problems += _unlike(plan, of_run)
+        problems += [*_unlike(plan, of_run), *_unfenced(of_run)]
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -173,6 +174,17 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
     lacking = [host for host in with_gpus if host in hosts and hosts[host]["lacks_cuda"]]
     if lacking:
         yield f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"
+
+
+def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Say which hosts would start tasks whose ports are open to all."""
+    reasons = grouped((str(found["unfenced"]), host) for host, found in hosts.items() if found["deployed"])
+    for reason, names in reasons.items():
+        if reason:
+            yield (
+                f"the ports of tasks are not fenced as deployed on {', '.join(names)} "
+                f"({printable(reason)[:500]}): run ansible-playbook deploy.yml"
+            )
 
 
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from trainer.host.wording import counted, first_of, grouped
 GROUPS = (
     ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports"),
     ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
-    ("environment", "tensorflow", "libraries", "devices", "product"),
+    ("environment", "fence", "tensorflow", "libraries", "devices", "product"),
 )
 CHECKS = tuple(name for group in GROUPS for name in group)
 CONNECTION = "connection"

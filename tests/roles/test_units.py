@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from plugins.filter.filters import exit_codes
 from plugins.module_utils.host.task_units import parse_list
+from plugins.modules.port_fence import PortFence
 from plugins.modules.trainer_units import departed
 from psfleet.run.task_files import run_environment_path
 from tests.repository import ROOT
 from trainer.contract.exit_codes import NO_RESTART
 from trainer.contract.plan import JOBS
 from trainer.contract.run_tasks import SERVER
+from trainer.host.port_fence import Endpoint, Fence, unit_drop_in
 
-ROLE = ROOT / "roles" / "trainer"
+ROLE, FENCE = ROOT / "roles" / "trainer", ROOT / "roles" / "port_fence"
 TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
@@ -48,6 +50,7 @@ def render(folder: Path) -> Path:
         **defaults,
         "trainer_user": "root",
         "cluster_paths": {
+            "configuration_directory": "/etc/psfleet",
             "install_directory": str(folder / "opt"),
             "state_directory": "/var/lib/psfleet",
             "log_directory": "/var/log/psfleet",
@@ -69,6 +72,8 @@ def render(folder: Path) -> Path:
         (units / f"psfleet-metrics.{kind}").write_text(text + "\n", encoding="utf-8")
     for name in ("psfleet.target", "psfleet-gpu-devices.service"):
         shutil.copy(ROLE / "files" / name, units)
+    fence = Template((FENCE / "templates" / "psfleet-fence.service.j2").read_text(encoding="utf-8"))
+    (units / "psfleet-fence.service").write_text(fence.render(values) + "\n", encoding="utf-8")
     return units
 
 
@@ -85,6 +90,7 @@ def verify(units: Path, name: str) -> str:
         *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator", "doctor")),
         "psfleet.target",
         "psfleet-gpu-devices.service",
+        "psfleet-fence.service",
         "psfleet-metrics.service",
         "psfleet-metrics.timer",
     ],
@@ -104,6 +110,7 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
         ("psfleet-evaluator@", 10),
         ("psfleet-doctor@", 10),
         ("psfleet-metrics", 10),
+        ("psfleet-fence", 40),
     ],
 )
 def test_a_unit_is_exposed_no_more_than_promised(tmp_path: Path, name: str, threshold: int) -> None:
@@ -179,6 +186,20 @@ def test_a_unit_with_gpus_is_exposed_no_more_than_promised(tmp_path: Path) -> No
     assert 14 < seen <= 18
     drop_in.write_text(drop_in.read_text() + "SystemCallFilter=@mount\nRestrictAddressFamilies=AF_PACKET\n")
     assert exposure(units / "psfleet-worker@1.service") > seen
+
+
+@with_systemd
+@pytest.mark.parametrize("job", RUN_JOBS)
+def test_no_task_starts_without_the_fence(tmp_path: Path, job: str) -> None:
+    """As systemd reads what a deployment writes."""
+    units = render(tmp_path)
+    fence = Fence("a", "psfleet", (Endpoint("a", "[fd00::1]", 2222),), ("10.0.0.0/8:443",))
+    (drop_in,) = [path for path in PortFence(tmp_path, units).of_tasks if f"-{job}@" in str(path)]
+    drop_in.parent.mkdir()
+    drop_in.write_text(unit_drop_in(fence))
+    assert verify(units, f"psfleet-{job}@.service") == ""
+    (units / "psfleet-fence.service").unlink()
+    assert "psfleet-fence.service not found" in verify(units, f"psfleet-{job}@.service")
 
 
 def give_gpus(units: Path, unit: str) -> Path:

@@ -5,6 +5,7 @@ No check hides another: none needs the one before it, so all that is wrong is sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .check import Check, Finding, checks_of, failed, joined, ok, warning
@@ -24,6 +25,7 @@ PACKAGES = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
+    "nft": "nftables",
 }
 # StandardOutput=truncate:, for the answer of the doctor's unit.
 OLDEST_SYSTEMD = 248
@@ -42,13 +44,15 @@ class Asked:
     """What the inventory asks of a host.
 
     `python_version` is package_store_python_version ("" for the host's own), `gpus` whether one of its tasks
-    has GPUs, `cuda_source` nvidia_cuda_source, `tasks` how many tasks the plan has there.
+    has GPUs, `cuda_source` nvidia_cuda_source, `tasks` how many tasks the plan has there, `fence` is
+    port_fence_enabled.
     """
 
     python_version: str = ""
     gpus: bool = False
     cuda_source: str = "wheels"
     tasks: int = 1
+    fence: bool = True
 
     @property
     def device(self) -> str:
@@ -60,7 +64,7 @@ def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
     return checks_of(
         {
-            "system": _system(facts),
+            "system": _system(facts, fence=asked.fence),
             "processor": _processor(facts, asked.device),
             "libc": _libc(facts),
             "python": _python(facts, asked.python_version),
@@ -95,7 +99,7 @@ def choose_python(facts: HostFacts, asked: str) -> Interpreter | None:
     return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
 
 
-def _system(facts: HostFacts) -> Finding:
+def _system(facts: HostFacts, *, fence: bool) -> Finding:
     """Say whether distribution, systemd and programs are there as roles and units need them."""
     distribution = _distribution(facts)
     failures = [distribution] if distribution.state == "failed" else []
@@ -105,9 +109,8 @@ def _system(facts: HostFacts) -> Finding:
     elif facts.systemd < OLDEST_SYSTEMD:
         remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
         failures.append(failed(f"its systemd is {facts.systemd}", remedy))
-    if facts.missing_programs:
-        found = f"it lacks {', '.join(facts.missing_programs)}"
-        failures.append(failed(found, _how_to_install(facts)))
+    if lacking := [program for program in facts.missing_programs if fence or program != "nft"]:
+        failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking)))
     return joined(failures) if failures else distribution
 
 
@@ -132,10 +135,10 @@ def _distribution(facts: HostFacts) -> Finding:
     return failed(f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
 
 
-def _how_to_install(facts: HostFacts) -> str:
+def _how_to_install(facts: HostFacts, lacking: Sequence[str]) -> str:
     if not _kin(facts) & OURS:
         return "install them there"
-    packages = sorted({PACKAGES.get(program, "coreutils") for program in facts.missing_programs})
+    packages = sorted({PACKAGES.get(program, "coreutils") for program in lacking})
     return f"on the host: sudo apt-get install {' '.join(packages)}"
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
 # What roles and units call, besides what Ansible itself needs.
-PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "tail", "sleep", "cp", "mv")
+PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "nft", "tail", "sleep", "cp", "mv")
 SECONDS_TO_ANSWER = 20.0
 # cgroup v1 says "no limit" by the largest number of pages; nothing has that much memory.
 NO_LIMIT_BYTES = 2**60

@@ -18,7 +18,7 @@ PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief"
 
 def test_every_example_is_tested() -> None:
     examples = [title for title, body in SECTIONS.items() if EXAMPLE.search(body)]
-    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 8
+    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 9
     assert examples == [
         "The inventory",
         "Several tasks on a host",
@@ -26,6 +26,7 @@ def test_every_example_is_tested() -> None:
         "How the workers train together",
         "Data",
         "A program of your own",
+        "Where a program may go",
         "A chief",
     ]
 

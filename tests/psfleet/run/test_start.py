@@ -33,6 +33,7 @@ def found(
     phase: str = "",
     tensorflow: str = TENSORFLOW_VERSION,
     lacks_cuda: bool = True,
+    unfenced: str = "",
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
@@ -40,6 +41,7 @@ def found(
         "deployed": PLAN if deployed is None else deployed,
         "tensorflow": tensorflow,
         "lacks_cuda": lacks_cuda,
+        "unfenced": unfenced,
         "tasks": [task],
     }
 
@@ -179,6 +181,21 @@ def test_tasks_with_gpus_need_a_tensorflow_with_cuda() -> None:
     assert decided({"n2": found("worker0", lacks_cuda=False)}, plan=WITH_GPUS) == "start"
     ended = {"n2": found("worker0", run_id="r1", phase="finished")}
     assert decided(ended, RUNNING, plan=WITH_GPUS) == "collect"
+
+
+def test_a_run_starts_behind_the_fences_of_its_hosts() -> None:
+    """What a host says of its fence steers no terminal, and keeps nobody from watching what runs."""
+    gone = "the table inet psfleet is not there"
+    hosts = {"n1": found("ps0", unfenced=gone), "n2": found("worker0", unfenced=gone)}
+    told = "the ports of tasks are not fenced as deployed on {} ({}): run ansible-playbook deploy.yml"
+    assert decided(hosts) == (told.format("n1, n2", gone),)
+    assert decided({"n2": found("worker0", unfenced="\x1b[2J" + "x" * 999)}) == (
+        told.format("n2", " [2J" + "x" * 496),
+    )
+    running = {"n2": found("worker0", alive=True, run_id="r1", unfenced=gone)}
+    assert decided(running, RUNNING) == "attach"
+    bare = {"n1": found("ps0", deployed={}, unfenced=gone)}
+    assert decided(bare) == ("run deploy.yml first, on these hosts: n1",)
 
 
 def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:

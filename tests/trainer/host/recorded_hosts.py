@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RECORDED = Path(__file__).parent / "recorded"
-ALL_PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "tail", "sleep", "cp", "mv")
+ALL_PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "nft", "tail", "sleep", "cp", "mv")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,172 @@
+"""Put up the fence of one host, or take it down, in one round trip."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..module_utils.documented import documented_module
+from ..module_utils.host.fence_state import (
+    RECORD,
+    RULES,
+    FenceError,
+    UnknownUserError,
+    difference,
+    listed,
+    listed_apart,
+    survey,
+    take_down,
+)
+from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
+from ..module_utils.host.task_units import parse_show, systemctl
+
+DOCUMENTATION = {
+    "module": "port_fence",
+    "short_description": "Put up the fence of this host, or take it down",
+    "description": [
+        "Looks at the table that stands, not at what a deployment changed, and mends what somebody broke.",
+        "The rules of before hold until the new ones do. No task is started, stopped or restarted.",
+    ],
+    "options": {
+        "state": {"choices": ["present", "absent"], "default": "present", "description": "Up or down."},
+        "host": {"required": True, "description": "The host's name in the plan."},
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
+        "user": {"required": True, "description": "The user that the tasks run as."},
+        "may_reach": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Where tasks may go beside the plan, as C(trainer_program_may_reach) has it.",
+        },
+        "configuration": {"type": "path", "required": True, "description": "Directory of the rules."},
+        "unit": {"required": True, "description": "Content of the fence's own unit."},
+        "nftables_drop_in": {"required": True, "description": "What nftables.service is told of it."},
+    },
+}
+
+RETURN = r"""
+changed_paths: {returned: always, type: list, description: "Paths that were written, changed or removed."}
+"""
+
+UNIT = "psfleet-fence.service"
+NFTABLES = "nftables.service"
+PROPERTIES = "ActiveState,UnitFileState,NeedDaemonReload"
+JOBS = ("ps", "worker", "chief", "server")
+OPEN = (
+    "port_fence_enabled is false: whoever reaches the ports of this host's tasks can run programs there. "
+    "Keep them in a network of their own, or fence them by other means (docs/security.md)."
+)
+
+
+class PortFence:
+    """The files of a fence: its rules in `configuration`, and what systemd is told in `units`."""
+
+    def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
+        self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
+        self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
+        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in JOBS]
+
+    def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
+        """Return what is in each file."""
+        return {
+            self.rules: ruleset(fence),
+            self.record: json.dumps(fence.to_json(), indent=4) + "\n",
+            self.unit: values["unit"],
+            self.of_nftables: values["nftables_drop_in"],
+            **dict.fromkeys(self.of_tasks, unit_drop_in(fence)),
+        }
+
+    def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
+        """Bring files and table to what `contents` say; return what was written, None where all was so.
+
+        Raises FenceError where nft does not take the rules; then nothing has changed.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            wanted = listed_apart(write(Path(folder) / RULES, contents[self.rules]))
+        stale = [path for path, content in contents.items() if content_of(path) != content]
+        shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT, NFTABLES))
+        stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
+        unread = any(unit["NeedDaemonReload"] == "yes" for unit in shown)
+        if stands and not (stale or unread or difference(wanted, listed())):
+            return None
+        if not check_mode:
+            for path in stale:
+                write(path, contents[path])
+            systemctl("daemon-reload")
+            systemctl("enable", "--quiet", UNIT)
+            systemctl("reload-or-restart", UNIT)
+            if problem := difference(wanted, listed()):
+                raise FenceError(f"{problem}; `systemctl status {UNIT}` there says more")
+        return stale
+
+    def take_down(self, *, check_mode: bool) -> list[Path] | None:
+        """Leave nothing of it; return what was removed, None where nothing was there."""
+        told = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
+        own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
+        if not (told or own or listed()):
+            return None
+        if not check_mode:
+            # The tasks first, which would stop with the unit that they require.
+            remove(told)
+            systemctl("daemon-reload")
+            systemctl("disable", "--quiet", "--now", UNIT)
+            remove(own)
+            systemctl("daemon-reload")
+            take_down()
+        return told + own
+
+
+def content_of(path: Path) -> str | None:
+    """Return what is in a file, None where there is none."""
+    return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
+
+
+def write(path: Path, content: str) -> Path:
+    """Write a file of root's, in a directory of root's; it is there entire or as it was."""
+    path.parent.mkdir(exist_ok=True)
+    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(content)
+        os.fchmod(handle, 0o644)
+    return Path(fresh).replace(path)
+
+
+def remove(paths: list[Path]) -> None:
+    """Remove files, and directories of drop-ins that are empty then."""
+    for path in paths:
+        path.unlink()
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
+def main() -> None:
+    """Run the module."""
+    module = documented_module(DOCUMENTATION)
+    values = module.params
+    place = PortFence(Path(values["configuration"]))
+    try:
+        if values["state"] == "absent":
+            module.warn(OPEN)
+            paths = place.take_down(check_mode=module.check_mode)
+        else:
+            tasks = tuple(
+                Endpoint(task["host"], task["address"], int(task["port"])) for task in values["tasks"]
+            )
+            asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]))
+            paths = place.put_up(place.contents(survey(asked), values), check_mode=module.check_mode)
+    except FenceError as error:
+        if module.check_mode and isinstance(error, UnknownUserError):  # whom a deployment makes
+            module.exit_json(changed=True, changed_paths=[])
+        module.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
+    except OSError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=paths is not None, changed_paths=[str(path) for path in paths or ()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""The fence as the kernel holds it: real rules of nft, real connections of hosts and users, IPv4 and IPv6."""
+
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.host.networks import Networks
+from trainer.host import fence_state
+from trainer.host.port_fence import Endpoint, Fence, ruleset
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
+
+ROOT, TASKS, SOMEBODY = 0, 61001, 61002
+HERE, PEER, STRANGER = ("10.77.0.1", "fd77::1"), ("10.77.0.2", "fd77::2"), ("10.77.0.3", "fd77::3")
+OWN = ("127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", *HERE)
+# Of a task here and there; of one that does not listen; of others; of what a task should not have opened.
+PORT, IDLE, SSH, OTHER, HIDDEN = 2222, 2223, 22, 9999, 7777
+LISTEN = ((PORT, TASKS), (SSH, ROOT), (OTHER, ROOT), (HIDDEN, TASKS))
+FENCE = Fence(
+    "here",
+    "tasks",
+    (
+        Endpoint("here", "[fd77::1]", PORT),
+        Endpoint("here", "10.77.0.1", PORT),
+        Endpoint("here", "10.77.0.1", IDLE),
+        Endpoint("there", "peer.example", PORT),
+        Endpoint("there", "peer.example", IDLE),
+    ),
+    uid=TASKS,
+    names={"peer.example": PEER},
+)
+
+
+@pytest.fixture(scope="module")
+def networks() -> Iterator[Networks]:
+    made = Networks({"here": HERE, "peer": PEER, "stranger": STRANGER})
+    try:
+        servers = [made.listen(name, *of) for name in ("here", "peer", "stranger") for of in LISTEN]
+        yield made
+        for server in servers:
+            server.close()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    return tmp_path / fence_state.RULES
+
+
+def put_up(networks: Networks, rules: Path, fence: Fence = FENCE) -> None:
+    rules.write_text(ruleset(fence))
+    networks.run("nft", "--file", str(rules), at="here")
+
+
+@pytest.fixture
+def fenced(networks: Networks, rules: Path) -> Networks:
+    put_up(networks, rules)
+    return networks
+
+
+def test_without_a_fence_all_of_this_is_open(networks: Networks) -> None:
+    networks.run("nft", "flush", "ruleset", at="here")
+    for address in HERE:
+        assert networks.tried("stranger", address, PORT) == "open"
+        assert networks.tried("stranger", address, HIDDEN) == "open"
+    for address in (*OWN, *PEER):
+        assert networks.tried("here", address, PORT, SOMEBODY) == "open"
+    for address in (*PEER, *STRANGER, "127.0.0.1"):
+        assert networks.tried("here", address, SSH, TASKS) == "open"
+
+
+@pytest.mark.parametrize("address", HERE)
+def test_of_other_machines_those_of_the_plan_alone_reach_a_task(fenced: Networks, address: str) -> None:
+    assert fenced.tried("stranger", address, PORT) == "ConnectionRefusedError"
+    assert fenced.tried("peer", address, PORT) == "open"
+    assert fenced.tried("stranger", address, OTHER) == "open", "what is not the plan's is not ours to close"
+
+
+@pytest.mark.parametrize("address", [*OWN, *PEER, "::ffff:10.77.0.2"])
+def test_of_the_users_here_root_and_the_tasks_alone_reach_a_task(fenced: Networks, address: str) -> None:
+    assert fenced.tried("here", address, PORT, SOMEBODY) == "ConnectionRefusedError"
+    assert fenced.tried("here", address, PORT, TASKS) == "open"
+    assert fenced.tried("here", address, PORT, ROOT) == "open"
+
+
+@pytest.mark.parametrize("address", [*PEER, *STRANGER, "::ffff:10.77.0.3"])
+def test_others_go_where_they_went(fenced: Networks, address: str) -> None:
+    for user in (SOMEBODY, ROOT):
+        assert fenced.tried("here", address, SSH, user) == "open"
+        assert fenced.tried("here", "127.0.0.1", SSH, user) == "open"
+    assert fenced.tried("peer", HERE[0], SSH) == "open"
+
+
+@pytest.mark.parametrize("address", [*STRANGER, *PEER, "::ffff:10.77.0.3", *OWN])
+def test_a_task_goes_to_the_tasks_of_the_plan_and_nowhere_else(fenced: Networks, address: str) -> None:
+    for port in (SSH, OTHER):
+        assert fenced.tried("here", address, port, TASKS) == "ConnectionRefusedError"
+    if address in STRANGER:
+        assert fenced.tried("here", address, PORT, TASKS) == "ConnectionRefusedError"
+
+
+@pytest.mark.parametrize("address", [*STRANGER, "127.0.0.1"])
+def test_a_task_sends_no_datagrams(fenced: Networks, address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with fenced.inside("here" if address == "127.0.0.1" else "stranger"):
+        heard = socket.socket(family, socket.SOCK_DGRAM)
+    heard.bind((address, 5353))
+    for user, text in ((TASKS, b"tasks"), (ROOT, b"root")):
+        with fenced.inside("here", user):
+            sender = socket.socket(family, socket.SOCK_DGRAM)
+        with sender, suppress(OSError):
+            sender.sendto(text, (address, 5353))
+    with heard:
+        assert heard.recv(9) == b"root"
+
+
+@pytest.mark.parametrize("address", HERE)
+def test_a_task_serves_at_no_port_but_the_plans(fenced: Networks, address: str) -> None:
+    assert fenced.tried("stranger", address, HIDDEN) == "TimeoutError"
+    assert fenced.tried("peer", address, HIDDEN) == "TimeoutError"
+    assert fenced.tried("here", address, HIDDEN, SOMEBODY) == "open", "as TensorBoard, for this host alone"
+
+
+def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: Path) -> None:
+    networks.run("nft", "flush", "ruleset", at="here")
+    with networks.listen("here", IDLE, TASKS) as server:
+        strange, ours = networks.connect("stranger", HERE[0], IDLE), networks.connect("peer", HERE[0], IDLE)
+        with networks.inside("here", TASKS):
+            accepted = [server.accept()[0], server.accept()[0]]
+    put_up(networks, rules)
+    ours.send(b"more")
+    assert accepted[1].recv(4) == b"more"
+    accepted[1].send(b"answer")
+    assert ours.recv(6) == b"answer"
+    with pytest.raises(ConnectionResetError):
+        for _ in range(2):
+            strange.send(b"more")
+            strange.recv(4)
+    for each in (strange, ours, *accepted):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "address"), [("stranger", "here", STRANGER[0]), ("here", "peer", HERE[0])]
+)
+def test_other_programs_connect_from_a_port_of_the_plan(
+    fenced: Networks, server: str, client: str, address: str
+) -> None:
+    """Any connection may be given such a port, where it is one of those that the kernel gives away."""
+    with fenced.listen(server, 5555, SOMEBODY) as listening:
+        begun = fenced.connect(client, address, 5555, SOMEBODY, from_port=IDLE)
+        with fenced.inside(server, SOMEBODY):
+            accepted, _ = listening.accept()
+    with begun, accepted:
+        accepted.send(b"answer")
+        assert begun.recv(6) == b"answer"
+
+
+@pytest.mark.parametrize(
+    ("peer", "gateway", "container", "setting"),
+    [
+        (PEER[0], "10.78.0.1/24", "10.78.0.9/24", "net.ipv4.ip_forward=1"),
+        (PEER[1], "fd78::1/64", "fd78::9/64", "net.ipv6.conf.all.forwarding=1"),
+    ],
+)
+def test_a_container_of_a_host_does_not_pass_for_it(
+    fenced: Networks, peer: str, gateway: str, container: str, setting: str
+) -> None:
+    """It would come to the peer with this host's address, as all that a container sends does."""
+    own, _, _ = container.partition("/")
+    fenced.run("sysctl", "--quiet", "--write", setting, at="here")
+    for name, address in (("here", gateway), ("stranger", container)):
+        fenced.run("ip", "address", "replace", address, "dev", "eth0", "nodad", at=name)
+    fenced.run("ip", "route", "replace", peer, "via", gateway.partition("/")[0], "src", own, at="stranger")
+    translate = "add table inet nat; add chain inet nat out { type nat hook postrouting priority 100; }"
+    fenced.run("nft", f"{translate}; add rule inet nat out oif eth0 masquerade", at="here")
+    try:
+        assert fenced.tried("stranger", peer, PORT) == "ConnectionRefusedError"
+        assert fenced.tried("stranger", peer, SSH) == "open"
+    finally:
+        fenced.run("nft", "delete table inet nat", at="here")
+        fenced.run("ip", "route", "delete", peer, at="stranger")
+
+
+@pytest.mark.parametrize(
+    ("entry", "opened", "closed"),
+    [
+        (f"10.77.0.3:{SSH}", (STRANGER[0], SSH), (STRANGER[0], OTHER)),
+        (f"10.77.0.0/24:{SSH}", (PEER[0], SSH), (STRANGER[1], SSH)),
+        (f"[fd77::3]:{OTHER - 9}-{OTHER}", (STRANGER[1], OTHER), (STRANGER[1], SSH)),
+        ("10.77.0.0/24", (STRANGER[0], SSH), (PEER[0], SSH)),
+        ("[::/0]", (STRANGER[1], SSH), (PEER[1], SSH)),
+        ("0.0.0.0/0", (STRANGER[0], OTHER), ("127.0.0.1", SSH)),
+        (f"127.0.0.1:{SSH}", ("127.0.0.1", SSH), ("127.0.0.1", OTHER)),
+        ("store.example", (STRANGER[1], SSH), (STRANGER[0], SSH)),
+    ],
+)
+def test_a_program_reaches_what_the_inventory_says(
+    networks: Networks, rules: Path, entry: str, opened: tuple[str, int], closed: tuple[str, int]
+) -> None:
+    names = {**FENCE.names, "store.example": (STRANGER[1],)}
+    put_up(networks, rules, replace(FENCE, may_reach=(entry,), names=names))
+    assert networks.tried("here", *opened, TASKS) == "open"
+    assert networks.tried("here", *closed, TASKS) == "ConnectionRefusedError"
+    assert networks.tried("here", *opened, SOMEBODY) == "open"
+
+
+@pytest.mark.parametrize("resolver", STRANGER)
+def test_a_task_asks_for_names_where_the_plan_has_some(
+    networks: Networks, rules: Path, resolver: str
+) -> None:
+    put_up(networks, rules, replace(FENCE, resolvers=(resolver,)))
+    with networks.listen("stranger", 53):
+        assert networks.tried("here", resolver, 53, TASKS) == "open"
+        assert networks.tried("here", resolver, SSH, TASKS) == "ConnectionRefusedError"
+        numbers = tuple(Endpoint(task.host, address, PORT) for task in FENCE.tasks for address in PEER)
+        put_up(networks, rules, replace(FENCE, resolvers=(resolver,), tasks=numbers, names={}))
+        assert networks.tried("here", resolver, 53, TASKS) == "ConnectionRefusedError"
+
+
+def test_no_moment_of_a_change_is_without_a_fence(fenced: Networks, rules: Path) -> None:
+    over, seen = threading.Event(), set()
+
+    def knock() -> None:
+        while not over.is_set():
+            seen.add(fenced.tried("stranger", HERE[0], PORT))
+
+    knocking = threading.Thread(target=knock)
+    knocking.start()
+    try:
+        for _ in range(20):
+            put_up(fenced, rules)
+    finally:
+        over.set()
+        knocking.join()
+    assert seen == {"ConnectionRefusedError"}
+
+
+def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> None:
+    put_up(networks, rules)
+    with networks.inside("here"):
+        wanted = fence_state.listed_apart(rules)
+        assert fence_state.difference(wanted, fence_state.listed()) == ""
+        networks.run("nft", "add element inet psfleet hosts4 { 10.77.0.3 }", at="here")
+        assert fence_state.difference(wanted, fence_state.listed()) == (
+            "the table inet psfleet lacks elements = { 10.77.0.1, 10.77.0.2 } "
+            "and has elements = { 10.77.0.1, 10.77.0.2, 10.77.0.3 }, which is not its own"
+        )
+        put_up(networks, rules)
+        networks.run("nft", "flush chain inet psfleet strangers", at="here")
+        assert re.fullmatch(
+            "the table inet psfleet lacks ip saddr @hosts4 return; ip6 saddr @hosts6 return; .* and 1 more",
+            fence_state.difference(wanted, fence_state.listed()),
+        )
+        fence_state.take_down()
+        assert fence_state.difference(wanted, fence_state.listed()) == "the table inet psfleet is not there"
+
+
+def test_rules_that_nft_does_not_take_are_told(rules: Path) -> None:
+    rules.write_text("table inet psfleet { chain x { nonsense; } }")
+    with pytest.raises(fence_state.FenceError, match=r"(?s)nft does not take .*nonsense"):
+        fence_state.listed_apart(rules)

@@ -1,0 +1,142 @@
+"""What the rules of a fence are made of. What they do to packets, test_fence_packets.py sees."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from trainer.host.port_fence import Endpoint, Fence, ruleset, to_ip, to_reach, unit_drop_in
+
+PLAN = (
+    Endpoint("a", "10.0.0.1", 2222),
+    Endpoint("a", "10.0.0.1", 2223),
+    Endpoint("b", "[fd00::2]", 2222),
+    Endpoint("c", "cee", 2300),
+)
+NAMES = {"cee": ("10.0.0.3", "fd00::3"), "store": ("192.0.2.7",)}
+FENCE = Fence("a", "psfleet", PLAN, (), 998, NAMES, ("10.0.0.53", "fe80::53"))
+
+
+def sets(fence: Fence) -> dict[str, set[str]]:
+    """What each set of the rules holds."""
+    found = re.findall(r"set (\w+) \{ type [^;]*; (?:elements = \{ (.*) \})? \}", ruleset(fence))
+    return {name: set(elements.split(", ")) - {""} for name, elements in found}
+
+
+def asked(fence: Fence) -> list[str]:
+    """Where its tasks may ask for names."""
+    return re.findall(r"daddr (\S+) meta l4proto \{ tcp, udp \} th dport 53 accept", ruleset(fence))
+
+
+def test_the_plan_is_what_is_let_through() -> None:
+    assert sets(FENCE) == {
+        "ports": {"2222", "2223"},
+        "hosts4": {"10.0.0.1", "10.0.0.3"},
+        "hosts6": {"fd00::2", "fd00::3"},
+        "tasks4": {"10.0.0.1 . 2222", "10.0.0.1 . 2223", "10.0.0.3 . 2300"},
+        "tasks6": {"fd00::2 . 2222", "fd00::3 . 2300"},
+    }
+    assert sets(replace(FENCE, host="c"))["ports"] == {"2300"}
+    assert ruleset(FENCE).count("meta skuid 998 goto tasks") == 1
+
+
+def test_a_host_alone_knows_itself() -> None:
+    alone = sets(replace(FENCE, tasks=PLAN[:2], names={}))
+    assert (alone["hosts4"], alone["hosts6"], alone["tasks6"]) == ({"10.0.0.1"}, set(), set())
+    own = Fence("here", "psfleet", (Endpoint("here", "127.0.0.1", 2222),))
+    assert [*map(len, sets(own).values())] == [1, 0, 0, 0, 0]
+
+
+def test_an_address_of_loopback_is_no_peers() -> None:
+    """On Debian the own name is 127.0.1.1, from which no packet of another host comes."""
+    assert sets(replace(FENCE, names={"cee": ("127.0.1.1", "::1", "10.0.0.3")})) == sets(
+        replace(FENCE, names={"cee": ("10.0.0.3",)})
+    )
+
+
+def test_the_same_plan_gives_the_same_rules() -> None:
+    turned = replace(FENCE, tasks=PLAN[::-1], names={"cee": ("fd00::3", "10.0.0.3")})
+    assert ruleset(turned) == ruleset(replace(FENCE, names={"cee": NAMES["cee"]}))
+
+
+def test_names_are_asked_for_where_there_are_some() -> None:
+    assert asked(FENCE) == ["10.0.0.53/32", "fe80::53/128"]
+    assert asked(replace(FENCE, names={})) == []
+
+
+def test_systemd_holds_tasks_to_the_same_addresses() -> None:
+    fence = replace(FENCE, may_reach=("192.0.2.0/24:443", "store"))
+    (allowed,) = re.findall(r"^IPAddressAllow=localhost (.*)$", unit_drop_in(fence), re.MULTILINE)
+    assert set(allowed.split()) == {
+        *("10.0.0.1", "10.0.0.3", "fd00::2", "fd00::3"),
+        *("192.0.2.0/24", "192.0.2.7/32", "10.0.0.53", "fe80::53"),
+    }
+    assert "53" not in unit_drop_in(replace(FENCE, names={}))
+
+
+def test_what_was_written_down_is_read_again() -> None:
+    fence = replace(FENCE, may_reach=("10.9.0.0/16:443",))
+    assert Fence.from_json(json.loads(json.dumps(fence.to_json()))) == fence
+    for damaged in ({}, {**fence.to_json(), "uid": "x"}, {**fence.to_json(), "tasks": [["a", "b"]]}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Fence.from_json(damaged)
+
+
+@pytest.mark.parametrize(
+    ("text", "network", "name", "ports"),
+    [
+        ("10.0.0.0/8:443", "10.0.0.0/8", "", "443"),
+        ("10.0.0.7", "10.0.0.7/32", "", ""),
+        ("[fd00::1]:9000-9010", "fd00::1/128", "", "9000-9010"),
+        ("[fd00::/64]", "fd00::/64", "", ""),
+        ("store.example.org:1-65535", "None", "store.example.org", "1-65535"),
+        ("store", "None", "store", ""),
+    ],
+)
+def test_places_beside_the_plan(text: str, network: str, name: str, ports: str) -> None:
+    found = to_reach(text)
+    assert (str(found.network), found.name, found.ports) == (network, name, ports)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            ":443",
+            "10.0.0.0/8:0",
+            "10.0.0.0/8:65536",
+            "10.0.0.0/8:20-10",
+            "10.0.0.0/8:443:1",
+            "10.0.0.1/8",
+        ),
+        *(
+            "fd00::1",
+            "[10.0.0.1]",
+            "10.0.0.256",
+            "10.0.0.0/33",
+            "[fd00::/129]",
+            "http://store",
+            "store:https",
+        ),
+        *("-store", "store/24", "10.0.0.1; accept", "store accept", "10.0.0.1\n", "1٢.0.0.1"),
+    ],
+)
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        to_reach(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "ip"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("[fd00:0::2]", "fd00::2"),
+        ("[fe80::1%eth0]", "fe80::1"),
+        ("[::ffff:10.0.0.4]", "10.0.0.4"),
+        ("node1", "None"),
+    ],
+)
+def test_addresses_as_packets_have_them(address: str, ip: str) -> None:
+    assert str(to_ip(address)) == ip

@@ -1,0 +1,148 @@
+"""The fence of this host as it is: what it has to be made of, and whether it stands as deploy.yml left it."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import unified_diff
+from pathlib import Path
+
+from .check import Finding, failed, ok, skipped
+from .deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
+from .host_facts import SECONDS_TO_ANSWER, ask, text_of
+from .name_checks import name_check, names_in, resolve_names
+from .port_fence import Fence, ruleset, to_ip
+from .task_traces import read_object
+from .wording import first_of
+
+RULES, RECORD = "fence.nft", "fence.json"
+DEPLOY = "ansible-playbook deploy.yml"
+# What nft says of the rules in an empty network: nobody sees them there, and they guard nothing.
+_APART = ("unshare", "--net", "sh", "-c", 'nft --file "$1" && nft --stateless list table inet psfleet', "sh")
+
+
+class FenceError(ValueError):
+    """Why there can be no fence, or none like the one that was asked for."""
+
+
+class UnknownUserError(FenceError):
+    """The tasks' user is not there yet."""
+
+
+def survey(fence: Fence, *, strict: bool = True) -> Fence:
+    """Return a fence with what this host finds now.
+
+    Raises FenceError where it does not know the user or, if `strict`, where names lead nowhere.
+    """
+    try:
+        uid = pwd.getpwnam(fence.user).pw_uid
+    except KeyError:
+        raise UnknownUserError(f"this host has no user {fence.user}") from None
+    beside = [name for _, name, _ in fence.entries if name]
+    resolved = resolve_names(names_in({place: place for place in (*fence.addresses.values(), *beside)}))
+    if strict:
+        finding = name_check(fence.host, fence.addresses, resolved)
+        unknown = [name for name in beside if not resolved[name].addresses]
+        if finding.state == "failed":
+            raise FenceError(f"{finding.found}: {finding.remedy}")
+        if unknown:
+            what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host does not find"
+            raise FenceError(f"{what}; expected names that it does, or addresses")
+    return replace(
+        fence,
+        uid=uid,
+        names={name: tuple(sorted(map(_plain, found.addresses))) for name, found in resolved.items()},
+        resolvers=read_resolvers() if resolved else (),
+    )
+
+
+def _plain(address: str) -> str:
+    return str(to_ip(address) or address)
+
+
+def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
+    """Return whom programs of this host ask for names."""
+    lines = [line.split() for line in text_of(root / "etc/resolv.conf").splitlines()]
+    found = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:] and to_ip(words[1])]
+    return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
+
+
+def listed_apart(rules: Path) -> str:
+    """Return how nft lists the table that a file makes. Raises FenceError with its words where none."""
+    status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
+    if status:
+        raise FenceError(f"nft does not take {rules}: {complaint.strip()}")
+    return printed
+
+
+def listed() -> str:
+    """Return how nft lists the table that stands, "" where there is none."""
+    return ask(["nft", "--stateless", "list", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)[1]
+
+
+def take_down() -> None:
+    """Take the table away, if it is there."""
+    if listed():
+        ask(["nft", "delete", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)
+
+
+def fence_problem(configuration: Path) -> str:
+    """Say why the fence of this host is not what deploy.yml wrote to `configuration`; "" where it is."""
+    rules = configuration / RULES
+    try:
+        fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
+        then = ruleset(fence)
+    except (KeyError, TypeError, ValueError):
+        return "deploy.yml has left no fence there"
+    if text_of(rules) != then:
+        return f"{rules} is not what deploy.yml wrote"
+    try:
+        return changes(fence, survey(fence, strict=False)) or difference(listed_apart(rules), listed())
+    except FenceError as error:
+        return str(error)
+
+
+def changes(then: Fence, now: Fence) -> str:
+    """Say what the host finds otherwise than when it was deployed; "" where nothing is."""
+    found = [
+        f"{name} was {_shown(addresses)} when deploy.yml ran, and is {_shown(now.names.get(name, ()))} now"
+        for name, addresses in then.names.items()
+        if now.names.get(name) != addresses
+    ]
+    if then.resolvers != now.resolvers:
+        found.append(f"names were asked of {_shown(then.resolvers)}, and are of {_shown(now.resolvers)} now")
+    if then.uid != now.uid:
+        found.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
+    return first_of(found, 5, "; ")
+
+
+def _shown(addresses: Sequence[str]) -> str:
+    return ", ".join(addresses) or "not known"
+
+
+def difference(wanted: str, live: str) -> str:
+    """Say what of the table is missing, and what is there beside it; "" where nothing is."""
+    if not live:
+        return "the table inet psfleet is not there"
+    # nft breaks the lines of what a set holds.
+    then, now = (re.sub(r",\s+", ", ", text).splitlines() for text in (wanted, live))
+    lines = list(unified_diff(then, now, n=0, lineterm=""))[2:]
+    missing, more = (
+        [line[1:].strip() for line in lines if line.startswith(sign) and line[1:].strip()] for sign in "-+"
+    )
+    words = [f"lacks {first_of(missing, 3, '; ')}"] if missing else []
+    words += [f"has {first_of(more, 3, '; ')}, which is not its own"] if more else []
+    return f"the table inet psfleet {' and '.join(words)}" if words else ""
+
+
+def fence_check(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
+    """Return the check `fence`; `wanted` is port_fence_enabled, `deployed` whether the host has a plan."""
+    if not deployed:
+        return skipped(NOT_DEPLOYED)
+    if not wanted:
+        return skipped("port_fence_enabled is false")
+    if problem := fence_problem(configuration):
+        return failed(f"the ports of its tasks are not fenced as deployed: {problem}", f"run `{DEPLOY}`")
+    return ok("it stands as deployed")

@@ -1,0 +1,245 @@
+"""The fence of a host: who reaches the ports of its tasks, and where its tasks may go.
+
+Pure: it makes rules for nftables and systemd of the plan, and of what the host found (`fence_state`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from string import Template
+from typing import Any, NamedTuple, Union
+
+IP = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]  # noqa: UP007 - Python 3.8 has no other
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007 - as above
+
+# As "10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org".
+_REACH = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:]+(?:/\d+)?)\]|(?P<four>\d[\d.]*(?:/\d+)?)|(?P<name>[A-Za-z_][\w.-]*))"
+    r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?",
+    re.ASCII,
+)
+LAST_PORT = 65535
+
+
+class Endpoint(NamedTuple):
+    """Where a task of the plan listens; `address` as in the plan, so it may be a name."""
+
+    host: str
+    address: str
+    port: int
+
+
+class Reach(NamedTuple):
+    """Where tasks may go beside the plan: a network, or a name, and the ports there, "" for all."""
+
+    network: Network | None
+    name: str
+    ports: str
+
+
+def to_reach(text: str) -> Reach:
+    """Parse an entry of trainer_program_may_reach. Raises ValueError."""
+    match = _REACH.fullmatch(text)
+    bounds = [int(port) for port in match.group("first", "last") if port] if match else []
+    if match is None or bounds != sorted(bounds) or not all(0 < port <= LAST_PORT for port in bounds):
+        raise ValueError(text)
+    place = match["six"] or match["four"]
+    network = ipaddress.ip_network(place) if place else None
+    return Reach(network, match["name"] or "", "-".join(map(str, bounds)))
+
+
+def to_ip(address: str) -> IP | None:
+    """Return the IP address that is meant, None for a name.
+
+    Brackets and an interface (fe80::1%eth0) are left away. An IPv4 address in an IPv6 one travels as IPv4.
+    """
+    try:
+        ip = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What the fence of `host` is made of.
+
+    Asked for are the `tasks` of the whole plan, the `user` that they run as, and `may_reach`, as
+    trainer_program_may_reach has it. Found by the host are that user's number, the addresses of all `names`
+    among these, and the `resolvers` that it asks for them.
+    """
+
+    host: str
+    user: str
+    tasks: tuple[Endpoint, ...]
+    may_reach: tuple[str, ...] = ()
+    uid: int = 0
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resolvers: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Fence:
+        """Return the fence that `to_json` described. Raises KeyError, TypeError, ValueError."""
+        return cls(
+            host=str(content["host"]),
+            user=str(content["user"]),
+            tasks=tuple(Endpoint(host, address, int(port)) for host, address, port in content["tasks"]),
+            may_reach=tuple(content["may_reach"]),
+            uid=int(content["uid"]),
+            names={name: tuple(found) for name, found in content["names"].items()},
+            resolvers=tuple(content["resolvers"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return asdict(self)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The plan's address of each host."""
+        return {task.host: task.address for task in self.tasks}
+
+    @property
+    def entries(self) -> list[Reach]:
+        """Where tasks may go beside the plan, by network or name."""
+        return list(map(to_reach, self.may_reach))
+
+    @property
+    def reach(self) -> list[tuple[Network, str]]:
+        """The networks where tasks may go beside the plan, with the ports there, "" for all."""
+        found = []
+        for network, name, ports in self.entries:
+            networks = [network] if network else [ipaddress.ip_network(ip) for ip in self._known(name)]
+            found += [(each, ports) for each in networks]
+        return sorted(set(found), key=lambda each: (each[0].version, str(each[0]), each[1]))
+
+    def ips(self, address: str) -> list[IP]:
+        """Return what an address of the plan is. One of loopback is left out: it would be any host's own."""
+        return [ip for ip in self._known(address) if not ip.is_loopback]
+
+    def _known(self, address: str) -> list[IP]:
+        given = to_ip(address)
+        return [given] if given else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
+
+
+# Nothing is let through that somebody else's rules refuse: `accept` and `return` are of this table alone.
+# What leaves is decided where a connection begins, with SYN and its answer: a run that goes on is not broken.
+_RULES = Template("""\
+# Written by psfleet's deploy.yml, which alone should change it: who may reach the ports of this host's tasks,
+# and where its tasks may go (docs/security.md).
+add table inet psfleet
+delete table inet psfleet
+table inet psfleet {
+	# The ports of this host's tasks; the hosts of the plan, and where the tasks of all listen.
+	set ports { type inet_service; $ports }
+	set hosts4 { type ipv4_addr; $hosts4 }
+	set hosts6 { type ipv6_addr; $hosts6 }
+	set tasks4 { type ipv4_addr . inet_service; $tasks4 }
+	set tasks6 { type ipv6_addr . inet_service; $tasks6 }
+
+	chain refused {
+		meta l4proto tcp reject with tcp reset
+		reject with icmpx admin-prohibited
+	}
+
+	# To a task from another machine: of the plan's hosts alone. Another user's connection may have its port.
+	chain strangers {
+		ip saddr @hosts4 return
+		ip6 saddr @hosts6 return
+		meta skuid != $uid return
+		reject with tcp reset
+	}
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iif != lo tcp dport @ports jump strangers
+	}
+	# Containers of this host would come to other hosts with its address.
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		ip daddr . tcp dport @tasks4 jump strangers
+		ip6 daddr . tcp dport @tasks6 jump strangers
+	}
+
+	# From this host: its tasks to the plan's tasks, root anywhere, all others to no task.
+	chain output {
+		type filter hook output priority filter; policy accept;
+		meta skuid $uid goto tasks
+		meta skuid 0 accept
+		tcp flags & (fin | syn | rst | ack) != syn accept
+		oif lo tcp dport @ports goto refused
+		ip daddr . tcp dport @tasks4 goto refused
+		ip6 daddr . tcp dport @tasks6 goto refused
+	}
+	chain tasks {
+		tcp flags & syn == 0 accept
+		# They serve at their ports, and TensorBoard for this host alone.
+		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) accept
+		oif lo tcp flags & (syn | ack) == (syn | ack) accept
+		oif lo tcp dport @ports accept
+		ip daddr . tcp dport @tasks4 accept
+		ip6 daddr . tcp dport @tasks6 accept
+$named_ports
+		# trainer_program_may_reach opens no other port of the plan's hosts, unless it names that.
+		oif lo goto refused
+		ip daddr @hosts4 goto refused
+		ip6 daddr @hosts6 goto refused
+$all_ports
+		goto refused
+	}
+}
+""")
+
+
+def ruleset(fence: Fence) -> str:
+    """Return the rules for nftables, which take the place of those before in one transaction."""
+    hosts = {ip for task in fence.tasks for ip in fence.ips(task.address)}
+    tasks = {(ip, task.port) for task in fence.tasks for ip in fence.ips(task.address)}
+    asked = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
+    reach = fence.reach + (asked if fence.names else [])
+    return _RULES.substitute(
+        uid=fence.uid,
+        ports=_elements({task.port for task in fence.tasks if task.host == fence.host}),
+        hosts4=_elements(ip for ip in hosts if ip.version == 4),
+        hosts6=_elements(ip for ip in hosts if ip.version == 6),
+        tasks4=_elements(f"{ip} . {port}" for ip, port in tasks if ip.version == 4),
+        tasks6=_elements(f"{ip} . {port}" for ip, port in tasks if ip.version == 6),
+        named_ports=_lines(
+            f"{_to(network)} meta l4proto {{ tcp, udp }} th dport {ports} accept"
+            for network, ports in reach
+            if ports
+        ),
+        all_ports=_lines(f"{_to(network)} accept" for network, ports in reach if not ports),
+    )
+
+
+def _to(network: Network) -> str:
+    return f"{'ip' if network.version == 4 else 'ip6'} daddr {network}"
+
+
+def _elements(values: Iterable[object]) -> str:
+    listed = ", ".join(sorted(map(str, values)))
+    return f"elements = {{ {listed} }}" if listed else ""
+
+
+def _lines(rules: Iterable[str]) -> str:
+    return "\n".join(f"\t\t{rule}" for rule in rules)
+
+
+def unit_drop_in(fence: Fence) -> str:
+    """Return what the unit of each task is told: no fence, no task.
+
+    A second fence, of systemd's own, knows no ports and no users. Where the kernel lets systemd filter, it
+    stands also while somebody empties all tables of nftables.
+    """
+    allowed = {str(ip) for task in fence.tasks for ip in fence.ips(task.address)}
+    allowed |= {str(network) for network, _ in fence.reach}
+    if fence.names:
+        allowed |= {str(ip) for text in fence.resolvers if (ip := to_ip(text))}
+    return (
+        "# Written by psfleet's deploy.yml.\n"
+        "[Unit]\nRequires=psfleet-fence.service\nAfter=psfleet-fence.service\n\n"
+        f"[Service]\nIPAddressDeny=any\nIPAddressAllow={' '.join(['localhost', *sorted(allowed)])}\n"
+    )
