@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
 from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
-from trainer.process.console import say
+from trainer.process.console import keep_within_quota, say
 from trainer.process.failure import recorded
 from trainer.process.loading import loading_tensorflow
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
             fields = {"class": "usage", "reason": str(error)}
             open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
+    keep_within_quota(os.environ.get("PSFLEET_LOG_MEGABYTES", ""))
     if options.program is not None:
         from trainer.program.launcher import run_program
 

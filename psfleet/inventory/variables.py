@@ -149,6 +149,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_configuration_directory": _DIRECTORY_RULE,
     "trainer_state_directory": _DIRECTORY_RULE,
     "trainer_log_directory": _DIRECTORY_RULE,
+    "trainer_log_megabytes": integer(1),
     "trainer_watchdog_seconds": integer(10),
     "trainer_metrics_directory": _matching(
         re.compile(rf"(?:{_DIRECTORY.pattern})?"), f"{_DIRECTORY_RULE.expected}, or empty for none"
