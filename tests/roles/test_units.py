@@ -106,7 +106,7 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("name", "threshold"),
     [
-        ("psfleet-worker@", 20),
+        ("psfleet-worker@", 13),
         ("psfleet-evaluator@", 10),
         ("psfleet-doctor@", 10),
         ("psfleet-metrics", 10),
