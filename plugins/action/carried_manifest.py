@@ -7,6 +7,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from psfleet.carry.manifest import index_path, write_index
+from psfleet.carry.own_cache import own_cache
 
 from ..plugin_utils.actions import ControllerAction
 
@@ -22,8 +23,8 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
-        index = index_path(sources, Path(arguments["cache_directory"]).expanduser())
         try:
+            index = index_path(sources, own_cache(arguments["cache_directory"]))
             write_index(sources, index, display.display)
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(f"{error}") from error

@@ -6,6 +6,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
+from psfleet.carry.own_cache import own_cache
 from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.environment import HostEnvironment
 
@@ -29,7 +30,7 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            locks, cache = Path(arguments["locks"]), Path(arguments["cache_directory"]).expanduser()
+            locks, cache = Path(arguments["locks"]), own_cache(arguments["cache_directory"])
             tensorboard = bool(arguments.get("tensorboard", False))
             stores = {
                 name: WheelStore.of(HostEnvironment.parse(name), locks, cache, tensorboard=tensorboard)

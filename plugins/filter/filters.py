@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
 from psfleet.watch.hints import with_inventory
@@ -38,6 +39,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
 FILTERS = (
     cuda_environment,
     exit_codes,
+    own_cache,
     task_files.evaluator_files,
     task_files.gpu_drop_ins,
     task_files.run_environment_path,

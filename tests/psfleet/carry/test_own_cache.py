@@ -1,0 +1,92 @@
+"""Who can change a cache, by real directories of real users."""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry.own_cache import others_write, own_cache
+
+DAEMON = pwd.getpwnam("daemon").pw_uid
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """Return a cache with wheels, below a directory "above"."""
+    folder = tmp_path / "above" / "cache"
+    (folder / "wheels" / "0123").mkdir(parents=True)
+    (folder / "wheels" / "0123" / "wheels.tar").touch()
+    (folder / "locks").mkdir()
+    (folder / "environments").mkdir(mode=0o777)  # nothing of it is given to hosts by deploy.yml
+    return folder
+
+
+def test_what_is_ones_own_and_what_is_not_there_yet_is_taken(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert own_cache(str(cache)) == cache
+    assert own_cache(str(cache / "not" / "yet")) == cache / "not" / "yet"
+    (cache.parent / "link").symlink_to(cache)
+    assert own_cache(str(cache.parent / "link")) == cache
+    monkeypatch.setenv("HOME", str(cache.parent))
+    assert own_cache("~/cache") == cache
+    cache.parent.chmod(0o1777)
+    assert own_cache(str(cache)) == cache
+
+
+@pytest.mark.parametrize("place", ["", "wheels", "wheels/0123", "wheels/0123/wheels.tar", "locks", ".."])
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o757, 0), (0o755, DAEMON)])
+def test_what_others_can_change_is_refused_with_what_to_do(
+    cache: Path, place: str, mode: int, owner: int
+) -> None:
+    path = (cache / place).resolve()
+    path.chmod(mode)
+    os.chown(path, owner, -1)
+    whose = f"{path} has mode {mode:04o} and is {pwd.getpwuid(owner).pw_name}'s"
+    with pytest.raises(ValueError, match=rf"{whose}.*chmod go-w {path}\. .*another cache: PSFLEET_CACHE"):
+        own_cache(str(cache))
+
+
+@pytest.mark.parametrize("place", ["", "wheels"])
+def test_the_cache_itself_may_not_be_a_directory_in_which_others_can_add(cache: Path, place: str) -> None:
+    (cache / place).chmod(0o1777)
+    with pytest.raises(ValueError, match="has mode 1777"):
+        own_cache(str(cache))
+
+
+def test_wheels_that_are_linked_into_the_cache_are_looked_at_where_they_are(cache: Path) -> None:
+    elsewhere = cache.parent / "disk"
+    (cache / "wheels").rename(elsewhere)
+    (cache / "wheels").symlink_to(elsewhere)
+    assert own_cache(str(cache)) == cache
+    (elsewhere / "0123").chmod(0o777)
+    with pytest.raises(ValueError, match=f"{elsewhere}/0123 has mode 0777"):
+        own_cache(str(cache))
+
+
+def test_a_group_without_other_members_is_its_user(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+    for path in (cache, cache / "wheels"):
+        path.chmod(0o775)
+        os.chown(path, -1, own.pw_gid)
+    assert own_cache(str(cache)) == cache
+    os.chown(cache, -1, DAEMON)
+    with pytest.raises(ValueError, match="has mode 0775"):
+        own_cache(str(cache))
+    os.chown(cache, -1, own.pw_gid)
+    for name, members in ((group.gr_name, ["daemon"]), ("users", [])):
+        changed = grp.struct_group((name, "x", own.pw_gid, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda _, changed=changed: changed)
+        with pytest.raises(ValueError, match="has mode 0775"):
+            own_cache(str(cache))
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container whose user has no name
+    with pytest.raises(ValueError, match=f"is {own.pw_uid}'s"):
+        own_cache(str(cache))
+
+
+def test_a_sticky_directory_is_no_better_where_it_is_another_users() -> None:
+    of_daemon = os.stat_result((stat.S_IFDIR | 0o1777, 0, 0, 1, DAEMON, 0, 0, 0, 0, 0))
+    assert others_write(of_daemon, is_above=True)
