@@ -243,6 +243,4 @@ def pip_settings() -> dict[str, str]:
         if variable:
             text = str(ast.literal_eval(value))
             found[variable] = separator.join(text.split()) if separator else text
-    if "UV_INDEX" in found:  # as pip does: all indexes are one
-        found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return found

@@ -2,6 +2,10 @@
 
 import hashlib
 import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -199,6 +203,41 @@ def test_uv_is_told_where_pip_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found["UV_INDEX"] == "https://a.example.org https://b.example.org"
     monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.org/simple")
     assert pip_settings()["UV_DEFAULT_INDEX"] == "https://other.example.org/simple"
+
+
+class Index(SimpleHTTPRequestHandler):
+    """A folder for each package is all that an index is."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder, in which the folders "public" and "own" are pip's index and its extra index."""
+    forget_pip_variables(monkeypatch)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Index, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        settings = {"PIP_INDEX_URL": f"{address}/public", "PIP_EXTRA_INDEX_URL": f"{address}/own"}
+        settings |= {
+            "PIP_CONFIG_FILE": os.devnull,
+            "UV_CACHE_DIR": str(tmp_path / "uv"),
+            "NO_PROXY": "127.0.0.1",
+        }
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        yield tmp_path
+        server.shutdown()
+
+
+def test_a_package_of_ones_own_index_is_not_taken_from_the_public_one(served: Path) -> None:
+    digest = make_package(served / "own" / "secret", "secret", "1.0")
+    make_package(served / "public" / "secret", "secret", "9.0")
+    make_package(served / "public" / "plots", "plots", "2.0")
+    lock = program_lock(served, CPU)
+    assert resolved(lock, "secret\nplots\n") == {"secret": "1.0", "plots": "2.0"}
+    assert read_locks([lock.resolve()])["secret"].hashes == {digest}
 
 
 def test_settings_of_several_lines_and_of_the_way_to_an_index_are_told_to_uv(
