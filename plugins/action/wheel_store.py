@@ -19,25 +19,31 @@ class ActionModule(ControllerAction):
     """Arguments: `environments` (names of those that hosts need), `locks` (their folder), `cache_directory`.
 
     With `tensorboard: true` they are those of TensorBoard, which is in an environment of its own.
-    With `program_requirements`, the path of a user's requirements.txt, also what it needs beside the lock.
+    With `program_requirements`, the path of a user's requirements.txt, also what it needs beside the lock;
+    the lock of that is written beside the file.
 
     Returns `environments`: for each name `python_version`, `lock_hash`, `archive`, `archive_sha256`,
     `archive_bytes`, `environment_bytes` (the disk that the installation takes) and `program`: {}, or the same
     of the wheels that the program adds. In check mode nothing is downloaded, and an archive that is not there
-    yet has no hash, and sizes as they usually are; what the program requires is resolved all the same: a
-    deployment installs what the check has said.
+    yet has no hash, and sizes as they usually are; what the program requires is resolved all the same, into
+    the cache: a deployment installs what the check has said.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            locks, cache = Path(arguments["locks"]), own_cache(arguments["cache_directory"])
+            folder, cache = Path(arguments["locks"]), own_cache(arguments["cache_directory"])
             tensorboard = bool(arguments.get("tensorboard", False))
             stores = {
-                name: WheelStore.of(HostEnvironment.parse(name), locks, cache, tensorboard=tensorboard)
+                name: WheelStore.of(HostEnvironment.parse(name), folder, cache, tensorboard=tensorboard)
                 for name in sorted(set(arguments["environments"]))
             }
-            requirements = Path(arguments.get("program_requirements") or "")
-            programs = {name: store.extended(requirements) for name, store in stores.items()}
+            programs, stale = {}, []
+            if requirements := arguments.get("program_requirements"):
+                locks = {name: store.program_lock(Path(requirements)) for name, store in stores.items()}
+                stale = [lock for lock in locks.values() if not lock.is_kept]
+                for name, lock in locks.items():
+                    resolved = lock.resolve(display.display, keep=not self._task.check_mode)
+                    programs[name] = stores[name].extended(resolved)
             wanted = [*stores.values(), *(store for store in programs.values() if store)]
             lacking = [store for store in wanted if not store.archive.exists()]
             if not self._task.check_mode:
@@ -45,8 +51,9 @@ class ActionModule(ControllerAction):
                     store.fill(display.display)
             described = {
                 name: store.describe() | {"program": program.describe() if program else {}}
-                for (name, store), program in zip(stores.items(), programs.values(), strict=True)
+                for name, store in stores.items()
+                for program in [programs.get(name)]
             }
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
-        return {"changed": bool(lacking), "environments": described}
+        return {"changed": bool(lacking or stale), "environments": described}

@@ -30,6 +30,12 @@ def read_lock(text: str) -> dict[str, Pinned]:
     return {canonicalize_name(package.name): package for package in pinned}
 
 
+def stated(lock: Path) -> str:
+    """Return a lock without its comments, which say nothing of what is installed."""
+    lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("#"))
+
+
 def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
     """Return the packages of several locks."""
     return read_lock("\n".join(path.read_text(encoding="utf-8") for path in paths))

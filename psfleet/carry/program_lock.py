@@ -8,18 +8,19 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks
-from trainer.host.content_directory import locked
-from trainer.host.environment import HostEnvironment
+from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, stated
+from trainer.host.content_directory import LOCK_SUFFIX, locked
+from trainer.host.environment import HostEnvironment, every_environment
 
 VARIABLE = "trainer_program_requirements"
+HEAD = "# Resolved by psfleet"
 GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
 KEY_DIGITS = 16
@@ -67,7 +68,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class ProgramLock:
-    """The packages that the user's file `requirements` needs beside the locks `base` of an environment."""
+    """The packages that the user's file `requirements` needs beside the locks `base` of an environment.
+
+    Their lock lies beside that file, where git has it; a check leaves it in `cache`, for the next deployment.
+    """
 
     requirements: Path
     base: tuple[Path, ...]
@@ -76,7 +80,7 @@ class ProgramLock:
 
     @property
     def key(self) -> str:
-        """Hash of all that decides the resolution but the package index: it names the lock in the cache.
+        """Hash of all that decides the resolution but the package index and older locks.
 
         It begins with the hash of the user's file.
         """
@@ -95,23 +99,75 @@ class ProgramLock:
 
     @property
     def path(self) -> Path:
-        """The finished lock: a later deployment takes the same versions from it."""
-        return self.cache / "locks" / f"{self.key}.txt"
+        """The lock beside the user's file: a later deployment takes the same versions from it."""
+        return self._places(self.environment)[0]
 
-    def resolve(self) -> Path:
-        """Return the path of the lock, resolved by uv where it is not there yet. It may be empty.
+    def _places(self, environment: HostEnvironment) -> tuple[Path, Path]:
+        """Return where the lock of an environment is kept, and where a check leaves it."""
+        name = f"{environment.name}{LOCK_SUFFIX}"
+        beside = self.requirements.with_name(f"{self.requirements.stem}.{name}")
+        return beside, self.cache / "locks" / f"{self._requirements_key}.{name}"
 
-        Raises ValueError for what is refused in the user's file, and with uv's words where nothing fits.
+    @property
+    def _head(self) -> str:
+        return f"{HEAD} for {self.environment.name} from {self.key}. Keep this file in git."
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the lock beside the user's file is of what is asked for. Raises ValueError for damage."""
+        return self._is_of_key(self.path)
+
+    def _is_of_key(self, lock: Path) -> bool:
+        if not lock.exists():
+            return False
+        head, _, body = lock.read_text(encoding="utf-8", errors="replace").partition("\n")
+        whole = body == lock_text(read_lock(body).values())
+        if not head.startswith(HEAD) or (head == self._head and not whole):
+            raise ValueError(
+                f"{lock} is not as psfleet wrote it, with its first line and each package pinned by hashes. "
+                f"Restore it (git checkout {lock}), or remove it: a deployment then writes it anew"
+            )
+        return head == self._head
+
+    def resolve(self, say: Callable[[str], object], *, keep: bool) -> Path:
+        """Return the path of the lock, resolved by uv where there is none of what is asked for.
+
+        With `keep` it is written beside the user's file. Raises ValueError for what is refused in that file,
+        for a lock that is damaged or cannot be written, and with uv's words where nothing fits.
         """
         asked = self._asked()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.path.with_suffix(".lock"), LOCK_TIMEOUT_SECONDS):
-            if not self.path.exists():
-                text = lock_text(self._beside_base(asked))
-                fresh = self.path.with_suffix(".partial")
-                fresh.write_text(text, encoding="utf-8")
-                fresh.replace(self.path)
-        return self.path
+        kept, checked = self._places(self.environment)
+        checked.parent.mkdir(parents=True, exist_ok=True)
+        with locked(checked.with_suffix(".held"), LOCK_TIMEOUT_SECONDS):
+            if not self.is_kept:
+                if not self._is_of_key(checked):
+                    self._announce(say)
+                    self._write(checked, lock_text(self._beside_base(asked)))
+                if not keep:
+                    return checked
+                self._write(kept, stated(checked))
+                say(f"{kept} has what it was resolved to: keep it in git")
+            if keep:
+                checked.unlink(missing_ok=True)
+        return kept
+
+    def _announce(self, say: Callable[[str], object]) -> None:
+        why = ""
+        if self.path.exists():
+            why = " anew: they or psfleet's locks have changed since; its versions stay where they fit"
+        say(f"Resolve {self.requirements} for {self.environment.name}{why} ...")
+
+    def _write(self, lock: Path, text: str) -> None:
+        fresh = lock.with_name(f".{lock.name}")
+        try:
+            fresh.write_text(f"{self._head}\n{text}", encoding="utf-8")
+            fresh.replace(lock)
+        except OSError as error:
+            raise ValueError(
+                f"{VARIABLE}: {lock} cannot be written ({error.strerror}), the lock of what "
+                f"{self.requirements} needs, which lies beside it so that git has it. Let this user write in "
+                f"{lock.parent}, or name a copy of the file in another folder: {VARIABLE}"
+            ) from error
 
     def _beside_base(self, asked: Sequence[Asked]) -> list[Pinned]:
         """Return the resolved packages that the base lacks, each with the hashes that the user allows."""
@@ -196,11 +252,14 @@ class ProgramLock:
             return lock.read_text(encoding="utf-8")
 
     def _preferred(self) -> list[str]:
-        """Return the versions that hosts of another environment got: uv takes them wherever it can."""
-        others = sorted(
-            self.path.parent.glob(f"{self._requirements_key}-*.txt"), key=lambda path: path.stat().st_mtime
-        )
-        return [f"{package.name}=={package.version}" for package in read_locks(others[-1:]).values()]
+        """Return the versions that uv takes wherever it can: of this lock before, and of other environments.
+
+        Those of locks of the same requirements win, so that the hosts of a cluster have the same versions.
+        """
+        places = [place for each in every_environment() for place in self._places(each) if place.is_file()]
+        of_these = f" {self._requirements_key}-"
+        places.sort(key=lambda place: (of_these in place.read_text(encoding="utf-8"), place == self.path))
+        return [f"{package.name}=={package.version}" for package in read_locks(places).values()]
 
     def _failure(self, said: str) -> str:
         if any(words in said for words in UNREACHED):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.locks import Pinned, read_locks
+from psfleet.carry.locks import Pinned, read_locks, stated
 from psfleet.carry.long_step import MEGABYTE, told
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
@@ -63,9 +63,9 @@ class WheelStore:
 
         Hosts of several Pythons and processors have the same locks, and other wheels.
         """
-        content = b"".join(lock.read_bytes() for lock in (*self.locks, self.installer, *self.base))
-        content += f"python{self.environment.python} {self.environment.machine}".encode()
-        return hashlib.sha256(content).hexdigest()[:HASH_DIGITS]
+        content = "".join(stated(lock) for lock in (*self.locks, self.installer, *self.base))
+        content += f"python{self.environment.python} {self.environment.machine}"
+        return hashlib.sha256(content.encode()).hexdigest()[:HASH_DIGITS]
 
     @property
     def folder(self) -> Path:
@@ -77,15 +77,13 @@ class WheelStore:
         """The finished archive: it is there entire, or not at all."""
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
-    def extended(self, requirements: Path) -> "WheelStore | None":
-        """Return the store of what a user's requirements add to this one; None where they add nothing.
+    def program_lock(self, requirements: Path) -> ProgramLock:
+        """Return the lock of what a user's requirements add to this one."""
+        return ProgramLock(requirements, self.locks, self.environment, self.cache)
 
-        Raises ValueError where they are refused or cannot be resolved.
-        """
-        if requirements == Path():
-            return None
-        lock = ProgramLock(requirements, self.locks, self.environment, self.cache).resolve()
-        if not lock.read_bytes():
+    def extended(self, lock: Path) -> "WheelStore | None":
+        """Return the store of what such a lock adds to this one; None where it adds nothing."""
+        if not stated(lock):
             return None
         return WheelStore(self.environment, (lock,), self.installer, self.cache, base=self.locks)
 
@@ -153,7 +151,7 @@ class WheelStore:
         folder.mkdir(exist_ok=True)
         archive = folder / self.archive.name
         size = sum(wheel.stat().st_size for wheel in wheels.glob("*.whl"))
-        lock = "".join(lock.read_text(encoding="utf-8") for lock in self.locks)
+        lock = "".join(stated(lock) for lock in self.locks)
         with told(say, lambda: f"packed {readable(archive.stat().st_size)} of {readable(size)}"):
             digest = pack(wheels, lock, archive)
         installed = [wheel for wheel in wheels.glob("*.whl") if not wheel.name.startswith("uv-")]

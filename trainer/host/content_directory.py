@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HASH_DIGITS = 12
-# What Python leaves beside a program's source. What begins with a dot, such as .git, is no content either.
+# What Python leaves beside a program's source. What begins with a dot, such as .git, is no content either,
+# nor is the lock of what a program requires: a deployment writes it, and has taken the program's hash before.
 BYTE_CODE = "__pycache__"
+LOCK_SUFFIX = ".psfleet.lock"
 BLOCK_BYTES = 1 << 20
 
 
@@ -26,7 +28,7 @@ def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
     """Return the regular files of `root` by their path relative to it, with "/", in a fixed order.
 
     `root` may be one file: it is then the only one, under its own name. A link to a file counts as the file.
-    Without `hidden`, byte code and all that begins with a dot is left out.
+    Without `hidden`, byte code, psfleet's locks and all that begins with a dot is left out.
 
     Raises ValueError for a link to a folder and for a name that is not UTF-8, which cannot be carried as they
     are, and OSError for a folder that cannot be read.
@@ -51,7 +53,7 @@ def _raise(error: OSError) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == BYTE_CODE
+    return name.startswith(".") or name == BYTE_CODE or name.endswith(LOCK_SUFFIX)
 
 
 def _utf8(name: str) -> str:

@@ -2,8 +2,10 @@
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.carry.locks import read_locks
-from psfleet.carry.program_lock import ProgramLock, logical_lines, pip_settings
+from psfleet.carry.program_lock import VARIABLE, ProgramLock, logical_lines, pip_settings
 from psfleet.carry.wheel_stores import WheelStore
 from tests.psfleet.carry.made_wheels import make_package
 from trainer.host.environment import HostEnvironment
@@ -55,9 +57,14 @@ def lock(index: Path, tmp_path: Path) -> ProgramLock:
     return program_lock(tmp_path, CPU)
 
 
+def deployed(lock: ProgramLock) -> Path:
+    """Return the path of the lock as a deployment has it."""
+    return lock.resolve(lambda _: None, keep=True)
+
+
 def resolved(lock: ProgramLock, text: str) -> dict[str, str]:
     lock.requirements.write_text(text)
-    return {package.name: package.version for package in read_locks([lock.resolve()]).values()}
+    return {package.name: package.version for package in read_locks([deployed(lock)]).values()}
 
 
 def test_only_what_the_base_lacks_is_added(lock: ProgramLock) -> None:
@@ -117,11 +124,87 @@ def test_the_requirements_are_not_blamed_for_an_index_that_does_not_answer(
     assert "Edit" not in str(error.value)
 
 
-def test_a_later_deployment_takes_the_same_versions(lock: ProgramLock, index: Path) -> None:
+def test_a_later_deployment_takes_the_same_versions_from_the_lock_in_git(
+    lock: ProgramLock, index: Path
+) -> None:
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    assert lock.path == lock.requirements.parent / "requirements.cpu-python3.11-x86_64.psfleet.lock"
+    assert lock.path.read_text().partition("\n")[0].endswith(f"from {lock.key}. Keep this file in git.")
+    make_package(index, "plots", "2.0")
+    said: list[str] = []
+    elsewhere = replace(lock, cache=index / "cache of another machine")
+    assert elsewhere.resolve(said.append, keep=True) == lock.path
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    assert said == []
+
+
+def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_versions_that_fit(
+    lock: ProgramLock, index: Path
+) -> None:
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     make_package(index, "plots", "2.0")
+    lock.requirements.write_text("plots>=1\nlayers\n")
+    assert not lock.is_kept
+    said: list[str] = []
+    lock.resolve(said.append, keep=True)
+    assert re.match(f"Resolve {lock.requirements} for {CPU.name} anew: they or psfleet's locks", said[0])
+    assert said[1].startswith(f"{lock.path} has what it was resolved to")
+    assert resolved(lock, "plots>=1\nlayers\n") == {"plots": "1.0", "layers": "3.0"}
+    assert resolved(lock, "plots>=2\n") == {"plots": "2.0"}
+    lock.base[0].write_text(f"numpy==2.4 --hash=sha256:{'1' * 64}\n")
+    assert not lock.is_kept
+    make_package(index, "plots", "3.0")
+    assert resolved(lock, "plots>=2\n") == {"plots": "2.0"}
+    lock.path.unlink()
+    assert resolved(lock, "plots>=2\n") == {"plots": "3.0"}
+
+
+def test_a_check_writes_nothing_beside_the_requirements_and_the_deployment_after_it_takes_the_same(
+    lock: ProgramLock, index: Path
+) -> None:
+    lock.requirements.write_text("plots\n")
+    before = sorted(lock.requirements.parent.iterdir())
+    checked = lock.resolve(lambda _: None, keep=False)
+    assert sorted(lock.requirements.parent.iterdir()) == sorted([*before, lock.cache])
+    make_package(index, "plots", "2.0")
+    assert lock.resolve(lambda _: None, keep=False) == checked
+    text = checked.read_text()
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
-    assert resolved(lock, "plots>=1\n") == {"plots": "2.0"}
+    assert lock.path.read_text() == text
+    # A check before this one is no reason to have old versions where the lock was removed.
+    assert lock.resolve(lambda _: None, keep=False) == lock.path
+    lock.path.unlink()
+    assert resolved(lock, "plots\n") == {"plots": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        ("# Resolved", "<<<<<<< mine\n# Resolved"),
+        ("plots==", "<<<<<<< mine\nplots=="),
+        ("plots==", "--index-url=https://example.org\nplots=="),
+        ("sha256:", "sha256:0"),
+        (r" \\\n    --hash=sha256:\w+", ""),
+    ],
+)
+def test_a_lock_that_was_damaged_is_refused_and_left(lock: ProgramLock, whole: str, damaged: str) -> None:
+    assert resolved(lock, "plots\n") == {"plots": "1.0"}
+    text = re.sub(whole, damaged, lock.path.read_text(), count=1)
+    lock.path.write_text(text)
+    with pytest.raises(
+        ValueError, match=r"is not as psfleet wrote it.*git checkout .* or remove it"
+    ) as error:
+        resolved(lock, "plots\n")
+    assert str(lock.path) in str(error.value)
+    assert lock.path.read_text() == text
+
+
+def test_a_folder_that_takes_no_lock_is_refused_with_what_to_do(lock: ProgramLock) -> None:
+    lock.requirements.write_text("plots\n")
+    lock.path.with_name(f".{lock.path.name}").mkdir()
+    with pytest.raises(ValueError, match=r"cannot be written \(.*\).*Let this user write in") as error:
+        deployed(lock)
+    assert all(word in str(error.value) for word in (VARIABLE, str(lock.path), str(lock.requirements)))
 
 
 def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: Path) -> None:
@@ -135,14 +218,16 @@ def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: P
 def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock, tmp_path: Path) -> None:
     (tmp_path / "installer.txt").write_text("uv==1.0\n")
     store = WheelStore(CPU, lock.base, tmp_path / "installer.txt", lock.cache)
-    assert store.extended(Path()) is None
-    lock.requirements.write_text("numpy\n")
-    assert store.extended(lock.requirements) is None
-    lock.requirements.write_text("plots\n")
-    extended = store.extended(lock.requirements)
-    assert extended is not None
-    assert extended.lock_hash != store.lock_hash
-    assert extended.base == lock.base
+
+    def name_with(text: str) -> str:
+        lock.requirements.write_text(text)
+        extended = store.extended(deployed(store.program_lock(lock.requirements)))
+        assert extended is None or extended.base == lock.base
+        return extended.lock_hash if extended else ""
+
+    assert name_with("numpy\n") == ""
+    assert name_with("plots\n") not in ("", store.lock_hash)
+    assert name_with("plots\n") == name_with("plots  # is no other package\n")
 
 
 def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_others(
@@ -153,7 +238,7 @@ def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_ot
     make_package(index, "plots", "2.0")
     other = program_lock(tmp_path, HostEnvironment("cpu", "3.12", "aarch64"), "tensorflow")
     with pytest.raises(ValueError, match=r"cannot be resolved for cpu-python3\.12-aarch64") as error:
-        other.resolve()
+        deployed(other)
     assert "native" in str(error.value)
     make_package(index, "native", "1.1", tag="cp312-cp312-manylinux_2_28_aarch64")
     assert resolved(other, "native\nplots\n") == {"native": "1.1", "plots": "1.0"}
@@ -237,7 +322,7 @@ def test_a_package_of_ones_own_index_is_not_taken_from_the_public_one(served: Pa
     make_package(served / "public" / "plots", "plots", "2.0")
     lock = program_lock(served, CPU)
     assert resolved(lock, "secret\nplots\n") == {"secret": "1.0", "plots": "2.0"}
-    assert read_locks([lock.resolve()])["secret"].hashes == {digest}
+    assert read_locks([deployed(lock)])["secret"].hashes == {digest}
 
 
 def test_settings_of_several_lines_and_of_the_way_to_an_index_are_told_to_uv(
