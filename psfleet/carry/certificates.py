@@ -96,13 +96,21 @@ def public_text(key: Ed25519PrivateKey) -> str:
     return key.public_key().public_bytes(*_OPENSSH).decode()
 
 
+def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
+    """Return the beginning of a certificate. Raises ValueError for what cannot be signed as a public key."""
+    try:
+        public = serialization.load_ssh_public_key(public_key.encode())
+        return ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"is none that can be signed: {error}") from error
+
+
 def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
     """Return a new certificate. Raises ValueError where the public key, which a host has told, is none."""
     try:
-        public = serialization.load_ssh_public_key(wanted.public_key.encode())
-        builder = ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(f"what was told as the public key of {wanted.identity} is none: {error}") from error
+        builder = unsigned(wanted.public_key)
+    except ValueError as error:
+        raise ValueError(f"what was told as the public key of {wanted.identity} {error}") from error
     builder = (
         builder.type(_TYPES[kind])
         .key_id(wanted.identity.encode())
