@@ -8,17 +8,18 @@ import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.carried_record import PARTIAL, CarriedRecord, Known
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import BLOCK_BYTES, locked
 from ..module_utils.host.disk_space import lacking_space, login_home
-from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, remove
+from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of
 from ..module_utils.host.task_traces import NO_LINK
 
 DOCUMENTATION = {
@@ -52,7 +53,6 @@ needs_manifest: {returned: always, type: bool, description: Whether it cannot an
 lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
 """
 
-PARTIAL = ".psfleet-partial"
 LOCK_TIMEOUT_SECONDS = 900
 FILE_MODE = 0o644
 SHOWN = 5
@@ -65,37 +65,12 @@ class Wanted(NamedTuple):
     sha256: str
 
 
-class Known(NamedTuple):
-    """A file as the record has it; one that was not carried was there before."""
-
-    size: int
-    mtime_ns: int
-    sha256: str
-    carried: bool
-
-    def is_still(self, found: os.stat_result | None) -> bool:
-        """Tell whether a file is as it was when its SHA-256 was taken."""
-        return (
-            found is not None
-            and stat.S_ISREG(found.st_mode)
-            and (found.st_size, found.st_mtime_ns) == (self.size, self.mtime_ns)
-        )
-
-
-class CarriedFiles:
-    """A directory of this host and the record of what is `known` of its files, which its path names.
-
-    `digest` is that of the manifest today, `fulfilled` the one when the record was written, "" of none.
-    """
+class CarriedFiles(CarriedRecord):
+    """A directory of this host as the manifest of today, whose `digest` is given, wants it."""
 
     def __init__(self, directory: Path, records: Path, digest: str) -> None:
-        self.directory, self.digest = directory, digest
-        self.path = records / f"{hashlib.sha256(bytes(directory)).hexdigest()[:16]}.json"
-        content: dict[str, Any] = {"digest": "", "files": {}}
-        with suppress(FileNotFoundError):
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-        self.fulfilled = content["digest"]
-        self.known = {name: Known(*known) for name, known in content["files"].items()}
+        super().__init__(directory, records)
+        self.digest = digest
 
     def is_fulfilled(self) -> bool:
         """Tell from the record, and from the files' sizes and times, whether nothing is to be done."""
@@ -133,17 +108,6 @@ class CarriedFiles:
             )
         return lacking
 
-    def leave(self, names: Iterable[str]) -> list[str]:
-        """Remove what was carried and is still as it was; forget the others. Return what was removed."""
-        removed = []
-        with self._root() as root:
-            for name in names:
-                known = self.known.pop(name)
-                if root is not None and known.carried and known.is_still(find(root, name)):
-                    remove(root, name)
-                    removed.append(name)
-        return removed
-
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
         """Put the files of an archive in place. Raises ValueError for one that is not as in the manifest."""
         names = list(manifest)
@@ -168,15 +132,6 @@ class CarriedFiles:
         fresh = self.path.with_suffix(".partial")
         fresh.write_text(json.dumps({"digest": digest, "files": self.known}), encoding="utf-8")
         fresh.replace(self.path)
-
-    @contextmanager
-    def _root(self) -> Iterator[int | None]:
-        """Give a descriptor of the directory, None where it is not there yet."""
-        try:
-            with opened(self.directory) as root:
-                yield root
-        except FileNotFoundError:
-            yield None
 
     def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
