@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.carried_record import PARTIAL
 from plugins.modules import carried_files as module
 from psfleet.carry.manifest import (
     batches,
@@ -210,7 +211,7 @@ def test_a_link_of_somebody_else_leads_nowhere(setup: Setup, tmp_path: Path, pla
 
 @pytest.mark.parametrize("kind", ["fifo", "hard link"])
 def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_path: Path, kind: str) -> None:
-    precious, partial = tmp_path / "precious", tmp_path / module.PARTIAL
+    precious, partial = tmp_path / "precious", tmp_path / PARTIAL
     precious.write_text("12345")
     if kind == "fifo":
         os.mkfifo(partial)
@@ -224,7 +225,7 @@ def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_pa
             module.append(folder, io.BytesIO(b"6"), 5)
         if feeding:
             with pytest.raises(ValueError, match="is no file any more"):
-                module.sha256_of(folder, module.PARTIAL)
+                module.sha256_of(folder, PARTIAL)
             feeding.kill()
             feeding.wait()
     assert precious.read_text() == "12345"

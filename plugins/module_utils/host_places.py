@@ -1,0 +1,214 @@
+"""What psfleet writes on a host: which of it is there, and how it goes. docs/contracts.md lists the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from .carried_record import PARTIAL, CarriedRecord
+from .host.content_directory import HASH_DIGITS
+from .host.safe_directory import opened
+from .host.wording import grouped
+
+_HASH = "[0-9a-f]" * HASH_DIGITS
+# By the names of the fact cluster_paths. What else is in these directories is somebody else's.
+OWN: Mapping[str, tuple[str, ...]] = {
+    "install_directory": (
+        *("current", "environment", "tensorboard", "carried/tensorboard"),
+        *(f"releases/{name}" for name in (_HASH, ".lock", ".partial-*")),
+        *(f"programs/{name}" for name in (_HASH, ".lock", ".partial-*")),
+        *(f"environments/{name}" for name in (_HASH, ".lock", f".work-{_HASH}")),
+        *("carried/*.json", "carried/*.partial", "carried/.lock", f"data/{PARTIAL}"),
+    ),
+    "configuration_directory": (
+        *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh"),
+        *("tasks/*.env", "run/*.env", "run/program.json"),
+    ),
+    "state_directory": ("tensorboard/*", "runs/*"),
+    "log_directory": ("current", "doctor-*.out", "*/*.out"),
+}
+UNITS = (
+    *("psfleet.target", "psfleet-fence.service", "psfleet-gpu-devices.service"),
+    *("psfleet-tensorboard.service", "psfleet-metrics.service", "psfleet-metrics.timer"),
+    "psfleet-counting.service",  # there for a moment, when traffic is counted
+    *(f"psfleet-{job}@*.service" for job in ("ps", "worker", "chief", "server", "evaluator")),
+    *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
+)
+SSHD = Path("etc/ssh/sshd_config.d/50-psfleet.conf")
+# Where others have files, too, and the directory stays.
+SHARED: Mapping[str, tuple[str, ...]] = {
+    str(SSHD.parent): (SSHD.name,),
+    "etc/systemd/system": (
+        *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
+        "nftables.service.d/psfleet-fence.conf",
+    ),
+    "run": ("psfleet-doctor.lock",),
+    "var/tmp": ("psfleet-????????.tar.gz",),
+}
+
+
+def is_our_unit(name: str) -> bool:
+    """Tell whether a unit that systemd knows is one of psfleet's."""
+    return any(fnmatchcase(name, unit) for unit in UNITS)
+
+
+@dataclass
+class Found:
+    """What is there. `gone` goes with all that is in it; `folders` then, deepest first, which are empty.
+
+    `foreign` stays: psfleet has not made it, or it is a mount or a link of an administrator's.
+    """
+
+    gone: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    foreign: list[Path] = field(default_factory=list)
+
+    def add(self, other: Found) -> None:
+        """Take in what was found elsewhere."""
+        self.gone += other.gone
+        self.folders += other.folders
+        self.foreign += other.foreign
+
+    @property
+    def outermost(self) -> list[Path]:
+        """What goes, without what is in a folder that goes."""
+        return [path for path in (*self.gone, *self.folders) if not {*path.parents} & {*self.folders}]
+
+    def remove(self) -> None:
+        """Let it go. Raises ValueError, OSError."""
+        for path in self.gone:
+            remove_tree(path)
+        for path in self.folders:
+            with suppress(OSError), opened(path.parent) as folder:  # something has come into it
+                os.rmdir(path.name, dir_fd=folder)
+
+
+def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Found:
+    """Say what goes of a directory: what the patterns name, relative to it, and itself if it is empty then.
+
+    A temporary file of a pattern's (".name.x") goes as well. `settled` tells of paths whether they go with
+    somebody else. Raises OSError, and ValueError for a link that another user than root could have put there.
+    """
+    found = Found()
+    try:
+        with opened(directory) as folder:
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - no path
+    except FileNotFoundError:
+        return found
+    parts = [pattern.partition("/") for pattern in patterns]
+    for name in names:
+        path = directory / name
+        below = [rest for first, _, rest in parts if rest and fnmatchcase(name, first)]
+        if path in settled:
+            continue
+        if any(_is_named(name, first) for first, _, rest in parts if not rest):
+            found.gone.append(path)
+        elif below and path.is_dir():
+            found.add(sort_out(path, below, settled))
+        else:
+            found.foreign.append(path)
+    going = {*found.gone, *found.folders, *(path for path, goes in settled.items() if goes)}
+    if {directory / name for name in names} <= going:
+        stays = directory.is_symlink() or str(directory) in _mounts()
+        (found.foreign if stays else found.folders).append(directory)
+    return found
+
+
+def _mounts() -> set[str]:
+    """Return where something is mounted: a directory that is bound to another of its disk is, too."""
+    return {line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()}
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f".{pattern}.*")
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it, if it is there, however deep that is.
+
+    No link is followed but those that `opened` follows to the folder that it is in, and no mount is entered.
+    Raises ValueError where something stays.
+    """
+    with opened(path.parent) as folder:
+        run_in(folder, "rm", "--recursive", "--force", "--one-file-system", "--", f"./{path.name}")
+
+
+def give_to_root(path: Path, user: int) -> None:
+    """Make root's what a user owns of a folder, all that is in it, and in the end itself. Raises ValueError.
+
+    The kernel takes set-id bits and capabilities; other rights stay.
+    """
+    owner = f"--from={user}"
+    with opened(path) as folder:
+        run_in(folder, "chown", "--recursive", "--no-dereference", owner, "0:0", "--", ".")
+
+
+def run_in(folder: int, *command: str) -> None:
+    """Run a command in an opened directory. Raises ValueError with what it said where it fails."""
+    place = f"/proc/self/fd/{folder}"
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        where = os.readlink(place)  # noqa: PTH115 - no path
+        raise ValueError(f"{where}: {done.stderr.strip()[-1000:]}")
+
+
+@dataclass
+class HostPlaces:
+    """The places of a host by the fact cluster_paths, and `data_directory`, where the inventory has data go.
+
+    Runs and data go where `runs` and `data` say so. `root` is where the host's own tree begins.
+    """
+
+    paths: Mapping[str, str]
+    data_directory: Path
+    runs: bool = False
+    data: bool = False
+    root: Path = Path("/")
+
+    def own(self, name: str, *parts: str) -> Path:
+        """Return a path below one of the directories."""
+        return Path(self.paths[name], *parts)
+
+    @property
+    def kept_runs(self) -> Path | None:
+        """The directory of the runs, where there are some and they stay."""
+        folder = self.own("state_directory", "runs")
+        return folder if not self.runs and folder.is_dir() and any(folder.iterdir()) else None
+
+    @property
+    def carried(self) -> list[CarriedRecord]:
+        """What is known of the data, for each directory where some were carried."""
+        directories = {self.own("install_directory", "data"), self.data_directory}
+        records = self.own("install_directory", "carried")
+        found = [CarriedRecord(directory, records) for directory in sorted(directories)]
+        return [record for record in found if record.known]
+
+    def look(self) -> Found:
+        """Return what there is beside the data that were carried. Raises ValueError and OSError."""
+        found = Found()
+        for name, patterns in SHARED.items():
+            found.gone += sort_out(self.root / name, patterns, {}).gone
+        if self.data_directory != self.own("install_directory", "data"):
+            found.gone += sort_out(self.data_directory, [PARTIAL], {}).gone
+        patterns_of = grouped((Path(self.paths[name]), each) for name in OWN for each in OWN[name])
+        settled = self._settled()
+        for directory in sorted(patterns_of, key=lambda path: len(path.parts), reverse=True):
+            below = sort_out(directory, patterns_of[directory], settled)
+            settled[directory] = directory in below.folders  # it may be in another
+            found.add(below)
+        return found
+
+    def _settled(self) -> dict[Path, bool]:
+        settled = {record.directory: self.data for record in self.carried}
+        if self.kept_runs:
+            settled[self.kept_runs] = False
+        records = self.own("install_directory", "carried")
+        # By them deploy.yml knows its own files among the data that stay.
+        if not self.data and any(records.glob("*.json")):
+            settled |= dict.fromkeys([*records.glob("*.json"), records / ".lock"], False)
+        return settled

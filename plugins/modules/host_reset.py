@@ -1,0 +1,256 @@
+"""Take psfleet off one host, in one round trip: all that its playbooks have left there."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..module_utils.carried_record import CarriedRecord
+from ..module_utils.documented import documented_module
+from ..module_utils.host.fence_state import listed, take_down
+from ..module_utils.host.host_facts import ask
+from ..module_utils.host.task_traces import run_file, run_id_of
+from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of
+from ..module_utils.host_places import SSHD, Found, HostPlaces, give_to_root, is_our_unit
+from ..module_utils.metrics_timer import WANTED, MetricsTimer
+
+DOCUMENTATION = {
+    "module": "host_reset",
+    "short_description": "Take psfleet off this host",
+    "description": [
+        "Looks at what is there, not at what a deployment has noted, and so finishes what was interrupted.",
+        "Fails, and changes nothing, while a task of a run is alive.",
+        "What psfleet has not made stays where it is, and is named.",
+    ],
+    "options": {
+        "host": {"required": True, "description": "The host's name, for messages."},
+        "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+        "data_directory": {"type": "path", "required": True, "description": "Where data are carried."},
+        "sshd": {"required": True, "description": "The service of sshd."},
+        "runs": {"type": "bool", "default": False, "description": "Whether what runs have left goes, too."},
+        "data": {"type": "bool", "default": False, "description": "Whether carried data go, too."},
+    },
+}
+
+RETURN = r"""
+removed: {returned: always, type: list, description: "What goes, in words; a folder stands for all in it."}
+stays: {returned: always, type: list, description: "What stays, and why."}
+"""
+
+# The comments that the role ssh_mesh gives to its accounts.
+COMMENTS = ("psfleet trainer", "psfleet login")
+FENCE = "psfleet-fence.service"
+SECONDS_TO_ANSWER = 60
+# What userdel ends with while a process of the user is there; it names one each time.
+IN_USE, TRIES = 8, 100
+
+
+class Account(NamedTuple):
+    """An account that psfleet has made."""
+
+    name: str
+    user: int
+    group: int
+
+
+def read_accounts(passwd: Path) -> list[Account]:
+    """Return the accounts of this host that psfleet has made, whatever they are called.
+
+    One that has another's number as well is none: what ends with it would be that one's.
+    """
+    lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
+    entries = [fields for fields in lines if len(fields) == 7]
+    numbers = [fields[2] for fields in entries]
+    return [
+        Account(name, int(user), int(group))
+        for name, _, user, group, comment, *_ in entries
+        if comment.split(",")[0] in COMMENTS and int(user) and numbers.count(user) == 1
+    ]
+
+
+def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
+    """Say which tasks of a run are alive, "" where none is."""
+    tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
+    runs = {run_id_of(run_file(configuration, *task)) for task in tasks} - {""}
+    names = ", ".join(f"{job}{index}" for job, index in sorted(tasks))
+    return f"{names} of run {', '.join(sorted(runs))}" if names and runs else names
+
+
+class HostReset:
+    """What is there of psfleet, in `places`, when this is made. Raises ValueError and OSError."""
+
+    def __init__(self, places: HostPlaces) -> None:
+        self.places = places
+        self.found: Found = places.look()
+        self.carried: list[CarriedRecord] = places.carried
+        self.units = self._loaded()
+        self.accounts = read_accounts(places.root / "etc/passwd")
+        self.fenced = bool(listed())
+        record = places.own("configuration_directory", "metrics_directory")
+        self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
+        # Nobody else than the tasks' user makes files there, and its number may be somebody else's one day.
+        kept = places.kept_runs
+        self.owner = kept.stat().st_uid if kept else 0
+
+    def _loaded(self) -> dict[str, dict[str, str]]:
+        printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")
+        if not (names := list(filter(is_our_unit, parse_list(printed)))):
+            return {}
+        shown = systemctl("show", "--property=ActiveState,Job", *names)
+        return dict(zip(names, parse_show(shown), strict=True))
+
+    @property
+    def stirring(self) -> list[str]:
+        """The units that run or have failed."""
+        return [
+            unit
+            for unit, values in self.units.items()
+            if is_alive(values) or values["ActiveState"] == "failed"
+        ]
+
+    @property
+    def removed(self) -> list[str]:
+        """What goes, in words; nothing where there is nothing to do."""
+        metrics = f"metrics in {self.metrics.written_to or 'no folder'}"
+        return [
+            *(f"user {account.name}" for account in self.accounts),
+            *(["table inet psfleet of nftables"] if self.fenced else []),
+            *([] if self.metrics.is_fulfilled() else [metrics]),
+            *map(str, self.found.outermost),
+            *(f"data in {record.directory}" for record in self.carried if self.places.data),
+            *([f"the tasks' rights in {self.places.kept_runs}"] if self.owner else []),
+            *(f"{unit}, which runs or has failed" for unit in self.stirring),
+        ]
+
+    @property
+    def stays(self) -> list[str]:
+        """What stays, and why."""
+        runs = self.places.kept_runs
+        kept = [f"{runs} (host_reset_runs: true takes it off)"] if runs else []
+        if not self.places.data:
+            kept += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
+        return [*kept, *(f"{path} (not psfleet's)" for path in self.found.foreign)]
+
+    def take_off(self, sshd: str) -> None:
+        """Take it off. What may be refused comes first."""
+        leave_sshd(self.places.root / SSHD, sshd)
+        if not self.metrics.is_fulfilled():
+            self.metrics.apply()
+        if beside := [unit for unit in self.units if unit != FENCE]:
+            systemctl("stop", *beside)
+        self._remove_accounts()
+        self._settle_files()
+        systemctl("stop", FENCE)
+        systemctl("daemon-reload")
+        if self.units:  # without names it would forget everybody's
+            systemctl("reset-failed", *self.units)
+        take_down()
+
+    def _remove_accounts(self) -> None:
+        groups = {account.group for account in self.accounts}
+        for folder in map(self.places.own, ("state_directory", "log_directory")):
+            if folder.is_dir() and folder.stat().st_gid in groups:
+                os.chown(folder, 0, 0)
+        for account in self.accounts:
+            remove_account(account)
+
+    def _settle_files(self) -> None:
+        kept = self.places.kept_runs
+        if kept and self.owner:  # whom nothing runs for any more
+            give_to_root(kept, self.owner)
+        for record in self.carried if self.places.data else []:
+            record.leave(list(record.known))
+        self.found.remove()
+        self.places.look().remove()  # where data were
+
+
+def leave_sshd(file: Path, service: str) -> None:
+    """Have sshd read its configuration without a file. Raises ValueError where it does not take that.
+
+    Until sshd has read it, the file is there under another name: who interrupts this, does it again.
+    """
+    aside = file.with_name(f".{file.name}.aside")
+    with suppress(FileNotFoundError):
+        file.rename(aside)
+    if not aside.exists():
+        return
+    if systemctl("show", "--property=ActiveState", "--value", service).strip() == "active":
+        status, _, complaint = ask(["sshd", "-t"], SECONDS_TO_ANSWER)
+        if status:
+            aside.rename(file)
+            what = f"sshd does not take its configuration without {file}: {complaint.strip()}"
+            raise ValueError(f"{what}. Nothing was changed: mend what it names, then try again")
+        run("systemctl", "reload", service)
+    aside.unlink()
+
+
+def remove_account(account: Account) -> None:
+    """Remove an account and its group, whoever else is in that; its processes end. Raises ValueError.
+
+    Which these are userdel says: a container of this host has other accounts by the same number.
+    """
+    for _ in range(TRIES):
+        status, _, complaint = ask(["userdel", account.name], SECONDS_TO_ANSWER)
+        if status != IN_USE:
+            break
+        for process in re.findall(r"used by process (\d+)", complaint):
+            kill(int(process), account.user)
+        time.sleep(0.1)
+    if status:
+        raise ValueError(f"user {account.name} could not be removed: {complaint.strip()}")
+    with suppress(KeyError):  # userdel leaves a group that has other members
+        if grp.getgrgid(account.group).gr_name == account.name:
+            run("groupdel", account.name)
+
+
+def kill(process: int, user: int) -> None:
+    """End a process if it is a user's still."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        if Path(f"/proc/{process}").stat().st_uid == user:
+            os.kill(process, signal.SIGKILL)
+
+
+def run(*command: str) -> None:
+    """Run a command. Raises ValueError with what it said where it fails."""
+    status, _, complaint = ask(command, SECONDS_TO_ANSWER)
+    if status:
+        raise ValueError(f"{' '.join(command)}: {complaint.strip()}")
+
+
+def main() -> None:
+    """Run the module."""
+    module = documented_module(DOCUMENTATION)
+    values = module.params
+    places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
+    try:
+        before = after = HostReset(places)
+        if alive := alive_tasks(before.units, places.own("configuration_directory")):
+            module.fail_json(
+                msg=f"{alive}: alive on {values['host']}. Nothing was taken off. End the run first: "
+                "`ansible-playbook stop.yml`"
+            )
+        if before.removed and not module.check_mode:
+            before.take_off(values["sshd"])
+            after = HostReset(places)
+            if after.removed:
+                module.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"psfleet could not be taken off {values['host']}: {error}")
+    difference = "".join(f"{line}\n" for line in before.removed)
+    module.exit_json(
+        changed=bool(before.removed),
+        removed=before.removed,
+        stays=after.stays,
+        diff={"before": difference, "after": ""},
+    )
+
+
+if __name__ == "__main__":
+    main()
