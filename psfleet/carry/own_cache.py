@@ -17,10 +17,7 @@ def own_cache(directory: str) -> Path:
 
     Raises ValueError where others than this user and root can change what lies in it.
     """
-    try:
-        cache = Path(directory).expanduser().resolve()
-    except RuntimeError as error:
-        raise ValueError(f"the cache {directory!r} has no path: {error}") from error
+    cache = Path(directory).expanduser().resolve()
     for path, is_above in _levels(cache):
         with suppress(FileNotFoundError):
             found = path.lstat()
