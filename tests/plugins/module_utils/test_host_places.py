@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils import host_places
 from plugins.module_utils.host_places import OWN, HostPlaces, give_to_root, is_our_unit, remove_tree
 from plugins.modules.carried_files import CarriedFiles, Wanted
 from tests.repository import ROOT
 from tests.test_docs import rows, section
-from trainer.host.task_traces import bytes_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 DIRECTORIES = {
@@ -27,6 +27,8 @@ SAMPLES = {
     "<run id>": "night-1",
     "<job>-<index>": "ps-0",
     "<job><index>": "ps0",
+    "<job>": "ps",
+    "<letters>": "ab_c1234",
 }
 # What goes by a way of its own, and what stays unless it is asked for.
 APART = {"psfleet.prom", "data", "carried"}
@@ -70,6 +72,7 @@ def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
     """A place that the table gets, and that nobody takes off, is found here."""
     listed = listed_in_contracts()
     assert {"opt/psfleet/environments/5f4e3d2c1b0a/", "etc/systemd/system/psfleet-ps@.service"} <= listed
+    assert not [path for path in listed if "<" in path]
     made(tmp_path, *(path for path in listed if not APART & set(Path(path).parts)))
     asked = places(tmp_path, runs=True, data=True)
     asked.look().remove()
@@ -141,9 +144,11 @@ def test_runs_and_data_go_when_they_are_asked_for_and_deploy_knows_its_own_data_
     assert left(tmp_path) - records(tmp_path) == {*data, "var/lib/psfleet/runs/night-1/x"}
     assert len(records(tmp_path)) == 2
     assert {record.directory for record in some.carried} == {tmp_path / "opt/psfleet/data", target}
-    assert not some.look().gone
+    found = some.look()
+    assert not found.gone + found.folders + found.foreign
     asked = places(tmp_path, runs=True, data=True)
     asked.data_directory = target
+    assert tmp_path / "opt/psfleet" in asked.look().outermost
     for record in asked.carried:
         record.leave(list(record.known))
     for _ in range(2):
@@ -188,9 +193,18 @@ def test_a_directory_of_another_disk_is_emptied_and_stays(tmp_path: Path) -> Non
         assert not found.folders
         found.remove()
     assert list((tmp_path / "disk").iterdir()) == []
-    mounted = places(tmp_path)
-    mounted.paths = {**mounted.paths, "state_directory": "/proc"}
-    assert Path("/proc") not in mounted.look().folders
+
+
+def test_a_mount_is_emptied_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "/proc" in host_places._mounts()
+    made(tmp_path, "var/lib/psfleet/runs/night-1/x")
+    mounted = tmp_path / "var/lib/psfleet/runs"
+    monkeypatch.setattr(host_places, "_mounts", lambda: {str(mounted)})
+    for _ in range(2):
+        found = places(tmp_path, runs=True).look()
+        assert (found.foreign, found.folders) == ([mounted], [])
+        found.remove()
+    assert list(mounted.iterdir()) == []
 
 
 def test_no_link_leads_root_elsewhere_however_deep_it_is(tmp_path: Path) -> None:
@@ -232,4 +246,3 @@ def test_kept_runs_become_roots_and_nobody_elses_file_does(tmp_path: Path) -> No
     assert (tmp_path / "elsewhere").stat().st_uid == user
     assert (runs / "night-1/suid").stat().st_mode & 0o7777 == 0o755
     assert (runs / "night-1/x").stat().st_mode & 0o7777 == 0o640
-    assert bytes_of(runs / "night-1/x")

@@ -13,7 +13,7 @@ import yaml
 
 from plugins.module_utils.host_places import HostPlaces
 from plugins.modules import host_reset as module
-from tests.plugins.module_utils.test_host_places import left, made, places
+from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.modules.module_run import answer_of
 from tests.repository import ROOT
 
@@ -151,6 +151,19 @@ def test_on_a_host_without_psfleet_nothing_is_done(host: Host) -> None:
     assert host.told == ["list-units psfleet*"]
 
 
+def test_data_that_are_asked_for_go_with_their_folder_and_no_other_unit_is_forgotten(host: Host) -> None:
+    host.passwd.write_text(OTHERS)
+    host.units, host.table = {}, ""
+    install = host.root / "opt/psfleet"
+    carry(install / "data", install / "carried")
+    kept = [f"{install / 'data'} (host_reset_data: true takes it off)"]
+    answer = reset(host.root)
+    assert (answer["changed"], answer["stays"]) == (False, kept)
+    assert reset(host.root, data=True)["removed"] == [str(install), f"data in {install / 'data'}"]
+    assert not install.exists()
+    assert "reset-failed" not in host.told
+
+
 @pytest.mark.parametrize("step", ["leave_sshd", "remove_account", "give_to_root", "take_down"])
 def test_what_was_interrupted_is_finished(host: Host, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     deployed(host)
@@ -207,6 +220,8 @@ def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) 
     passwd.write_text("\n".join([OTHERS.strip(), *lines]) + "\n")
     assert module.read_accounts(passwd) == [("lab", 998, 997)]
     passwd.write_text(passwd.read_text() + "twin:x:998:1:somebody:/:/x\n")
+    assert module.read_accounts(passwd) == []
+    passwd.write_text("toor:x:0:0:psfleet trainer:/:/x\n")
     assert module.read_accounts(passwd) == []
 
 
