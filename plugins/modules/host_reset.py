@@ -49,7 +49,8 @@ COMMENTS = ("psfleet trainer", "psfleet login")
 FENCE = "psfleet-fence.service"
 SECONDS_TO_ANSWER = 60
 # What userdel ends with while a process of the user is there; it names one each time.
-IN_USE, TRIES = 8, 100
+IN_USE = 8
+TRIES = 100
 
 
 class Account(NamedTuple):
