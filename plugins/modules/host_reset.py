@@ -197,6 +197,10 @@ def remove_account(account: Account) -> None:
 
     Which these are userdel says: a container of this host has other accounts by the same number.
     """
+    with suppress(KeyError):  # userdel would leave a group that has other members
+        group = grp.getgrgid(account.group)
+        if group.gr_name == account.name and group.gr_mem:
+            run("gpasswd", "--members", "", account.name)
     for _ in range(TRIES):
         status, _, complaint = ask(["userdel", account.name], SECONDS_TO_ANSWER)
         if status != IN_USE:
@@ -206,9 +210,6 @@ def remove_account(account: Account) -> None:
         time.sleep(0.1)
     if status:
         raise ValueError(f"user {account.name} could not be removed: {complaint.strip()}")
-    with suppress(KeyError):  # userdel leaves a group that has other members
-        if grp.getgrgid(account.group).gr_name == account.name:
-            run("groupdel", account.name)
 
 
 def kill(process: int, user: int) -> None:

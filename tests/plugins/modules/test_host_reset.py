@@ -1,5 +1,6 @@
 """A host that psfleet is taken off, with a systemd and accounts that remember what they were told."""
 
+import grp
 import os
 import signal
 import subprocess
@@ -234,6 +235,19 @@ def test_a_user_whose_processes_end_is_waited_for(host: Host, monkeypatch: pytes
     host.users_stay_busy = module.TRIES + 1
     with pytest.raises(ValueError, match=r"user psfleet-ssh could not be removed: .* used by process 1"):
         module.remove_account(module.Account("psfleet-ssh", 54322, 54322))
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "emptied"),
+    [("psfleet", ["alice"], True), ("psfleet", [], False), ("users", ["alice"], False)],
+)
+def test_a_group_goes_with_its_account_whoever_is_in_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], emptied: bool
+) -> None:
+    monkeypatch.setattr("grp.getgrgid", lambda number: grp.struct_group((name, "x", number, members)))
+    host.passwd.write_text(OURS)
+    module.remove_account(module.Account("psfleet", 54321, 54321))
+    assert host.told == ["gpasswd --members  psfleet"] * emptied + ["userdel psfleet"]
 
 
 @as_root
