@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from .settings import as_given
+
 VERSION = 1
+_MOST = 1_000_000  # of an index, a port, a GPU's number: far more than there are
 # In this order a host's tasks take their ports. A chief is the coordinator of a program of one's own.
 Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
@@ -37,6 +40,18 @@ class PlannedTask:
     def to_json(self) -> dict[str, Any]:
         """Return the task as the plan's JSON holds it."""
         return {**asdict(self), "gpus": list(self.gpus)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "PlannedTask":
+        """Return the task that `to_json` described. Raises KeyError or TypeError where it is none."""
+        task = cls(**{**content, "gpus": tuple(content["gpus"])})
+        whole = all(
+            isinstance(number, int) and not isinstance(number, bool) and 0 <= number < _MOST
+            for number in (task.index, task.port, *task.gpus)
+        )
+        if not (whole and task.job in JOBS and isinstance(task.host, str) and isinstance(task.address, str)):
+            raise TypeError("a task has a job, a number or a name that is none")
+        return task
 
 
 @dataclass(frozen=True)
@@ -95,12 +110,15 @@ class ClusterPlan:
         Raises ValueError where the content is of another version, lacks a field, or does not match its hash.
         """
         if content.get("version") != VERSION:
-            raise ValueError(f"the plan has version {content.get('version')!r}; expected {VERSION}")
+            raise ValueError(f"the plan has version {as_given(content.get('version'))}; expected {VERSION}")
         try:
-            tasks = tuple(PlannedTask(**{**task, "gpus": tuple(task["gpus"])}) for task in content["tasks"])
-            plan = cls(content["cluster_name"], tasks)
+            plan = cls(content["cluster_name"], tuple(map(PlannedTask.from_json, content["tasks"])))
         except (KeyError, TypeError) as error:
             raise ValueError(f"the plan is not complete: {error}") from error
+        if not isinstance(plan.cluster_name, str):
+            raise ValueError(f"the plan's cluster_name is {as_given(plan.cluster_name)}; expected a text")
         if plan.hash != content.get("hash"):
-            raise ValueError(f"the plan's hash is {content.get('hash')!r}, its content's is {plan.hash!r}")
+            raise ValueError(
+                f"the plan's hash is {as_given(content.get('hash'))}, its content's is {plan.hash!r}"
+            )
         return plan

@@ -55,6 +55,17 @@ def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
             f"^the plan's hash is {PLAN.hash!r}, its content's is {ClusterPlan('other', PLAN.tasks).hash!r}$",
         ),
         ({"tasks": [{"job": "ps"}]}, "not complete"),
+        *(
+            ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, "not complete: a task has a job, a number")
+            for name, value in {
+                "job": ["ps"],
+                "index": "0",
+                "port": True,
+                "gpus": [10**6],
+                "host": None,
+                "address": 7,
+            }.items()
+        ),
     ],
 )
 def test_a_plan_that_was_tampered_with_is_refused(change: dict[str, object], message: str) -> None:
