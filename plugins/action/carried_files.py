@@ -43,7 +43,7 @@ class ActionModule(HostAction):
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
                 compared = self._run_module(arguments)
-                places = compared.pop("lacking", [])
+                places = sorted(set(range(len(files))).intersection(compared.pop("lacking", [])))
                 if not (compared.get("failed") or self._task.check_mode):
                     compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
         finally:

@@ -4,13 +4,19 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
 
 # Whoever has psfleet as a collection may have another callback than ours.
 escape_all_messages()
+
+
+class AnswerError(AnsibleActionFail):
+    """What a host answered is none of what the module can have answered there."""
 
 
 class HostAction(ActionBase):
@@ -27,10 +33,18 @@ class HostAction(ActionBase):
         """Do what the action is for, and return its answer."""
 
     def _run_module(self, arguments: dict[str, Any], name: str = "") -> dict[str, Any]:
-        """Return what a module answers on the host: that of the action's own name, or another."""
+        """Return what a module answers on the host: that of the action's own name, or another.
+
+        Raises AnswerError for what it cannot answer.
+        """
         module = name or self._task.resolved_action
-        answer: dict[str, Any] = self._execute_module(module, arguments, task_vars=self.variables)
-        return answer
+        try:
+            answer: dict[str, Any] = self._execute_module(module, arguments, task_vars=self.variables)
+            if answer.get("failed") or answer.get("unreachable"):
+                return answer
+            return checked(module.rpartition(".")[2], answer, arguments)
+        except (RecursionError, UnusableError) as error:
+            raise AnswerError(f"its answer to {module} is damaged: {error}") from error
 
     def _failure(self, message: str) -> dict[str, Any]:
         """Return the answer of an action that fails. Where it names playbooks, they are for these hosts."""
@@ -43,6 +57,13 @@ class HostAction(ActionBase):
         self._transfer_file(str(local), path)
         self._fixup_perms2((folder, path))
         return path
+
+
+class ModuleAction(HostAction):
+    """One that does what the module of its name does; arguments and answer are the module's."""
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._run_module(arguments)
 
 
 class ControllerAction(HostAction):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from .actions import HostAction
+from .actions import AnswerError, HostAction
 
 # Of ansible-core 2.19 on the hosts.
 OLDEST_PYTHON = "3.8"
@@ -23,6 +23,8 @@ def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         answer = asked()
     except AnsibleConnectionFailure as error:
         return {}, f"could not log in: {last_line(str(error))}"
+    except AnswerError as error:
+        return {}, shorten(str(error), 300)
     except AnsibleError as error:
         return {}, f"logged in, but could not act as root: {shorten(str(error), 300)}"
     if answer.get("failed") or answer.get("unreachable"):

@@ -1,0 +1,61 @@
+"""Hosts whose Python is their own: it answers what it likes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.psfleet.report.made_runs import make_plan
+from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
+from tests.repository import played
+
+HONEST = json.dumps(ANSWERS["trainer_tasks"])
+LYING = json.dumps(ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"pid": "x"}]})
+HOSTS = {"node0": HONEST, "node1": LYING, "ps-host0": '{"a":' * 100_000 + "1" + "}" * 100_000}
+PROBLEM = "its answer to psfleet.cluster.trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
+
+
+def said(folder: Path, *tasks: dict[str, Any]) -> str:
+    """What Ansible says of these tasks on the hosts."""
+    for host, answer in HOSTS.items():
+        (folder / f"{host}.json").write_text(answer)
+        (folder / host).write_text(f"#!/bin/sh\ncat >/dev/null\ncat '{folder}/{host}.json'\n")
+        (folder / host).chmod(0o755)
+    variables = {"ansible_connection": "local", "cluster_plan": make_plan().to_json()}
+    hosts = {host: {"ansible_python_interpreter": f"{folder}/{host}"} for host in HOSTS}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": variables}}))
+    play = folder / "playbook.yml"
+    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    done = played(play, "-i", folder / "hosts.yml")
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text
+    return text
+
+
+@pytest.mark.slow
+def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path) -> None:
+    asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
+    text = said(
+        tmp_path,
+        {"psfleet.cluster.trainer_tasks": asked},
+        {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}},
+    )
+    assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in text
+    assert "ps-host0\nits answer to psfleet.cluster.trainer_tasks is damaged: maximum recursion" in text
+    assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
+
+
+@pytest.mark.slow
+def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> None:
+    answers = (
+        "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'told'))) }}"
+    )
+    text = said(
+        tmp_path,
+        {"psfleet.cluster.host_status": {"tasks": [], "paths": {}}, "register": "told"},
+        {"psfleet.cluster.show_status": {"answers": answers}, "run_once": True},
+    )
+    assert f"node1 gave no answer: {PROBLEM}" in text
+    assert "ps-host0 gave no answer: its answer" in text
+    assert "3 tasks on 3 hosts: 2 unreachable, 1 running" in text

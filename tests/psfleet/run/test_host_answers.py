@@ -1,0 +1,92 @@
+from typing import Any
+
+import pytest
+
+from psfleet.run.host_answers import UnusableError, checked
+from tests.psfleet.report.made_runs import make_plan
+from tests.psfleet.watch.test_status import task
+
+PLAN = make_plan().to_json()
+WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
+ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "trainer_tasks": {
+        **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "lacks_cuda": True, "unfenced": ""},
+        **{"stopped": ["worker0"], "tasks": [WORKER]},
+    },
+    "host_doctor": {
+        "checks": [{"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}],
+        **{"alive": [], "deployed": "", "began": 1.5, "ended": 2},
+    },
+    "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
+    "ssh_identity": {"user_key": "", "host_key": "x", "addresses": []},
+    "another": {},
+}
+
+
+@pytest.mark.parametrize("module", ANSWERS)
+def test_an_answer_is_taken_as_it_is(module: str) -> None:
+    assert checked(module, ANSWERS[module], ASKED) == ANSWERS[module]
+
+
+def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
+    few = {name: WORKER[name] for name in WORKER if name not in {"log", "progress"}}
+    answer = ANSWERS["trainer_tasks"] | {"tasks": [few]}
+    assert checked("trainer_tasks", answer, ASKED | {"details": False}) == answer
+    with pytest.raises(UnusableError, match=r"^tasks\[0\].log is missing$"):
+        checked("trainer_tasks", answer, ASKED)
+
+
+@pytest.mark.parametrize(
+    ("module", "change", "problem"),
+    [
+        ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which it cannot be"),
+        ("trainer_tasks", {"deployed": []}, "deployed is [], which it cannot be"),
+        ("trainer_tasks", {"stopped": [[]]}, "stopped is [[]], which it cannot be"),
+        ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which it cannot be"),
+        ("trainer_tasks", {"tasks": [{}] * 5000}, "which it cannot be"),
+        ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),
+        ("host_doctor", {"began": None}, "began is None, which it cannot be"),
+        ("host_doctor", {"ended": float("nan")}, "ended is nan, which it cannot be"),
+        ("run_archive", {"size": True}, "size is True, which it cannot be"),
+        ("ssh_identity", {"addresses": [1]}, "addresses is [1], which it cannot be"),
+    ],
+)
+def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UnusableError) as error:
+        checked(module, ANSWERS[module] | change, ASKED)
+    assert str(error.value).endswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"pid": "x"}, "pid is 'x', which it cannot be"),
+        ({"exit_code": -1}, "exit_code is -1, which it cannot be"),
+        ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which it cannot be"),
+        ({"bytes_sent": "1"}, "bytes_sent is '1', which it cannot be"),
+        ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which it cannot be"),
+        ({"name": "worker1"}, "name is 'worker1', of which nobody asked"),
+        ({"name": "worker1", "index": 1}, "name is 'worker1', of which nobody asked"),
+    ],
+)
+def test_what_no_task_is_is_named(change: dict[str, Any], problem: str) -> None:
+    answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER, WORKER | change]}
+    with pytest.raises(UnusableError) as error:
+        checked("trainer_tasks", answer, ASKED)
+    assert str(error.value) == f"tasks[1].{problem}"
+
+
+def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
+    others = {"tasks": [], "others": True}
+    answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"name": "server3", "job": "server", "index": 3}]}
+    assert checked("trainer_tasks", answer, others) == answer
+    answer["tasks"][0] |= {"name": "x3", "job": "x"}
+    with pytest.raises(UnusableError, match="nobody asked"):
+        checked("trainer_tasks", answer, others)
+
+
+@pytest.mark.parametrize("plan", [{"hash": PLAN["hash"]}, PLAN | {"tasks": []}, {}])
+def test_a_plan_that_is_none_counts_as_not_deployed(plan: dict[str, Any]) -> None:
+    answer = ANSWERS["trainer_tasks"] | {"deployed": plan}
+    assert checked("trainer_tasks", answer, ASKED)["deployed"] == {}
