@@ -4,7 +4,6 @@ The lead's `progress.json` tells of the whole cluster, so one connection is enou
 only reads: any number of people may watch the same run.
 """
 
-import json
 import time
 from typing import Any
 
@@ -18,6 +17,7 @@ from psfleet.watch.lead_reading import (
     places,
     probe_command,
     read_command,
+    unanswered,
     without_stale_word,
 )
 from psfleet.watch.notices import Notice
@@ -127,10 +127,10 @@ class ActionModule(HostAction):
         self._probed = time.monotonic()
         try:
             answer = self._low_level_execute_command(self._probe_command, sudoable=True)
-            silent = json.loads(answer["stdout"])
-        except (AnsibleError, ValueError):
+        except AnsibleError:
             return
-        for note in self._view.probed(silent, time.monotonic()):
+        silent = unanswered(answer["stdout"])
+        for note in self._view.probed(silent, time.monotonic()) if silent is not None else ():
             self._note(screen, note)
 
     def _note(self, screen: Screen, note: Notice) -> None:

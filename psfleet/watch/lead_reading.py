@@ -8,7 +8,7 @@ from typing import Any
 
 from psfleet.watch.notices import TOLD_EVENTS
 from trainer.contract.progress import Progress, last_line_of
-from trainer.host.task_traces import object_in
+from trainer.host.task_traces import number, object_in
 from trainer.host.task_units import is_alive, unit_name
 from trainer.host.wording import grouped
 
@@ -71,6 +71,15 @@ def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     return _as_daemon("daemon", *python, f"{install_directory}/current", json.dumps(dict(addresses)))
 
 
+def unanswered(printed: str) -> dict[str, object] | None:
+    """Read what that command printed: task -> why it does not answer; None where it told nothing."""
+    try:
+        silent = json.loads(printed)
+    except (ValueError, RecursionError):
+        return None
+    return silent if isinstance(silent, dict) else None
+
+
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
     """Return the command that prints what `age_of` reads: the lead's records of its starts, and the time."""
     started = shlex.quote('"event":"started"')
@@ -104,12 +113,13 @@ class Reading:
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")
-        started = int(unit.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
-        elapsed = max(float(uptime.split()[0]) - started, 0.0) if started and uptime.split() else None
+        started = _count(unit.get("ExecMainStartTimestampMonotonic")) / 1e6
+        up = number(float(uptime.split()[0])) if uptime.split() else None
+        elapsed = max(up - started, 0.0) if started and up is not None else None
         progress = Progress.from_mapping(object_in(text))
         progress = replace(progress, elapsed=elapsed, last_line=last_line_of(log))
         records = tuple(filter(None, map(object_in, told.splitlines())))
-        return cls(progress, is_alive(unit), int(unit.get("NRestarts") or 0), records)
+        return cls(progress, is_alive(unit), _count(unit.get("NRestarts")), records)
 
 
 def age_of(answer: str, reading: Reading) -> float:
@@ -119,13 +129,19 @@ def age_of(answer: str, reading: Reading) -> float:
     these are not there, the age of the present process.
     """
     *starts, now = answer.splitlines() or [""]
-    walls = [
-        record["wall"] for record in map(object_in, starts[-(reading.restarts + 1) :]) if "wall" in record
-    ]
+    records = map(object_in, starts[-(reading.restarts + 1) :])
+    walls = [number(record["wall"]) for record in records if "wall" in record]
     try:
-        return max(float(now) - float(str(walls[0])), 0.0)
+        at, began = number(float(now)), walls[0]
     except (IndexError, ValueError):
+        at = began = None
+    if at is None or began is None:
         return reading.progress.elapsed or 0.0
+    return max(at - began, 0.0)
+
+
+def _count(text: str | None) -> int:
+    return int(number(int(text or 0)) or 0)
 
 
 def without_stale_word(reading: Reading, stale: Progress) -> Reading:

@@ -163,12 +163,14 @@ class LeadRecords:
 
     def look(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
         """Take the newest records, each once; what was there at the first look is no news."""
-        first, self._seen = self._seen is None, self._seen or set()
-        for record in records:
-            key = (str(record.get("pid")), str(record.get("monotonic")))
-            if key in self._seen:
+        first, seen = self._seen is None, self._seen or set()
+        keys = [(str(record.get("pid")), str(record.get("monotonic"))) for record in records]
+        # A look shows the newest records: those that are not among them do not come back.
+        self._seen = set(keys) or seen
+        for key, record in zip(keys, records, strict=True):
+            if key in seen:
                 continue
-            self._seen.add(key)
+            seen.add(key)
             step = record.get("global_step")
             if record.get("event") == "checkpointed" and isinstance(step, int):
                 self.saved_step = step

@@ -136,8 +136,7 @@ def _row(host: str, task: Mapping[str, Any], runs: Sequence[str]) -> TaskRow:
     else:
         message = _message(task, state)
         figures |= task["last_step"]
-    if not task["run_id"]:
-        figures["log"] = None
+    figures["log"] = in_a_line(task["log"]) if task["run_id"] else None
     if not _takes_steps(task):
         # What it was when it still took steps is no rate of now.
         figures["steps_per_second"] = None

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from psfleet.watch.lead_reading import (
     places,
     probe_command,
     read_command,
+    unanswered,
     without_stale_word,
 )
 from tests.repository import ROOT
@@ -70,6 +72,32 @@ def test_a_word_that_is_nested_too_deeply_is_none() -> None:
     deep = "[" * 65536 + "\n"
     reading = said(deep, UNIT, deep)
     assert (reading.progress.phase, reading.records) == ("starting", ())
+
+
+@pytest.mark.parametrize("uptime", ["inf", "nan", "1e300", ""])
+def test_a_time_that_is_none_is_not_known(uptime: str) -> None:
+    reading = Reading.of("--psfleet--".join([UNIT, uptime]))
+    assert (reading.progress.elapsed, reading.restarts) == (None, 2)
+
+
+@pytest.mark.parametrize("count", ["9" * 400, "9" * 5000, "x"])
+def test_counts_that_are_none_are_not_believed(count: str) -> None:
+    with suppress(ValueError):  # as where the host does not answer
+        reading = Reading.of(f"ActiveState=active NRestarts={count} ExecMainStartTimestampMonotonic={count}")
+        assert (reading.progress.elapsed, reading.restarts) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    "answer", ['{"wall": NaN}\n9', '{"wall": []}\n9', '{"wall": 1}\ninf', '{"wall": 1}\nx', '{"wall":\n9', ""]
+)
+def test_without_a_time_of_its_start_a_run_is_as_old_as_its_process(answer: str) -> None:
+    assert age_of(answer, Reading(Progress("training", elapsed=7.0))) == 7.0
+
+
+@pytest.mark.parametrize("printed", ["", "[]", "5", "[" * 100_000])
+def test_a_host_that_does_not_tell_which_ports_answer_has_told_nothing(printed: str) -> None:
+    assert unanswered(printed) is None
+    assert unanswered(json.dumps(REFUSED)) == REFUSED
 
 
 def test_an_answer_without_the_unit_is_none() -> None:

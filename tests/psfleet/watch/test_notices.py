@@ -1,5 +1,7 @@
+import tracemalloc
+
 from psfleet.watch.lead_reading import Reading
-from psfleet.watch.notices import STRAGGLER_LOOKS, Listeners, Notice
+from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords, Listeners, Notice
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
 LOST_PS = """UnavailableError:
@@ -121,6 +123,21 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
         "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
     ]
     assert [note.good for note in run.notes] == [False, False, True]
+
+
+def test_a_look_that_shows_no_records_makes_none_new() -> None:
+    run = PlayedRun(decided_run(2))
+    old = [record("recovering", 2, reason="old")]
+    assert [run.goes_on(1, [50, 50], records=shown) for shown in (old, [], old)] == [[], [], []]
+
+
+def test_records_without_end_take_no_memory_without_end() -> None:
+    told = LeadRecords("worker0")
+    tracemalloc.start()
+    for number in range(100):
+        list(told.look([record("other", number, pid=f"{number}" * 50_000)], 1))
+    assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    tracemalloc.stop()
 
 
 def test_a_reason_of_one_line_is_told_as_it_is() -> None:

@@ -217,6 +217,11 @@ def test_what_a_host_says_does_not_steer_the_terminal() -> None:
     assert all(line.isprintable() for line in shown)
 
 
+def test_no_word_of_a_host_fills_the_screen() -> None:
+    long = task("worker0", log="/x" * 50_000, log_end="x" * 100_000, run_id="x" * 100_000)
+    assert sum(map(len, lines(status(answer(long)), 80, verbose=True))) < 10_000
+
+
 def shown_80() -> ClusterStatus:
     worker = task("worker0", restarts=2, **stepping(progress=TRAINING))
     return status(answer(task("ps0"), worker), {"problem": "could not log in: refused by its sshd"})
