@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants test lint unit molecule cuda clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -48,6 +48,9 @@ cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB o
 
 mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)
+
+fuzz: setup-dev ## Damage what hosts say, and read it, for SECONDS (600); what is not borne stays in tests/fuzz/found
+	@nice python -m tests.fuzz $(or $(SECONDS),600)
 
 adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
 	@python -m tests.psfleet.evidence.adversaries

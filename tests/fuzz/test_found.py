@@ -1,0 +1,37 @@
+"""What `make fuzz` has found is borne from then on, and it would find more."""
+
+from pathlib import Path
+
+import pytest
+
+from psfleet.run.folder import begun_settings
+from tests.fuzz import readers
+from tests.fuzz.search import Reader, fault_of, search
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Reader]:
+    return readers.readers(tmp_path_factory.mktemp("runs"))
+
+
+def test_what_was_found_is_borne(every: list[Reader]) -> None:
+    files = {file: fault_of(reader, file.read_bytes()) for reader in every for file in reader.found.glob("*")}
+    assert not any(files.values()), files
+    assert files.keys() == set(Path(__file__).parent.glob("found/*/*"))
+
+
+def test_each_reader_bears_good_data_and_some_damage(every: list[Reader]) -> None:
+    for reader in every:
+        assert fault_of(reader, reader.sample) == "", reader.name
+        assert search(reader, 1, 3) == {}, reader.name
+
+
+def test_the_hosts_whose_answers_are_damaged_had_given_some() -> None:
+    assert readers.taken("trainer_tasks", readers.answers_of_tasks()) == readers.answers_of_tasks()
+    assert readers.taken("host_doctor", readers.DOCTORS) == readers.DOCTORS
+
+
+def test_a_reader_that_believes_a_host_is_found_out(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"training": {}, "tasks": {}}')
+    believing = readers.of_file("believing", tmp_path, "settings.json", begun_settings)
+    assert set(search(believing, 1, 50)) == {"KeyError in folder.begun_settings"}
