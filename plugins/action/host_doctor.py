@@ -1,8 +1,11 @@
 """Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.check import Check
@@ -17,20 +20,24 @@ from ..plugin_utils.reaching import ask
 class ActionModule(HostAction):
     """Arguments: those of the module but `release` and `environments`, and three folders on the controller.
 
-    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). Returns
-    `problem` ("" where the host answered), and `checks`, `deployed` and `alive` as the module does. The check
-    `clock` is added here, where the other clock is.
+    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
+    is what host_peers answered; its listener is ended. Returns `problem` ("" where the host answered),
+    `peers`, `fence`, and `checks`, `deployed` and `alive` as the module does. The check `clock` is added
+    here, where the other clock is.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        peers = arguments.pop("peers")
         arguments |= {
+            "listener": peers.get("listener", {}),
             "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
                 Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
             ),
         }
         asked = time.time()
-        answer, problem = ask(self, arguments)
+        # Whom one could not ask before would keep everybody waiting once more.
+        answer, problem = ({}, peers["problem"]) if peers.get("problem") else ask(self, arguments)
         answered = time.time()
         checks = list(answer.get("checks", ()))
         if answer:
@@ -41,9 +48,17 @@ class ActionModule(HostAction):
             "checks": checks,
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
+            "fence": boolean(arguments.get("fence", True)),
+            "peers": _told(peers, listened=answer.get("listened", False)),
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
+
+
+def _told(peers: Mapping[str, Any], *, listened: bool) -> dict[str, Any]:
+    """Return what is to be known of the peers; of ports whose listener has given way to a run nothing is."""
+    told = {name: peers[name] for name in ("machine", "free", "held", "names", "probes") if name in peers}
+    return told if listened or not peers.get("listener") else told | {"free": []}
 
 
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from ..module_utils.host.host_checks import Asked, host_chain, host_environment
 from ..module_utils.host.host_facts import HostFacts, read_host_facts
 from ..module_utils.host.name_checks import name_check, names_in, resolve_names
 from ..module_utils.host.nvidia import read_gpu_facts
-from ..module_utils.host.port_checks import TaskPort, port_check, read_port_facts, task_ports
-from ..module_utils.host.task_units import parse_show, systemctl
+from ..module_utils.host.peer_probes import end_listener
+from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
 
 DOCUMENTATION = {
     "module": "host_doctor",
@@ -51,6 +50,11 @@ DOCUMENTATION = {
             "description": "As of M(psfleet.cluster.host_requirements).",
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
+        "listener": {
+            "type": "dict",
+            "default": {},
+            "description": "Of M(psfleet.cluster.host_peers), to be ended before.",
+        },
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }
@@ -62,6 +66,7 @@ checks:
   description: Each with C(name), C(state), C(found), C(remedy) and C(task) (C(worker0), empty for the host).
 deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
 alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
+listened: {returned: always, type: bool, description: Whether the listener was there until now.}
 began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
 ended: {returned: always, type: float, description: That clock when it had looked.}
 """
@@ -75,21 +80,6 @@ def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
     return [name for name in deployed if names[name]] or deployed[:1]
-
-
-def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
-    """Return the user (uid) of each unit of these tasks that runs now."""
-    units = [unit for port in ports for unit in port.units]
-    try:
-        printed = systemctl("show", "--property=Id,MainPID", *units)
-    except OSError:  # the check `system` says that it is missing
-        return {}
-    running = {}
-    for values in parse_show(printed):
-        with suppress(OSError, ValueError):  # it has ended meanwhile
-            if pid := int(values["MainPID"]):
-                running[values["Id"]] = Path(f"/proc/{pid}").stat().st_uid
-    return running
 
 
 def own_checks(
@@ -152,6 +142,7 @@ def main() -> None:
     began = time.time()
     module = documented_module(DOCUMENTATION)
     values = module.params
+    listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
     asked = Asked(values["python_version"], gpus, values["cuda_source"], len(tasks), values["fence"])
@@ -168,6 +159,7 @@ def main() -> None:
         checks=[check.to_json() for check in checks],
         deployed=deployment.tensorflow if deployment.plan else "",
         alive=[port.name for port in ports if running.keys() & set(port.units)],
+        listened=listened,
         began=began,
         ended=time.time(),
     )

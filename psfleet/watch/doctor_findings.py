@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from psfleet.watch.peer_findings import PEERS, peer_checks
 from psfleet.watch.wording import in_a_line
 from trainer.host.check import Check, State
 from trainer.host.environment import TENSORFLOW_VERSION
@@ -14,7 +15,7 @@ from trainer.host.wording import counted, first_of, grouped
 
 # The columns of the table: of the host, of its GPUs, and of what is deployed there.
 GROUPS = (
-    ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports"),
+    ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports", PEERS),
     ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
     ("environment", "fence", "tensorflow", "libraries", "devices", "product"),
 )
@@ -36,10 +37,10 @@ class HostRow:
     problem: str = ""
 
     @classmethod
-    def of(cls, host: str, answer: Mapping[str, Any]) -> "HostRow":
+    def of(cls, host: str, answer: Mapping[str, Any], peers: Iterable[Check] = ()) -> "HostRow":
         """Read a host's answer, each word in one line and without what steers a terminal."""
         problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
-        checks = map(_check, answer.get("checks", ()))
+        checks = map(_check, (*answer.get("checks", ()), *(check.to_json() for check in peers)))
         return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
 
     def state(self, *names: str) -> State | None:
@@ -91,16 +92,19 @@ class Findings:
         """Put together what the hosts answered.
 
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
-        `problem` ("" where it answered), `checks`, `deployed` and `alive`, as the action host_doctor returns.
+        what the action host_doctor returns: `problem` ("" where it answered), `checks`, `deployed`, `alive`,
+        `fence` and `peers`.
         """
-        rows = _with_one_version([HostRow.of(host, answer) for host, answer in answers.items()], answers)
+        peers = peer_checks(plan, answers)
+        rows = [HostRow.of(host, answer, peers.get(host, ())) for host, answer in answers.items()]
+        rows = _with_one_version(rows, answers)
         present = {check.name for row in rows for check in row.checks if check.state != "skipped"}
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
         return cls(
             rows=tuple(rows),
             names=(*(name for name in CHECKS if name in present), *sorted(present - set(CHECKS))),
             troubles=tuple(_troubles(rows)),
-            notes=tuple(_notes(answers, left_out)),
+            notes=tuple(_notes(answers, left_out, peers=bool(peers))),
             summary=_summary(rows),
         )
 
@@ -144,7 +148,9 @@ def _place(name: str) -> int:
     return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
 
 
-def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) -> Iterator[str]:
+def _notes(
+    answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str], *, peers: bool
+) -> Iterator[str]:
     bare = [
         host
         for host, answer in answers.items()
@@ -163,7 +169,8 @@ def _notes(answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]) ->
     if alive:
         yield f"A run is going on, before which the doctor steps back: {first_of(alive)}."
     if left_out:
-        yield f"Left out by --limit: {first_of(left_out)}."
+        also = " The others were not asked whether they reach these, nor these." if peers else ""
+        yield f"Left out by --limit: {first_of(left_out)}.{also}"
 
 
 def _summary(rows: Sequence[HostRow]) -> str:

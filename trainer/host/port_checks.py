@@ -14,7 +14,8 @@ from pathlib import Path
 
 from .check import Finding, failed, ok, warning
 from .host_facts import text_of
-from .task_units import unit_name
+from .peer_probes import LISTENER
+from .task_units import parse_show, systemctl, unit_name
 
 # An unused port of this range is given to any connection that a program opens.
 USUAL_EPHEMERAL = (32768, 60999)
@@ -136,7 +137,7 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str
     """
     taken, own = [], []
     for task in tasks:
-        holders = [holder for holder in facts.holders if holder.port == task.port]
+        holders = [holder for holder in facts.holders if holder.port == task.port and not _is_doctor(holder)]
         foreign = [holder for holder in holders if not _is_own(holder, task, running)]
         taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
@@ -165,6 +166,10 @@ def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
     return any(running.get(unit) == holder.uid for unit in task.units)
 
 
+def _is_doctor(holder: Holder) -> bool:
+    return holder.program == LISTENER and holder.uid == 0
+
+
 def _words(holder: Holder) -> str:
     if not holder.pid:
         return f"a process of the user with id {holder.uid} that cannot be seen, as in a container"
@@ -182,3 +187,18 @@ def _may_be_taken(port: int, facts: PortFacts) -> bool:
 def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
     """Return where tasks of the plan listen."""
     return [TaskPort(str(task["job"]), int(str(task["index"])), int(str(task["port"]))) for task in tasks]
+
+
+def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
+    """Return the user (uid) of each unit of these tasks that runs now."""
+    units = [unit for port in ports for unit in port.units]
+    try:
+        printed = systemctl("show", "--property=Id,MainPID", *units)
+    except OSError:  # the check `system` says that it is missing
+        return {}
+    running = {}
+    for values in parse_show(printed):
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            if pid := int(values["MainPID"]):
+                running[values["Id"]] = Path(f"/proc/{pid}").stat().st_uid
+    return running

@@ -8,8 +8,8 @@ from plugins.module_utils.host.deployment import Deployment
 from plugins.module_utils.host.environment import HostEnvironment
 from plugins.module_utils.host.host_checks import Asked
 from plugins.module_utils.host.host_facts import read_host_facts
-from plugins.module_utils.host.port_checks import task_ports
-from plugins.modules.host_doctor import environment_today, running_units, tensorflow_checks, tried_tasks
+from plugins.module_utils.host.port_checks import running_units, task_ports
+from plugins.modules.host_doctor import environment_today, tensorflow_checks, tried_tasks
 from tests.repository import ROOT
 
 ROLES = ROOT / "roles"

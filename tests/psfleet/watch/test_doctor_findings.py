@@ -34,7 +34,7 @@ def bare() -> dict[str, Any]:
 
 
 def plan(*hosts: str) -> dict[str, Any]:
-    return {"hash": "aaaaaaaaaaaa", "tasks": [{"host": host} for host in hosts]}
+    return {"hash": "aaaaaaaaaaaa", "tasks": [{"host": host, "address": host} for host in hosts]}
 
 
 def lines(

@@ -1,0 +1,25 @@
+"""Have hosts listen for each other, and connect. One that gives no answer says why, and does not fail."""
+
+from typing import Any
+
+from ..plugin_utils.actions import HostAction
+from ..plugin_utils.reaching import ask
+
+# Time for as many hosts as are asked at once to answer. All have to listen before the first connects.
+SECONDS_OF_A_ROUND = 60
+
+
+class ActionModule(HostAction):
+    """Argument: `state`, as of the module. Returns what that does, and `problem` ("" where it answered)."""
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        hosts = set(self.variables["ansible_play_hosts_all"])
+        host = self.variables["inventory_hostname"]
+        rounds = 1 + len(hosts) // max(1, int(self.variables.get("ansible_forks", 5)))
+        arguments |= {
+            "host": host,
+            "tasks": [task for task in self.variables["cluster_plan"]["tasks"] if task["host"] in hosts],
+            "seconds": SECONDS_OF_A_ROUND * (1 + rounds),
+        }
+        answer, problem = ask(self, arguments)
+        return {**answer, "problem": problem, "_ansible_verbose_override": True}

@@ -1,0 +1,88 @@
+"""Listen at the ports of this host's tasks for a while, or connect to those of the other hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..module_utils.documented import documented_module
+from ..module_utils.host.name_checks import names_in, resolve_names
+from ..module_utils.host.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
+from ..module_utils.host.port_checks import read_port_facts, running_units, task_ports
+
+DOCUMENTATION = {
+    "module": "host_peers",
+    "short_description": "Listen for the other hosts of the plan, or connect to them",
+    "description": "Changes nothing, and does not fail for what it finds. Not for check mode: it listens.",
+    "options": {
+        "host": {"required": True, "description": "The host's name in the plan."},
+        "state": {
+            "choices": ["listening", "probed"],
+            "required": True,
+            "description": [
+                "C(listening) leaves a process, which M(psfleet.cluster.host_doctor) ends. It ends by itself "
+                "after C(seconds), and before a task of this host that is started would need its port.",
+                "C(probed) connects to the ports of all other hosts.",
+            ],
+        },
+        "tasks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "Those of the plan: C(job), C(index), C(host), C(address) and C(port).",
+        },
+        "seconds": {"type": "int", "required": True, "description": "How long to listen at most."},
+    },
+}
+
+RETURN = r"""
+machine: {returned: if listening, type: str, description: What this machine greets with.}
+free: {returned: if listening, type: list, description: The ports where it listens now.}
+held: {returned: if listening, type: list, description: Those where somebody else does.}
+listener: {returned: if listening, type: dict, description: "The process, as host_doctor ends it."}
+names: {returned: if probed, type: dict, description: The IP addresses of each name in the plan.}
+probes:
+  returned: if probed
+  type: list
+  description: What came of the connections, as trainer/host/peer_probes.py has it.
+"""
+
+
+def listening(values: dict[str, Any]) -> dict[str, Any]:
+    """Listen, but at no port of a task that runs: it may be about to."""
+    tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
+    running = running_units(tasks)
+    idle = [task for task in tasks if not running.keys() & set(task.units)]
+    held = {holder.port for holder in read_port_facts([task.port for task in tasks]).holders}
+    servers = bind([task.port for task in idle])
+    free = [task for task in idle if task.port in servers]
+    listener = {}
+    if servers:
+        pid, born = listen_apart(
+            list(servers.values()), values["host"], values["seconds"], lambda: bool(running_units(free))
+        )
+        listener = {"pid": pid, "born": born}
+    return {
+        "machine": this_machine(),
+        "free": list(servers),
+        "held": sorted(held - set(servers)),
+        "listener": listener,
+    }
+
+
+def probed(values: dict[str, Any]) -> dict[str, Any]:
+    """Connect to the others."""
+    tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
+    names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
+    peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]
+    return {"names": {name: found.addresses for name, found in names.items()}, "probes": probe_all(peers)}
+
+
+def main() -> None:
+    """Run the module."""
+    module = documented_module(DOCUMENTATION)
+    act = listening if module.params["state"] == "listening" else probed
+    module.exit_json(changed=False, **act(module.params))
+
+
+if __name__ == "__main__":
+    main()

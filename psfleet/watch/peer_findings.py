@@ -1,0 +1,166 @@
+"""What doctor.yml says of the ways between the hosts: the check `peers`, of what all of them have seen.
+
+Pure. A pair is told once: at the host that more than half of the others do not reach, else at who does not.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from trainer.host.check import Check
+from trainer.host.peer_probes import ANSWERED, OPEN, REFUSED, SECONDS_TO_CONNECT, SILENT, UNKNOWN, Reached
+from trainer.host.port_fence import to_ip
+from trainer.host.wording import counted, cut, first_of, grouped
+
+PEERS = "peers"
+PLACES_SHOWN = 5
+_FIREWALL = "a firewall (ufw, firewalld, a cloud's security group), there or on the way,"
+_LET_IN = "let the hosts of the plan come to these ports"
+_DROPPED = f"{_FIREWALL} drops it, or no route leads there: {_LET_IN}"
+_REJECTED = f"{_FIREWALL} rejects it: {_LET_IN}"
+_FENCED = (
+    "the fence there may not have the other: run `ansible-playbook deploy.yml` on all hosts; else "
+    f"{_REJECTED}; or it comes from another address (network address translation)"
+)
+_SOURCE = (
+    "a second address, or network address translation: give the address from which it comes as "
+    "trainer_address of this host, or have it come from that of the plan"
+)
+_OTHER = (
+    "two machines have the address, or something between answers in place of the other: mend the network, or "
+    "trainer_address of the host that was meant"
+)
+_WORDS = {
+    SILENT: (f"no answer within {SECONDS_TO_CONNECT:g} s", _DROPPED),
+    REFUSED: ("refused", _REJECTED),
+    UNKNOWN: (
+        "the name is not found",
+        "mend what the check names tells, or give an IP address: trainer_address",
+    ),
+}
+
+
+class Said(NamedTuple):
+    """What a host said: of its own ports those that are `free` and `held`, and what came of each probe.
+
+    `names` are the addresses of the plan's names as it finds them, `fence` is whether it is to have one.
+    """
+
+    machine: str
+    ports: Mapping[int, bool]
+    names: Mapping[str, Sequence[str]]
+    probes: Sequence[tuple[str, Sequence[int], Reached]]
+    fence: bool
+    deployed: bool
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Said":
+        """Read an answer. Raises AttributeError, KeyError, TypeError, ValueError."""
+        peers = answer["peers"]
+        fields = Reached._fields
+        return cls(
+            str(peers["machine"]),
+            {int(port): name == "free" for name in ("held", "free") for port in peers[name]},
+            {str(name): [str(each) for each in found] for name, found in peers["names"].items()},
+            [
+                (
+                    str(each["host"]),
+                    [int(port) for port in each["ports"]],
+                    Reached(*(str(each[field]) for field in fields)),
+                )
+                for each in peers["probes"]
+            ],
+            bool(answer["fence"]),
+            bool(answer["deployed"]),
+        )
+
+    def ips(self, address: str) -> set[str]:
+        """Return what this host takes an address of the plan for, none where that is not known."""
+        return {str(ip) for text in self.names.get(address, [address]) if (ip := to_ip(text))}
+
+
+class Fault(NamedTuple):
+    """A port of `target` that `prober` does not reach as it should. `own`: the prober is the cause."""
+
+    prober: str
+    target: str
+    port: int
+    what: str
+    remedy: str
+    own: bool = False
+
+
+def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
+    """Return the checks of each host that was asked for its peers: one for each thing that is wrong.
+
+    `answers` is as of `Findings.of`, where `peers` is what host_peers said, and `fence` port_fence_enabled.
+    """
+    said, checks = {}, {}
+    for host, answer in answers.items():
+        if answer and not answer.get("problem") and answer.get("peers"):
+            try:
+                said[host] = Said.of(answer)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                found = "what it said of its peers is not to be understood"
+                checks[host] = [Check(PEERS, "failed", found, "look at who has changed this host's answers")]
+    addresses = {str(task["host"]): str(task["address"]) for task in plan["tasks"]}
+    faults = [fault for host in said for fault in _faults(host, addresses, said)]
+    checks |= grouped(_told(faults, len(said) - 1))
+    targets = {fault.target for fault in faults}
+    for host in said.keys() - checks.keys():
+        ports = [
+            len(said[target].ports.keys() & ports) for target, ports, _ in said[host].probes if target in said
+        ]
+        found = f"reaches {counted(sum(ports), 'port')} of {counted(len(said) - 1, 'other host')}"
+        found += "" if host in targets else ", and is reached"
+        checks[host] = [
+            Check(PEERS, "ok", found) if sum(ports) else Check(PEERS, "skipped", "no other host was asked")
+        ]
+    return checks
+
+
+def _faults(host: str, addresses: Mapping[str, str], said: Mapping[str, Said]) -> Iterator[Fault]:
+    """Give what is wrong with what a host found, at ports where somebody listens."""
+    for target, ports, reached in said[host].probes:
+        if (there := said.get(target)) and (wrong := _wrong(reached, there, addresses[host])):
+            for port in ports:
+                if port in there.ports and (there.ports[port] or reached.outcome != OPEN):
+                    yield Fault(host, target, port, *wrong)
+
+
+def _wrong(reached: Reached, there: Said, address: str) -> tuple[str, str, bool] | None:
+    """Return what is wrong, what to do, and whether who probed is the cause; None where nothing is."""
+    source, known = str(to_ip(reached.source) or ""), there.ips(address)
+    strange = there.fence and source not in {"", *known} and bool(known)
+    comes = f"it comes from {source}, and the plan has {address}"
+    if reached.outcome == ANSWERED and reached.machine == there.machine:
+        return (f"{comes}: a fence there refuses that", _SOURCE, True) if strange else None
+    if reached.outcome == ANSWERED:
+        return f"another machine answers, which says that it is {cut(reached.name, 64)}", _OTHER, False
+    if reached.outcome == OPEN:
+        return "something else answers", _OTHER, False
+    if reached.outcome == REFUSED and there.fence and there.deployed:
+        what, remedy = "refused", _FENCED
+    else:
+        what, remedy = _WORDS.get(reached.outcome, (cut(reached.outcome, 64), _DROPPED))
+    return (f"{what}; {comes}", f"{remedy}; or {_SOURCE}", True) if strange else (what, remedy, False)
+
+
+def _told(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:
+    """Give hosts and what is wrong there, each fault once."""
+    at_target, at_prober = [], []
+    alike = grouped((fault._replace(prober=""), fault.prober) for fault in faults)
+    for (_, target, port, what, remedy, own), probers in alike.items():
+        if own or 2 * len(probers) <= others:
+            at_prober += [((prober, what, remedy), (target, port)) for prober in probers]
+        else:
+            at_target.append(((target, what, remedy, tuple(probers)), port))
+    for (host, what, remedy, by), ports in grouped(at_target).items():
+        whence = "every other host" if 1 < others == len(by) else first_of(by, PLACES_SHOWN)
+        yield host, Check(PEERS, "failed", f"from {whence} to {_ports(ports)}: {what}", remedy)
+    for (host, what, remedy), places in grouped(at_prober).items():
+        targets = [f"{target} at {_ports(ports)}" for target, ports in grouped(places).items()]
+        yield host, Check(PEERS, "failed", f"to {first_of(targets, PLACES_SHOWN)}: {what}", remedy)
+
+
+def _ports(ports: Sequence[int]) -> str:
+    return f"port{'' if len(ports) == 1 else 's'} {first_of([*map(str, ports)], PLACES_SHOWN)}"

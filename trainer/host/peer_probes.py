@@ -1,0 +1,195 @@
+"""Whether the hosts of a plan reach each other's ports: a listener for the time of the probe, and the probe.
+
+The listener is root's, as the fence lets in who comes to root. It reads nothing of what others send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from .host_facts import text_of
+from .wording import grouped
+
+ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN = "answered", "open", "refused", "no answer", "unknown name"
+# The name of its process, by which the doctor that somebody else has asked knows it.
+LISTENER = "psfleet-doctor"
+SECONDS_TO_CONNECT = 5.0
+SECONDS_TO_GREET = 2.0
+SECONDS_TO_END = 2.0
+LONGEST_GREETING = 1000
+MOST_PROBES_AT_ONCE = 256
+
+
+class Peer(NamedTuple):
+    """A port of another host of the plan."""
+
+    host: str
+    address: str
+    port: int
+
+
+class Reached(NamedTuple):
+    """What came of a connection: `outcome`, one of those above or the kernel's words.
+
+    Where a doctor's listener answered: its host's `name`, its `machine`, and the address from which it saw
+    the connection come. Else `source` is that from which this host sends there, "" where it cannot.
+    """
+
+    outcome: str
+    source: str = ""
+    name: str = ""
+    machine: str = ""
+
+
+def this_machine() -> str:
+    """Return what no other machine has, and no container with a network of its own."""
+    boot = text_of(Path("/proc/sys/kernel/random/boot_id"))
+    network = os.stat("/proc/self/ns/net")  # noqa: PTH116 - it is no file
+    return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
+
+
+def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
+    """Listen at those of these ports that are free, on every address.
+
+    Doctors that several people ask at once share them; nobody but root joins in.
+    """
+    servers = {}
+    for port in ports:
+        with suppress(OSError):
+            servers[port] = _server(port)
+    return servers
+
+
+def _server(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        family, address = socket.AF_INET6, "::"
+    else:
+        family, address = socket.AF_INET, "0.0.0.0"  # noqa: S104 - as the tasks do
+    dual = family == socket.AF_INET6
+    return socket.create_server(
+        (address, port), family=family, backlog=1024, reuse_port=True, dualstack_ipv6=dual
+    )
+
+
+def listen_apart(
+    servers: Sequence[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
+) -> tuple[int, str]:
+    """Greet who connects, in a process of its own, and return that as `end_listener` takes it.
+
+    It ends after so many seconds whatever happens, and at once where `is_over`, asked each second.
+    """
+    machine = this_machine()
+    if not (pid := os.fork()):
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.alarm(seconds)
+            os.setsid()
+            os.nice(10)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(nothing, stream)
+            Path("/proc/self/comm").write_text(LISTENER)
+            _greet_all(servers, name, machine, is_over)
+        finally:
+            os._exit(0)
+    for server in servers:
+        server.close()
+    return pid, _born(pid)
+
+
+def _greet_all(
+    servers: Sequence[socket.socket], name: str, machine: str, is_over: Callable[[], bool]
+) -> None:
+    # Who is greeted hangs up first, so that no port is kept busy after the end.
+    greeted: deque[socket.socket] = deque(maxlen=256)
+    looked = time.monotonic()
+    while True:
+        for server in select.select(servers, [], [], 1.0)[0]:
+            with suppress(OSError):
+                connection, source = server.accept()
+                greeted.append(connection)
+                greeting = {"name": name, "machine": machine, "source": source[0]}
+                connection.sendall(json.dumps(greeting).encode() + b"\n")
+        if time.monotonic() > looked + 1.0:
+            if is_over():
+                return
+            looked = time.monotonic()
+
+
+def end_listener(pid: int, born: str) -> bool:
+    """End a listener, wait until it has, and tell whether it was there still."""
+    if not born or _born(pid) != born:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS_TO_END
+    while _born(pid) == born and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return True
+
+
+def _born(pid: int) -> str:
+    """Return when a process was started, "" where it has ended: its number may be another's by then."""
+    state, *fields = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["Z"]
+    return "" if state == "Z" else fields[18]
+
+
+def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
+    """Connect to all of these, and return what came of it: of ports alike once, with the field `ports`."""
+    with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+        reached = list(pool.map(probe, peers))
+    alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905
+    return [{"host": host, "ports": ports, **found._asdict()} for (host, found), ports in alike.items()]
+
+
+def probe(peer: Peer) -> Reached:
+    """Connect to a port, and hang up when it has greeted."""
+    place = (peer.address.strip("[]"), peer.port)
+    try:
+        with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
+            return _greeted(connection)
+    except socket.gaierror:
+        return Reached(UNKNOWN)
+    except socket.timeout:  # noqa: UP041 - Python 3.8 has no other
+        outcome = SILENT
+    except (ConnectionRefusedError, ConnectionResetError):
+        outcome = REFUSED
+    except OSError as error:
+        outcome = (error.strerror or str(error)).lower()
+    return Reached(outcome, _source(place))
+
+
+def _greeted(connection: socket.socket) -> Reached:
+    source = connection.getsockname()[0]
+    connection.settimeout(SECONDS_TO_GREET)
+    text = b""
+    try:
+        while not text.endswith(b"\n") and len(text) < LONGEST_GREETING and (part := connection.recv(1000)):
+            text += part
+        greeting = json.loads(text)
+        return Reached(ANSWERED, *(str(greeting[field]) for field in ("source", "name", "machine")))
+    except (socket.timeout, ValueError, KeyError, TypeError, RecursionError):  # noqa: UP041 - as above
+        return Reached(OPEN, source)
+
+
+def _source(place: tuple[str, int]) -> str:
+    """Return the address from which this host sends to another; nothing is sent."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sender:
+            sender.connect(address)
+            return str(sender.getsockname()[0])
+    except OSError:
+        return ""
