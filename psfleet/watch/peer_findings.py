@@ -75,7 +75,13 @@ class Said(NamedTuple):
 
     def ips(self, address: str) -> set[str]:
         """Return what this host takes an address of the plan for, none where that is not known."""
-        return {str(ip) for text in self.names.get(address, [address]) if (ip := to_ip(text))}
+        return set(filter(None, map(_ip, self.names.get(address, [address]))))
+
+
+def _ip(address: str) -> str:
+    """Return an IP address as the fence has it; "" for a name, and for loopback, which it leaves alone."""
+    ip = to_ip(address)
+    return "" if ip is None or ip.is_loopback else str(ip)
 
 
 class Fault(NamedTuple):
@@ -105,17 +111,22 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
     addresses = {str(task["host"]): str(task["address"]) for task in plan["tasks"]}
     faults = [fault for host in said for fault in _faults(host, addresses, said)]
     checks |= grouped(_told(faults, len(said) - 1))
-    targets = {fault.target for fault in faults}
-    for host in said.keys() - checks.keys():
-        ports = [
-            len(said[target].ports.keys() & ports) for target, ports, _ in said[host].probes if target in said
-        ]
-        found = f"reaches {counted(sum(ports), 'port')} of {counted(len(said) - 1, 'other host')}"
-        found += "" if host in targets else ", and is reached"
-        checks[host] = [
-            Check(PEERS, "ok", found) if sum(ports) else Check(PEERS, "skipped", "no other host was asked")
-        ]
+    checks |= {host: [_well(host, said, faults)] for host in said.keys() - checks.keys()}
     return checks
+
+
+def _well(host: str, said: Mapping[str, Said], faults: Sequence[Fault]) -> Check:
+    """Return the check of a host at which nothing is told; a fault of it may be, at another."""
+    judged = sum(
+        len(said[target].ports.keys() & ports) for target, ports, _ in said[host].probes if target in said
+    )
+    if not judged:
+        return Check(PEERS, "skipped", "no other host was asked")
+    reached = judged - sum(fault.prober == host for fault in faults)
+    found = f"reaches {reached} of {counted(judged, 'port')} of {counted(len(said) - 1, 'other host')}"
+    return Check(
+        PEERS, "ok", found + ("" if any(fault.target == host for fault in faults) else ", and is reached")
+    )
 
 
 def _faults(host: str, addresses: Mapping[str, str], said: Mapping[str, Said]) -> Iterator[Fault]:
@@ -129,7 +140,7 @@ def _faults(host: str, addresses: Mapping[str, str], said: Mapping[str, Said]) -
 
 def _wrong(reached: Reached, there: Said, address: str) -> tuple[str, str, bool] | None:
     """Return what is wrong, what to do, and whether who probed is the cause; None where nothing is."""
-    source, known = str(to_ip(reached.source) or ""), there.ips(address)
+    source, known = _ip(reached.source), there.ips(address)
     strange = there.fence and source not in {"", *known} and bool(known)
     comes = f"it comes from {source}, and the plan has {address}"
     if reached.outcome == ANSWERED and reached.machine == there.machine:

@@ -1,0 +1,246 @@
+from typing import Any
+
+import pytest
+
+from psfleet.watch.doctor_findings import Findings
+from psfleet.watch.peer_findings import peer_checks
+from tests.psfleet.watch.test_doctor_findings import answer as doctor_answer
+from trainer.host.peer_probes import ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN
+
+PORT = 2222
+Answers = dict[str, dict[str, Any]]
+
+
+def host(number: int) -> str:
+    return f"node{number}"
+
+
+def address(number: int) -> str:
+    return f"10.0.0.{number}"
+
+
+def cluster(size: int) -> Answers:
+    """Return what so many hosts say, of which each reaches all others."""
+    numbers = range(1, size + 1)
+    return {
+        host(own): {
+            "problem": "",
+            "deployed": "",
+            "fence": True,
+            "peers": {
+                "machine": f"machine{own}",
+                "free": [PORT],
+                "held": [],
+                "names": {},
+                "probes": [probe(own, other) for other in numbers if other != own],
+            },
+        }
+        for own in numbers
+    }
+
+
+def probe(own: int, other: int) -> dict[str, Any]:
+    return {
+        "host": host(other),
+        "ports": [PORT],
+        "outcome": ANSWERED,
+        "source": address(own),
+        "name": host(other),
+        "machine": f"machine{other}",
+    }
+
+
+def change(answers: Answers, own: int, other: int, **changes: object) -> None:
+    for found in answers[host(own)]["peers"]["probes"]:
+        if found["host"] == host(other):
+            found.update(changes)
+
+
+def plan(size: int) -> dict[str, Any]:
+    return {"tasks": [{"host": host(number), "address": address(number)} for number in range(1, size + 1)]}
+
+
+def wrong(answers: Answers, size: int = 0) -> dict[str, list[str]]:
+    """Return what failed, by host."""
+    checks = peer_checks(plan(size or len(answers)), answers)
+    assert set(checks) <= set(answers)
+    return {
+        name: [check.found for check in found] for name, found in checks.items() if found[0].state == "failed"
+    }
+
+
+def remedies(answers: Answers) -> str:
+    return " | ".join(
+        check.remedy for found in peer_checks(plan(len(answers)), answers).values() for check in found
+    )
+
+
+def test_all_reach_all() -> None:
+    answers = cluster(3)
+    answers["node1"]["peers"]["free"] = [PORT, 2223]
+    for own in (2, 3):
+        change(answers, own, 1, ports=[PORT, 2223])
+    found = {name: checks[0] for name, checks in peer_checks(plan(3), answers).items()}
+    assert {check.state for check in found.values()} == {"ok"}
+    assert found["node1"].found == "reaches 2 of 2 ports of 2 other hosts, and is reached"
+    assert found["node2"].found == "reaches 3 of 3 ports of 2 other hosts, and is reached"
+
+
+def test_a_host_that_none_reaches_is_told_once_and_a_pair_at_who_does_not_reach() -> None:
+    answers = cluster(300)
+    for own in range(1, 301):
+        change(answers, own, 7, outcome=SILENT)
+    for other in range(100, 130):
+        change(answers, 4, other, outcome=SILENT)
+    found = wrong(answers)
+    assert found == {
+        "node7": ["from every other host to port 2222: no answer within 5 s"],
+        "node4": [
+            "to node100 at port 2222, node101 at port 2222, node102 at port 2222, node103 at port 2222, "
+            "node104 at port 2222 and 25 more: no answer within 5 s"
+        ],
+    }
+    assert "a cloud's security group" in remedies(answers)
+
+
+def test_of_a_host_that_most_do_not_reach_those_are_named() -> None:
+    answers = cluster(9)
+    for own in range(2, 9):
+        change(answers, own, 1, outcome=REFUSED)
+    words = "from node2, node3, node4, node5, node6 and 2 more to port 2222: refused"
+    assert wrong(answers) == {"node1": [words]}
+    found = peer_checks(plan(9), answers)["node2"]
+    assert [(check.state, check.found) for check in found] == [
+        ("ok", "reaches 7 of 8 ports of 8 other hosts, and is reached")
+    ]
+
+
+def test_two_hosts() -> None:
+    answers = cluster(2)
+    change(answers, 1, 2, outcome="no route to host")
+    assert wrong(answers) == {"node2": ["from node1 to port 2222: no route to host"]}
+    assert "no route leads there" in remedies(answers)
+
+
+def test_one_port_of_several() -> None:
+    answers = cluster(3)
+    answers["node1"]["peers"] |= {"free": [PORT, 2223, 2224], "held": [2225]}
+    for own in (2, 3):
+        refused = probe(own, 1) | {"ports": [2224, 2225], "outcome": REFUSED}
+        answers[host(own)]["peers"]["probes"].append(refused)
+    assert wrong(answers) == {"node1": ["from every other host to ports 2224, 2225: refused"]}
+
+
+@pytest.mark.parametrize(("deployed", "words"), [("", "rejects it"), ("2.21.0", "deploy.yml` on all hosts")])
+def test_a_fence_refuses_only_where_one_was_deployed(deployed: str, words: str) -> None:
+    answers = cluster(3)
+    answers["node1"]["deployed"] = deployed
+    change(answers, 2, 1, outcome=REFUSED)
+    assert wrong(answers) == {"node2": ["to node1 at port 2222: refused"]}
+    assert words in remedies(answers)
+    assert ("fence" in remedies(answers)) == bool(deployed)
+
+
+def test_another_address_than_the_plans() -> None:
+    answers = cluster(3)
+    for other in (1, 3):
+        change(answers, 2, other, source="::ffff:10.0.9.7")
+    words = "it comes from 10.0.9.7, and the plan has 10.0.0.2"
+    places = "to node1 at port 2222, node3 at port 2222: "
+    assert wrong(answers) == {"node2": [f"{places}{words}: a fence there refuses that"]}
+    assert "network address translation" in remedies(answers)
+    assert "trainer_address of this host" in remedies(answers)
+    for other in (1, 3):
+        change(answers, 2, other, outcome=REFUSED)
+    assert wrong(answers) == {"node2": [f"{places}refused; {words}"]}
+    for other in (1, 3):
+        answers[host(other)]["fence"] = False
+        change(answers, 2, other, outcome=ANSWERED)
+    assert not wrong(answers), "without a fence nobody asks"
+
+
+def test_an_address_is_compared_with_what_the_other_host_takes_the_name_for() -> None:
+    answers, names = cluster(2), plan(2)
+    names["tasks"][1]["address"] = "two.example"
+    assert not any(check.state == "failed" for check in peer_checks(names, answers)["node2"]), "not known"
+    answers["node1"]["peers"]["names"] = {"two.example": ["fd00::2", "10.0.0.2"]}
+    assert not any(check.state == "failed" for check in peer_checks(names, answers)["node2"])
+    answers["node1"]["peers"]["names"] = {"two.example": ["10.0.0.8", "127.0.1.1"]}
+    assert "and the plan has two.example" in peer_checks(names, answers)["node2"][0].found
+
+
+def test_hosts_on_one_machine_come_to_each_other_by_loopback() -> None:
+    answers = cluster(2)
+    change(answers, 1, 2, source="127.0.0.1")
+    assert not wrong(answers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"machine": "machine7", "name": "node7"},
+            "another machine answers, which says that it is node7",
+        ),
+        ({"outcome": OPEN}, "something else answers"),
+        ({"outcome": UNKNOWN, "source": ""}, "the name is not found"),
+    ],
+)
+def test_who_was_reached_and_how_it_is_called(changes: dict[str, str], words: str) -> None:
+    answers = cluster(3)
+    change(answers, 2, 1, **changes)
+    assert wrong(answers) == {"node2": [f"to node1 at port 2222: {words}"]}
+
+
+def test_of_a_port_that_somebody_holds_it_is_enough_that_it_answers() -> None:
+    answers = cluster(2)
+    answers["node1"]["peers"] |= {"free": [], "held": [PORT]}
+    change(answers, 2, 1, outcome=OPEN)
+    assert not wrong(answers)
+    change(answers, 2, 1, outcome=SILENT)
+    assert wrong(answers) == {"node1": ["from node2 to port 2222: no answer within 5 s"]}
+
+
+def test_nothing_is_said_of_ports_where_nobody_listens_nor_of_hosts_that_gave_no_answer() -> None:
+    answers = cluster(3)
+    answers["node1"]["peers"]["free"] = []
+    answers["node2"]["problem"] = "could not log in"
+    for other in (1, 2):
+        change(answers, 3, other, outcome=REFUSED)
+    change(answers, 1, 2, outcome=SILENT)
+    found = peer_checks(plan(3), answers)
+    assert [(check.state, check.found) for check in found["node3"]] == [
+        ("skipped", "no other host was asked")
+    ]
+    assert found["node1"][0].found == "reaches 1 of 1 port of 1 other host, and is reached"
+    assert set(found) == {"node1", "node3"}
+
+
+def test_hosts_that_were_not_asked() -> None:
+    answers: Answers = {"node1": {"problem": "", "deployed": "", "peers": {}}, "node2": {}}
+    assert not peer_checks(plan(2), answers)
+
+
+@pytest.mark.parametrize(
+    "said", [[1], "x", {"probes": 1}, {"free": ["x"]}, {"names": []}, {"probes": [{"host": "node2"}]}]
+)
+def test_a_host_that_says_nonsense_is_named_and_the_others_are_looked_at(said: object) -> None:
+    answers = cluster(3)
+    answers["node1"]["peers"] = {**answers["node1"]["peers"], **said} if isinstance(said, dict) else said
+    change(answers, 2, 3, outcome=SILENT)
+    found = wrong(answers)
+    assert found.keys() == {"node1", "node3"} and "not to be understood" in found["node1"][0]
+
+
+def test_the_table_has_a_column_and_says_whom_it_leaves_out() -> None:
+    answers = cluster(2)
+    for name in answers:
+        answers[name] = doctor_answer(**{**answers[name], "deployed": "2.21.0"})
+    change(answers, 1, 2, outcome=SILENT, source="10.0.9.9\x1b[2J")
+    findings = Findings.of(plan(3), answers)
+    assert findings.names[8:10] == ("ports", "peers")
+    assert findings.rows[1].state("peers") == "failed"
+    assert findings.troubles[0].name == "peers"
+    assert findings.notes[-1] == (
+        "Left out by --limit: node3. The others were not asked whether they reach these, nor these."
+    )
