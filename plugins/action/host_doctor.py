@@ -49,13 +49,13 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            "peers": _told(peers, listened=answer.get("listened", False)),
+            "peers": told_peers(peers, listened=answer.get("listened", False)),
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
 
 
-def _told(peers: Mapping[str, Any], *, listened: bool) -> dict[str, Any]:
+def told_peers(peers: Mapping[str, Any], *, listened: bool) -> dict[str, Any]:
     """Return what is to be known of the peers; of ports whose listener has given way to a run nothing is."""
     told = {name: peers[name] for name in ("machine", "free", "held", "names", "probes") if name in peers}
     return told if listened or not peers.get("listener") else told | {"free": []}

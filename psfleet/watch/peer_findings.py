@@ -4,6 +4,7 @@ Pure. A pair is told once: at the host that more than half of the others do not 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from trainer.host.check import Check
@@ -78,6 +79,7 @@ class Said(NamedTuple):
         return set(filter(None, map(_ip, self.names.get(address, [address]))))
 
 
+@lru_cache(maxsize=1024)
 def _ip(address: str) -> str:
     """Return an IP address as the fence has it; "" for a name, and for loopback, which it leaves alone."""
     ip = to_ip(address)
