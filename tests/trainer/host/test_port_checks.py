@@ -1,6 +1,7 @@
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,14 @@ def test_ports_that_are_free_or_the_tasks_own() -> None:
 @pytest.mark.parametrize("unit", ["psfleet-worker@1.service", "psfleet-server@1.service"])
 def test_a_server_may_listen_in_place_of_its_worker(unit: str) -> None:
     assert port_check([WORKER], PortFacts((Holder(2223, 998, 77, "python", unit),)), {}).state == "ok"
+
+
+def test_the_doctor_that_somebody_else_has_asked_holds_no_port() -> None:
+    doctor = Holder(2222, 0, 7, "psfleet-doctor", "session-1.scope")
+    assert port_check([PS], PortFacts((doctor,)), {}) == ok("2222 (ps0) is free")
+    assert port_check([PS], PortFacts((replace(doctor, uid=33),)), {}).state == "failed", (
+        "so called by anybody"
+    )
 
 
 def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_of_the_unit() -> None:
