@@ -41,7 +41,7 @@ def _json(draw: st.DrawFn, content: bytes) -> bytes:
     try:
         root = {"": json.loads(lines[place])}
         lines[place] = _damaged_json(draw, root)
-    except (ValueError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         return content
     return b"\n".join(lines)
 

@@ -59,7 +59,8 @@ _EVALUATED_APART = _fields("fingerprint:str examples:int")
 # Fields that an event may have.
 _OPTIONAL = {
     "peers_ready": _fields("server_nonce:int"),
-    "finished": _fields("fingerprint:str fingerprint_step:int"),
+    # A program's tasks need not tell what ours must, but as ours do where they do.
+    "finished": _fields("fingerprint:str fingerprint_step:int") | _FINISHED_WORKER | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object"),
     "step": _fields("staleness_histogram:counts waiting_seconds:seconds loss:number loss_mean:number"),

@@ -139,6 +139,14 @@ def test_what_a_record_must_hold_is_what_its_task_knows(
     assert " ".join(found) == names
 
 
+@pytest.mark.parametrize("job", ["ps", "worker", "chief"])
+def test_what_a_program_need_not_tell_is_of_its_kind_where_it_does(job: str) -> None:
+    writer = RecordWriter(None, TaskIdentity("r1", job, 1, program="abc"))
+    writer.write("finished", {"reason": "last step", "local_step": 7, "loss": None})
+    with pytest.raises(ValueError, match=r"local_step is '7\.5', expected int"):
+        writer.write("finished", {"reason": "last step", "local_step": 7.5})
+
+
 @pytest.mark.parametrize("counts", [{"0": 1}, [1, "2"], [True], "12"])
 def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
     step = dict.fromkeys(("local_step", "steps", "global_step_before", "global_step_after", "examples"), 1)
