@@ -3,7 +3,7 @@
 An answer that lacks a field, or has one of another kind, is none.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from trainer.contract.plan import JOBS, ClusterPlan
@@ -21,63 +21,44 @@ class UnusableError(ValueError):
 _MOST_ENTRIES, _MOST_CHARACTERS = 4096, 2 * MOST_BYTES
 
 
-def _text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _MOST_CHARACTERS
+def _all(kind: str, values: Collection[object]) -> bool:
+    return len(values) <= _MOST_ENTRIES and all(map(_KINDS[kind], values))
 
 
-def _switch(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _moment(value: object) -> bool:
-    return number(value) is not None
-
-
-def _figure(value: object) -> bool:
-    return value is None or _moment(value)
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and (number(value) or -value) >= 0
-
-
-def _object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _figures(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_figure, value.values()))
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= _MOST_ENTRIES and all(map(_text, value))
-
-
-def _objects(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= _MOST_ENTRIES and all(map(_object, value))
-
-
-# What a field has to be -> the names of the fields.
-_Fields = Mapping[Callable[[object], bool], str]
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
+    "switch": lambda value: isinstance(value, bool),
+    "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
+    "moment": lambda value: number(value) is not None,
+    "figure": lambda value: value is None or number(value) is not None,
+    "object": lambda value: isinstance(value, dict),
+    "figures": lambda value: isinstance(value, dict) and _all("figure", value.values()),
+    "texts": lambda value: isinstance(value, list) and _all("text", value),
+    "objects": lambda value: isinstance(value, list) and _all("object", value),
+}
+# Kind -> the names of the fields that are of it.
+_Fields = Mapping[str, str]
 _ANSWERS: Mapping[str, _Fields] = {
     "trainer_tasks": {
-        **{_object: "deployed", _text: "tensorflow unfenced", _switch: "lacks_cuda"},
-        **{_objects: "tasks", _texts: "stopped"},
+        **{"object": "deployed", "text": "tensorflow unfenced", "switch": "lacks_cuda"},
+        **{"objects": "tasks", "texts": "stopped"},
     },
-    "host_doctor": {_objects: "checks", _texts: "alive", _text: "deployed", _moment: "began ended"},
-    "run_archive": {_text: "path", _count: "size", _texts: "left_out"},
-    "ssh_identity": {_text: "user_key host_key", _texts: "addresses"},
+    "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
+    "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
+    "ssh_identity": {"text": "user_key host_key", "texts": "addresses"},
 }
-_CHECK: _Fields = {_text: "name state found remedy task"}
+_CHECK: _Fields = {"text": "name state found remedy task"}
 _TASK: _Fields = {
-    **{_text: "name job state run_id phase ended_by reason", _count: "index exit_code restarts pid"},
-    **{_switch: "alive failed", _figure: "bytes_received bytes_sent"},
+    "text": "name job state run_id phase ended_by reason",
+    "count": "index exit_code restarts pid",
+    "switch": "alive failed",
+    "figure": "bytes_received bytes_sent",
 }
 _DETAILS: _Fields = {
-    _text: "result finished log log_end",
-    _figure: "since_seconds cpu_seconds memory_bytes last_step_age_seconds",
-    _figures: "last_step",
-    _object: "progress",
+    "text": "result finished log log_end",
+    "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds",
+    "figures": "last_step",
+    "object": "progress",
 }
 
 
@@ -109,9 +90,9 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
 
 
 def _require(content: Mapping[str, Any], fields: _Fields, prefix: str = "") -> None:
-    for fits, names in fields.items():
+    for kind, names in fields.items():
         for name in names.split():
             if name not in content:
                 raise UnusableError(f"{prefix}{name} is missing")
-            if not fits(content[name]):
+            if not _KINDS[kind](content[name]):
                 raise UnusableError(f"{prefix}{name} is {as_given(content[name])}, which it cannot be")

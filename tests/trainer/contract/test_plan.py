@@ -55,6 +55,7 @@ def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
             f"^the plan's hash is {PLAN.hash!r}, its content's is {ClusterPlan('other', PLAN.tasks).hash!r}$",
         ),
         ({"tasks": [{"job": "ps"}]}, "not complete"),
+        ({"cluster_name": ["psfleet"]}, "cluster_name is .*; expected a text"),
         *(
             ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, "not complete: a task has a job, a number")
             for name, value in {
