@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from .host.check import Check
 from .host.content_directory import locked
-from .host.task_traces import last_lines, last_lines_of
+from .host.task_traces import last_lines, last_lines_of, object_in
 from .host.task_units import parse_show, systemctl
 
 # In this order each needs the one before it.
@@ -73,8 +72,8 @@ def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
         return skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
     if unit.get("Result") == "success":
         for line in reversed(last_lines_of(output)):
-            with suppress(ValueError, KeyError, TypeError, RecursionError):
-                checks = [Check.from_json(check) for check in json.loads(line)["checks"]]
+            with suppress(KeyError, TypeError):
+                checks = [Check.from_json(check) for check in object_in(line)["checks"]]
                 if checks and all(check.state in STATES for check in checks):
                     return checks
     ended = f"python -m trainer.doctor {_ended(unit)}"

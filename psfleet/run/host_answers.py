@@ -17,8 +17,8 @@ class UnusableError(ValueError):
     """What a host answered is none of what the module can have answered."""
 
 
-# Of tasks and checks far more than any host has, and of characters more than its modules read of a file.
-_MOST_ENTRIES, _MOST_CHARACTERS = 4096, 2 * MOST_BYTES
+# Of tasks and checks far more than any host has, and of characters more than modules make of a file.
+_MOST_ENTRIES, _MOST_CHARACTERS = 4096, 4 * MOST_BYTES
 
 
 def _all(kind: str, values: Collection[object]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from plugins.modules.trainer_tasks import Tasks
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.manifest import Manifest
@@ -57,12 +58,13 @@ MOST_BYTES = 1_000_000  # of all files that a host brings
 PROGRESS = {"run_id": RUN_ID, "wall": 1.8e9, **TRAINING, "contributions": [25, 25], "restarts": [0, 1]}
 PROGRESS |= {"missing": [MISSING], "reason": "waits"}
 DOCTORS = dict.fromkeys(("node0", "node1"), answer_of_doctor(began=1.8e9, ended=1.8e9 + 2))
+ASKED = {"tasks": [], "others": True, "details": True}
 PROGRAM = {"release": "c0ffee", "file": "/opt/psfleet/train.py", "arguments": [], "flags": True}
 
 
 def readers(folder: Path) -> list[Reader]:
     """All of them; what they read lies below a folder, which is empty."""
-    model, program, drawn = (made(folder / name) for name in ("model", "program", "drawn"))
+    model, program, drawn = (made(folder / name / "runs") for name in ("model", "program", "drawn"))
     make_it_a_programs(program)
     plan = of_file("plan.json", model, "plan.json", judged)
     spoken, archive = json.dumps({"worker1": "connection refused"}).encode(), packed()
@@ -185,12 +187,15 @@ def drawn_as_a_page(run: Path) -> None:
 
 
 def measured(run: Path) -> None:
-    """Read what the tasks' user writes as root does, for status.yml and the metrics."""
+    """Read what the tasks' user writes as root does: no task makes its host's answer one that is none."""
     events = run / "events/worker0.jsonl"
-    task_traces.last_failure(events)
-    task_traces.last_lines(events)
-    task_traces.last_record(events)
-    unit = {"ActiveState": "active", "NRestarts": "1"}
+    paths = {"state_directory": run.parents[1], "configuration_directory": run, "log_directory": run}
+    tasks = Tasks({"paths": paths, "tasks": [], "others": False, "stopped": [], "details": True})
+    unit = {"ActiveState": "failed", "NRestarts": "1", "LoadState": "loaded", "Result": "exit-code"}
+    described = tasks._describe("worker", 0, unit, RUN_ID) | {"bytes_received": 1, "bytes_sent": None}
+    answer = answers_of_tasks()["node0"] | {"tasks": [described]}
+    text = json.dumps(answer, ensure_ascii=False)
+    checked("trainer_tasks", json.loads(text.encode()), ASKED)
     told = task_traces.last_step(events), task_traces.read_object(run / "progress.json")
     of_host = metrics.HostTask("worker0", "worker", unit, RUN_ID, *told)
     text = metrics.render(metrics.families("psfleet", [of_host]))
@@ -217,11 +222,10 @@ def answers_of_tasks() -> dict[str, Any]:
 
 def taken(module: str, answers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers that are some; of the others what the actions for people return."""
-    asked = {"tasks": [], "others": True, "details": True}
 
     def answer_of(host: str) -> dict[str, Any]:
         try:
-            return checked(module, answers[host], asked)
+            return checked(module, answers[host], ASKED)
         except UnusableError as error:
             return {"problem": str(error)}
 

@@ -53,7 +53,8 @@ class Check:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Check:
         """Return the check that `to_json` described; raises KeyError where a field is missing."""
-        return cls(content["name"], content["state"], content["found"], content.get("remedy", ""))
+        name, found, remedy = str(content["name"]), str(content["found"]), str(content.get("remedy", ""))
+        return cls(name, content["state"], found, remedy)
 
 
 def checks_of(findings: Mapping[str, Finding]) -> list[Check]:

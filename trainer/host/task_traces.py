@@ -68,7 +68,7 @@ def number(value: object) -> float | None:
 
 
 def _rate(count: float | None, seconds: float) -> float | None:
-    return count / seconds if count is not None and seconds > 0 else None
+    return number(count / seconds) if count is not None and seconds > 0 else None
 
 
 def last_lines(log: Path) -> str:
@@ -115,9 +115,18 @@ def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:
 
 
 def object_in(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object that a text is, empty where it is none."""
+    """Return the JSON object that a text is, empty where it is none.
+
+    Nor is one that Ansible would not take in a module's answer: texts that nobody can write, or deep nests.
+    """
     try:
         values = json.loads(text)
+        json.dumps(values, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return {}
-    return values if isinstance(values, dict) else {}
+    return values if isinstance(values, dict) and _is_flat(values) else {}
+
+
+def _is_flat(value: object, deepest: int = 50) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return deepest > 0 and all(_is_flat(part, deepest - 1) for part in parts)

@@ -23,6 +23,12 @@ def test_the_answer_stands_among_what_libraries_print(tmp_path: Path) -> None:
     assert states(output) == dict.fromkeys(NAMES, "ok")
 
 
+def test_an_answer_is_text(tmp_path: Path) -> None:
+    output = tmp_path / "doctor-worker-0.out"
+    output.write_text('{"checks": [{"name": "x", "state": "ok", "found": [1]}]}\n')
+    assert [check.found for check in read_answer(output, WELL)] == ["[1]"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -33,6 +39,7 @@ def test_the_answer_stands_among_what_libraries_print(tmp_path: Path) -> None:
         '{"checks": []}\n',
         '{"checks": [{"name": "x"}]}\n',
         '{"checks": [{"name": "x", "state": "grand", "found": ""}]}\n',
+        '{"checks": [{"name": "x", "state": "ok", "found": "\\ud800"}]}\n',
         ANSWER[:-5],
     ],
 )

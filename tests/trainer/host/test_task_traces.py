@@ -116,3 +116,19 @@ def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
         stream.write(b"end")
     last = task_traces.bytes_of(file, last=True)
     assert (len(last), last[-4:]) == (task_traces.MOST_BYTES, b"\0end")
+
+
+@pytest.mark.parametrize(
+    "told", ['"\\ud800"', '{"\\udc00": 1}', "[" * 60 + "]" * 60, '{"a":' * 60 + "1" + "}" * 60]
+)
+def test_what_ansible_would_not_take_of_a_host_is_no_object(told: str) -> None:
+    """One of its tasks has written it: the others would not be stopped, for the host gives no answer."""
+    assert task_traces.object_in(f'{{"phase": {told}}}') == {}
+    assert task_traces.object_in('{"phase": "\\ud83d\\ude00"}') == {"phase": "\U0001f600"}
+
+
+def test_no_rate_is_without_end(tmp_path: Path) -> None:
+    step = {"event": "step", "steps": 2**62, "examples": 1, "seconds": 5e-324}
+    (tmp_path / "worker0.jsonl").write_text(json.dumps(step))
+    found = task_traces.last_step(tmp_path / "worker0.jsonl")
+    assert (found["steps_per_second"], found["examples_per_second"]) == (None, None)
