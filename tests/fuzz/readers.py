@@ -114,7 +114,7 @@ def of_answers(name: str, sample: Mapping[str, Any], read: Callable[[Any], objec
         except (ValueError, RecursionError):  # of which Ansible says that it is none
             return
         if isinstance(answers, dict) and all(isinstance(answer, dict) for answer in answers.values()):
-            read(answers)
+            read(dict(zip(sample, answers.values(), strict=False)))  # the inventory names the hosts
 
     text = json.dumps(sample).encode()
     return Reader(name, text, damaged(text).map(with_fitting_hashes), read_answers)
