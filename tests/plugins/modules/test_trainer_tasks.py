@@ -6,6 +6,8 @@ import pytest
 
 from plugins.module_utils import task_details, unit_traffic
 from plugins.modules import trainer_tasks
+from psfleet.run.host_answers import checked
+from tests.plugins.modules.module_run import answer_of
 from tests.trainer.step_record import STEP
 
 
@@ -110,3 +112,10 @@ def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
 ) -> None:
     shown = {"IPIngressBytes": received, "IPEgressBytes": "3", "MainPID": process}
     assert unit_traffic.traffic_of_running(shown) == counted
+
+
+def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
+    answer = answer_of(trainer_tasks.main, **asked)
+    assert checked("trainer_tasks", answer, asked) == answer
