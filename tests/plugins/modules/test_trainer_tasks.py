@@ -1,6 +1,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,6 @@ def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
 
 def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
     names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
-    asked = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
+    asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
     answer = answer_of(trainer_tasks.main, **asked)
     assert checked("trainer_tasks", answer, asked) == answer
