@@ -1,7 +1,6 @@
 """Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +48,11 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            "peers": told_peers(peers, listened=answer.get("listened", False)),
+            # Of ports whose listener has given way to a run nothing is known.
+            "peers": peers | {"free": []} if peers.get("listener") and not answer.get("listened") else peers,
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
-
-
-def told_peers(peers: Mapping[str, Any], *, listened: bool) -> dict[str, Any]:
-    """Return what is to be known of the peers; of ports whose listener has given way to a run nothing is."""
-    told = {name: peers[name] for name in ("machine", "free", "held", "names", "probes") if name in peers}
-    return told if listened or not peers.get("listener") else told | {"free": []}
 
 
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from ..module_utils.documented import documented_module
 from ..module_utils.host.name_checks import names_in, resolve_names
 from ..module_utils.host.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
-from ..module_utils.host.port_checks import read_port_facts, running_units, task_ports
+from ..module_utils.host.port_checks import is_doctor, read_port_facts, running_units, task_ports
 
 DOCUMENTATION = {
     "module": "host_peers",
@@ -18,18 +18,11 @@ DOCUMENTATION = {
         "state": {
             "choices": ["listening", "probed"],
             "required": True,
-            "description": [
-                "C(listening) leaves a process, which M(psfleet.cluster.host_doctor) ends. It ends by itself "
-                "after C(seconds), and before a task of this host that is started would need its port.",
-                "C(probed) connects to the ports of all other hosts.",
-            ],
+            "description": "C(listening) leaves a process, which M(psfleet.cluster.host_doctor) ends. It "
+            "ends by itself after C(seconds), and when a task is started that needs one of its ports. "
+            "C(probed) connects to the ports of all other hosts.",
         },
-        "tasks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "description": "Those of the plan: C(job), C(index), C(host), C(address) and C(port).",
-        },
+        "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
         "seconds": {"type": "int", "required": True, "description": "How long to listen at most."},
     },
 }
@@ -40,33 +33,22 @@ free: {returned: if listening, type: list, description: The ports where it liste
 held: {returned: if listening, type: list, description: Those where somebody else does.}
 listener: {returned: if listening, type: dict, description: "The process, as host_doctor ends it."}
 names: {returned: if probed, type: dict, description: The IP addresses of each name in the plan.}
-probes:
-  returned: if probed
-  type: list
-  description: What came of the connections, as trainer/host/peer_probes.py has it.
+probes: {returned: if probed, type: list, description: As trainer/host/peer_probes.py has it.}
 """
 
 
 def listening(values: dict[str, Any]) -> dict[str, Any]:
-    """Listen, but at no port of a task that runs: it may be about to."""
+    """Listen, but at no port that somebody holds, nor that of a task that runs: it may be about to."""
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
-    idle = [task for task in tasks if not running.keys() & set(task.units)]
-    held = {holder.port for holder in read_port_facts([task.port for task in tasks]).holders}
-    servers = bind([task.port for task in idle])
-    free = [task for task in idle if task.port in servers]
-    listener = {}
+    holders = read_port_facts([task.port for task in tasks]).holders
+    held = {holder.port for holder in holders if not is_doctor(holder)}
+    idle = [task for task in tasks if task.port not in held and not running.keys() & set(task.units)]
+    servers, listener = bind([task.port for task in idle]), {}
     if servers:
-        pid, born = listen_apart(
-            list(servers.values()), values["host"], values["seconds"], lambda: bool(running_units(free))
-        )
-        listener = {"pid": pid, "born": born}
-    return {
-        "machine": this_machine(),
-        "free": list(servers),
-        "held": sorted(held - set(servers)),
-        "listener": listener,
-    }
+        name, seconds = values["host"], values["seconds"]
+        listener = listen_apart(servers.values(), name, seconds, lambda: bool(running_units(idle)))
+    return {"machine": this_machine(), "free": [*servers], "held": sorted(held), "listener": listener}
 
 
 def probed(values: dict[str, Any]) -> dict[str, Any]:

@@ -30,60 +30,43 @@ _OTHER = (
     "two machines have the address, or something between answers in place of the other: mend the network, or "
     "trainer_address of the host that was meant"
 )
+_NAME = "mend what the check names tells, or give an IP address: trainer_address"
 _WORDS = {
     SILENT: (f"no answer within {SECONDS_TO_CONNECT:g} s", _DROPPED),
     REFUSED: ("refused", _REJECTED),
-    UNKNOWN: (
-        "the name is not found",
-        "mend what the check names tells, or give an IP address: trainer_address",
-    ),
+    UNKNOWN: ("the name is not found", _NAME),
 }
 
 
 class Said(NamedTuple):
-    """What a host said: of its own ports those that are `free` and `held`, and what came of each probe.
+    """What a host said: which of its `ports` it listened at (others are held), and its probes of others.
 
-    `names` are the addresses of the plan's names as it finds them, `fence` is whether it is to have one.
+    `names` are the addresses of the plan's names as it finds them; `fence` is whether it is to have one.
     """
 
     machine: str
     ports: Mapping[int, bool]
     names: Mapping[str, Sequence[str]]
-    probes: Sequence[tuple[str, Sequence[int], Reached]]
+    probes: Sequence[tuple[str, int, Reached]]
     fence: bool
     deployed: bool
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Said":
-        """Read an answer. Raises AttributeError, KeyError, TypeError, ValueError."""
+        """Read an answer. Raises ArithmeticError, AttributeError, LookupError, TypeError, ValueError."""
         peers = answer["peers"]
-        fields = Reached._fields
         return cls(
             str(peers["machine"]),
             {int(port): name == "free" for name in ("held", "free") for port in peers[name]},
-            {str(name): [str(each) for each in found] for name, found in peers["names"].items()},
+            {name: list(map(str, found)) for name, found in peers["names"].items()},
             [
-                (
-                    str(each["host"]),
-                    [int(port) for port in each["ports"]],
-                    Reached(*(str(each[field]) for field in fields)),
-                )
+                (str(each["host"]), int(port), Reached(*(str(each[field]) for field in Reached._fields)))
                 for each in peers["probes"]
+                for port in each["ports"]
             ],
             bool(answer["fence"]),
             bool(answer["deployed"]),
         )
-
-    def ips(self, address: str) -> set[str]:
-        """Return what this host takes an address of the plan for, none where that is not known."""
-        return set(filter(None, map(_ip, self.names.get(address, [address]))))
-
-
-@lru_cache(maxsize=1024)
-def _ip(address: str) -> str:
-    """Return an IP address as the fence has it; "" for a name, and for loopback, which it leaves alone."""
-    ip = to_ip(address)
-    return "" if ip is None or ip.is_loopback else str(ip)
 
 
 class Fault(NamedTuple):
@@ -94,7 +77,7 @@ class Fault(NamedTuple):
     port: int
     what: str
     remedy: str
-    own: bool = False
+    own: bool
 
 
 def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
@@ -107,55 +90,51 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
         if answer and not answer.get("problem") and answer.get("peers"):
             try:
                 said[host] = Said.of(answer)
-            except (AttributeError, KeyError, TypeError, ValueError):
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 found = "what it said of its peers is not to be understood"
                 checks[host] = [Check(PEERS, "failed", found, "look at who has changed this host's answers")]
-    addresses = {str(task["host"]): str(task["address"]) for task in plan["tasks"]}
-    faults = [fault for host in said for fault in _faults(host, addresses, said)]
+    addresses = {task["host"]: task["address"] for task in plan["tasks"]}
+    faults, tried = [], dict.fromkeys(said, 0)
+    for host, own in said.items():
+        for target, port, reached in own.probes:
+            if (there := said.get(target)) and port in there.ports:
+                tried[host] += 1
+                if wrong := _wrong(reached, there, port, addresses.get(host, "")):
+                    faults.append(Fault(host, target, port, *wrong))
     checks |= grouped(_told(faults, len(said) - 1))
-    checks |= {host: [_well(host, said, faults)] for host in said.keys() - checks.keys()}
+    missed, targets = grouped((fault.prober, fault) for fault in faults), {fault.target for fault in faults}
+    for host in said.keys() - checks.keys():
+        reaches = f"reaches {tried[host] - len(missed.get(host, ()))} of {counted(tried[host], 'port')}"
+        found = f"{reaches} of {counted(len(said) - 1, 'other host')}"
+        well = Check(PEERS, "ok", found if host in targets else f"{found}, and is reached")
+        checks[host] = [well if tried[host] else Check(PEERS, "skipped", "no other host was asked")]
     return checks
 
 
-def _well(host: str, said: Mapping[str, Said], faults: Sequence[Fault]) -> Check:
-    """Return the check of a host at which nothing is told; a fault of it may be, at another."""
-    judged = sum(
-        len(said[target].ports.keys() & ports) for target, ports, _ in said[host].probes if target in said
-    )
-    if not judged:
-        return Check(PEERS, "skipped", "no other host was asked")
-    reached = judged - sum(fault.prober == host for fault in faults)
-    found = f"reaches {reached} of {counted(judged, 'port')} of {counted(len(said) - 1, 'other host')}"
-    return Check(
-        PEERS, "ok", found + ("" if any(fault.target == host for fault in faults) else ", and is reached")
-    )
+def _wrong(reached: Reached, there: Said, port: int, address: str) -> tuple[str, str, bool] | None:
+    """Return what is wrong, what to do, and whether who probed is the cause; None where nothing is.
 
-
-def _faults(host: str, addresses: Mapping[str, str], said: Mapping[str, Said]) -> Iterator[Fault]:
-    """Give what is wrong with what a host found, at ports where somebody listens."""
-    for target, ports, reached in said[host].probes:
-        if (there := said.get(target)) and (wrong := _wrong(reached, there, addresses[host])):
-            for port in ports:
-                if port in there.ports and (there.ports[port] or reached.outcome != OPEN):
-                    yield Fault(host, target, port, *wrong)
-
-
-def _wrong(reached: Reached, there: Said, address: str) -> tuple[str, str, bool] | None:
-    """Return what is wrong, what to do, and whether who probed is the cause; None where nothing is."""
-    source, known = _ip(reached.source), there.ips(address)
-    strange = there.fence and source not in {"", *known} and bool(known)
+    A host comes from its `address` in the plan, as the other host finds that, or its fence refuses it.
+    """
+    source, known = _ip(reached.source), {_ip(ip) for ip in there.names.get(address, [address])} - {""}
+    strange = there.fence and bool(known) and source not in {"", *known}
     comes = f"it comes from {source}, and the plan has {address}"
     if reached.outcome == ANSWERED and reached.machine == there.machine:
         return (f"{comes}: a fence there refuses that", _SOURCE, True) if strange else None
     if reached.outcome == ANSWERED:
         return f"another machine answers, which says that it is {cut(reached.name, 64)}", _OTHER, False
     if reached.outcome == OPEN:
-        return "something else answers", _OTHER, False
-    if reached.outcome == REFUSED and there.fence and there.deployed:
-        what, remedy = "refused", _FENCED
-    else:
-        what, remedy = _WORDS.get(reached.outcome, (cut(reached.outcome, 64), _DROPPED))
+        return ("something else answers", _OTHER, False) if there.ports[port] else None
+    what, remedy = _WORDS.get(reached.outcome, (cut(reached.outcome, 64), _DROPPED))
+    remedy = _FENCED if reached.outcome == REFUSED and there.fence and there.deployed else remedy
     return (f"{what}; {comes}", f"{remedy}; or {_SOURCE}", True) if strange else (what, remedy, False)
+
+
+@lru_cache(maxsize=1024)
+def _ip(address: str) -> str:
+    """Return an IP address as the fence has it; "" for a name, and for loopback, which it leaves alone."""
+    ip = to_ip(address)
+    return "" if ip is None or ip.is_loopback else str(ip)
 
 
 def _told(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:

@@ -13,11 +13,11 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .host_facts import text_of
 from .wording import grouped
@@ -66,35 +66,28 @@ def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
     Doctors that several people ask at once share them; nobody but root joins in.
     """
     servers = {}
+    dual = socket.has_dualstack_ipv6()
+    family, address = (socket.AF_INET6, "::") if dual else (socket.AF_INET, "0.0.0.0")  # noqa: S104 - as tasks
     for port in ports:
         with suppress(OSError):
-            servers[port] = _server(port)
+            servers[port] = socket.create_server(
+                (address, port), family=family, backlog=1024, reuse_port=True, dualstack_ipv6=dual
+            )
     return servers
 
 
-def _server(port: int) -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        family, address = socket.AF_INET6, "::"
-    else:
-        family, address = socket.AF_INET, "0.0.0.0"  # noqa: S104 - as the tasks do
-    dual = family == socket.AF_INET6
-    return socket.create_server(
-        (address, port), family=family, backlog=1024, reuse_port=True, dualstack_ipv6=dual
-    )
-
-
 def listen_apart(
-    servers: Sequence[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
-) -> tuple[int, str]:
-    """Greet who connects, in a process of its own, and return that as `end_listener` takes it.
+    servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
+) -> dict[str, Any]:
+    """Greet who connects, in a process of its own, and return what `end_listener` takes.
 
     It ends after so many seconds whatever happens, and at once where `is_over`, asked each second.
     """
     machine = this_machine()
     if not (pid := os.fork()):
         try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for end in (signal.SIGALRM, signal.SIGTERM):
+                signal.signal(end, signal.SIG_DFL)
             signal.alarm(seconds)
             os.setsid()
             os.nice(10)
@@ -107,11 +100,11 @@ def listen_apart(
             os._exit(0)
     for server in servers:
         server.close()
-    return pid, _born(pid)
+    return {"pid": pid, "born": _born(pid)}
 
 
 def _greet_all(
-    servers: Sequence[socket.socket], name: str, machine: str, is_over: Callable[[], bool]
+    servers: Collection[socket.socket], name: str, machine: str, is_over: Callable[[], bool]
 ) -> None:
     # Who is greeted hangs up first, so that no port is kept busy after the end.
     greeted: deque[socket.socket] = deque(maxlen=256)

@@ -137,7 +137,7 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str
     """
     taken, own = [], []
     for task in tasks:
-        holders = [holder for holder in facts.holders if holder.port == task.port and not _is_doctor(holder)]
+        holders = [holder for holder in facts.holders if holder.port == task.port and not is_doctor(holder)]
         foreign = [holder for holder in holders if not _is_own(holder, task, running)]
         taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
@@ -166,7 +166,8 @@ def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
     return any(running.get(unit) == holder.uid for unit in task.units)
 
 
-def _is_doctor(holder: Holder) -> bool:
+def is_doctor(holder: Holder) -> bool:
+    """Tell whether it is a listener of doctor.yml, which shares its ports with others and soon ends."""
     return holder.program == LISTENER and holder.uid == 0
 
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def networks() -> Iterator[Networks]:
 @contextmanager
 def listening(
     networks: Networks, *ports: int, seconds: int = 60, is_over: Callable[[], bool] = lambda: False
-) -> Iterator[tuple[int, str]]:
+) -> Iterator[dict[str, Any]]:
     """Have a listener in the network `here`."""
     with networks.inside("here"):
         servers = list(peer_probes.bind(ports).values())
@@ -45,8 +46,8 @@ def listening(
     try:
         yield listener
     finally:
-        peer_probes.end_listener(*listener)
-        os.waitpid(listener[0], 0)
+        peer_probes.end_listener(**listener)
+        os.waitpid(listener["pid"], 0)
 
 
 def probed(networks: Networks, address: str = HERE[0], port: int = PORT) -> Reached:
@@ -134,22 +135,22 @@ def test_names_that_are_not_known() -> None:
 def test_a_listener_leaves_its_ports_free_when_it_is_ended(networks: Networks) -> None:
     with listening(networks, PORT) as listener:
         assert probed(networks).outcome == ANSWERED
-        assert peer_probes.end_listener(*listener)
+        assert peer_probes.end_listener(**listener)
         assert probed(networks).outcome == REFUSED
-        assert not peer_probes.end_listener(*listener)
+        assert not peer_probes.end_listener(**listener)
         assert not networks.run("ss", "--no-header", "--tcp", "--all", "--numeric", at="here")
 
 
 def test_a_listener_ends_by_itself(networks: Networks) -> None:
     with listening(networks, PORT, seconds=1) as listener:
-        assert ends(*listener)
+        assert ends(**listener)
     with listening(networks, PORT, is_over=lambda: True) as listener:
-        assert ends(*listener)
+        assert ends(**listener)
 
 
 def test_doctors_that_several_ask_at_once_do_not_keep_each_other_from_listening(networks: Networks) -> None:
     with listening(networks, PORT) as first, listening(networks, PORT):
-        peer_probes.end_listener(*first)
+        peer_probes.end_listener(**first)
         assert probed(networks).outcome == ANSWERED
 
 
