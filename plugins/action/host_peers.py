@@ -13,12 +13,12 @@ class ActionModule(HostAction):
     """Argument: `state`, as of the module. Returns what that does, and `problem` ("" where it answered)."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        hosts = set(self.variables["ansible_play_hosts_all"])
-        host = self.variables["inventory_hostname"]
-        rounds = 1 + len(hosts) // max(1, int(self.variables.get("ansible_forks", 5)))
+        host, hosts = (self.variables[name] for name in ("inventory_hostname", "ansible_play_hosts_all"))
+        rounds = 1 + len(hosts) // int(self.variables["ansible_forks"])
+        of = {host} if arguments["state"] == "listening" else set(hosts)
         arguments |= {
             "host": host,
-            "tasks": [task for task in self.variables["cluster_plan"]["tasks"] if task["host"] in hosts],
+            "tasks": [task for task in self.variables["cluster_plan"]["tasks"] if task["host"] in of],
             "seconds": SECONDS_OF_A_ROUND * (1 + rounds),
         }
         answer, problem = ask(self, arguments)

@@ -94,7 +94,9 @@ def listen_apart(
             nothing = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(nothing, stream)
-            Path("/proc/self/comm").write_text(LISTENER)
+            with suppress(OSError):
+                Path("/proc/self/comm").write_text(LISTENER)
+                Path("/proc/self/oom_score_adj").write_text("1000")
             _greet_all(servers, name, machine, is_over)
         finally:
             os._exit(0)
@@ -153,7 +155,7 @@ def probe(peer: Peer) -> Reached:
     try:
         with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
             return _greeted(connection)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         return Reached(UNKNOWN)
     except socket.timeout:  # noqa: UP041 - Python 3.8 has no other
         outcome = SILENT

@@ -1,6 +1,7 @@
 """What hosts say of each other by the modules, and what doctor.yml makes of it."""
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -28,7 +29,7 @@ TASKS = [
 
 @pytest.fixture
 def networks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Networks]:
-    monkeypatch.setattr(peer_probes, "SECONDS_TO_CONNECT", 0.5)
+    monkeypatch.setattr(peer_probes, "SECONDS_TO_CONNECT", 2.0)
     made = Networks(ADDRESSES)
     try:
         yield made
@@ -93,6 +94,14 @@ def test_a_port_of_a_task_that_runs_is_left_alone(
     assert found["two"] == [("ok", "reaches 3 of 3 ports of 2 other hosts, and is reached")]
 
 
+def test_a_port_that_others_would_share_is_theirs(networks: Networks) -> None:
+    with networks.inside("one"), socket.create_server(("", 2222), reuse_port=True):
+        found = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})
+    peer_probes.end_listener(**found["listener"])
+    os.waitpid(found["listener"]["pid"], 0)
+    assert (found["free"], found["held"]) == ([2223], [2222])
+
+
 def test_a_listener_gives_way_to_a_run_that_begins(
     networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +113,8 @@ def test_a_listener_gives_way_to_a_run_that_begins(
 
     monkeypatch.setattr(host_peers, "running_units", running)
     with networks.inside("one"):
-        listener = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})["listener"]
-    os.waitpid(listener["pid"], 0)
+        listener = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 9})["listener"]
+    _, status = os.waitpid(listener["pid"], 0)
+    assert not os.WIFSIGNALED(status), "it has not waited for its own end"
     assert networks.tried("two", "10.79.0.1", 2222) == "ConnectionRefusedError"
     assert not peer_probes.end_listener(**listener), "which host_doctor tells"

@@ -22,7 +22,7 @@ PORT, HELD = 2222, 2223
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_probes, "SECONDS_TO_CONNECT", 0.5)
+    monkeypatch.setattr(peer_probes, "SECONDS_TO_CONNECT", 2.0)
     monkeypatch.setattr(peer_probes, "SECONDS_TO_GREET", 0.5)
 
 
@@ -134,7 +134,9 @@ def test_names_that_are_not_known() -> None:
 
 def test_a_listener_leaves_its_ports_free_when_it_is_ended(networks: Networks) -> None:
     with listening(networks, PORT) as listener:
-        assert probed(networks).outcome == ANSWERED
+        with networks.inside("there"):
+            (found,) = peer_probes.probe_all([Peer("here", HERE[0], PORT)] * 200)
+        assert found["outcome"] == ANSWERED
         assert peer_probes.end_listener(**listener)
         assert probed(networks).outcome == REFUSED
         assert not peer_probes.end_listener(**listener)
