@@ -16,13 +16,13 @@ from trainer.host.content_directory import content_hash
 
 BIN = Path(sys.executable).parent
 INSTALLED = Path("collections/ansible_collections/psfleet/cluster")
-# One ps and two workers on this machine, in words of the project's own.
+# One ps and three workers on this machine, which passes for two hosts, in words of the project's own.
 INVENTORY = {
     "tf_cluster": {
         "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
         "children": {
             "ps": {"hosts": {"here": {"ansible_host": "127.0.0.1"}}},
-            "worker": {"hosts": {"here": {"trainer_worker_tasks": 2}}},
+            "worker": {"hosts": {"here": {"trainer_worker_tasks": 2}, "also": {"ansible_host": "127.0.0.2"}}},
         },
     }
 }
@@ -58,11 +58,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_project(project: Path) -> None:
-    done = typed(project, "ansible-playbook", "site.yml")
+    done = typed(project, "ansible-playbook", "site.yml", "-v")
     said = done.stdout + done.stderr
     # Whatever this machine lacks: its module came here, with all that it imports, and looked.
     assert "HOST  SYSTEM  PROCESSOR  LIBC  PYTHON" in said
     assert "not reached" not in said
+    for ports in ("1 of 1 port", "3 of 3 ports"):
+        assert f"peers: reaches {ports} of 1 other host, and is reached" in said
+    for arguments in (["--check"], ["--limit", "here"]):
+        said = typed(project, "ansible-playbook", "site.yml", *arguments).stdout
+        assert "PORTS" in said
+        assert "PEERS" not in said, "nobody listens"
     done = typed(project, "ansible-playbook", "psfleet.cluster.verify")
     assert f"There is no run in {project}/runs yet" in done.stdout + done.stderr
 

@@ -38,6 +38,8 @@ class ActionModule(HostAction):
         # Whom one could not ask before would keep everybody waiting once more.
         answer, problem = ({}, peers["problem"]) if peers.get("problem") else ask(self, arguments)
         answered = time.time()
+        # Of ports whose listener has given way to a run.
+        unknown: dict[str, Any] = {"free": []} if peers.get("listener") and not answer.get("listened") else {}
         checks = list(answer.get("checks", ()))
         if answer:
             ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
@@ -48,8 +50,7 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            # Of ports whose listener has given way to a run nothing is known.
-            "peers": peers | {"free": []} if peers.get("listener") and not answer.get("listened") else peers,
+            "peers": peers | unknown if "probes" in peers else {},
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
