@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from ..module_utils.host.fence_state import listed, take_down
 from ..module_utils.host.host_facts import ask
 from ..module_utils.host.task_traces import run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of
+from ..module_utils.host.wording import first_of, grouped
 from ..module_utils.host_places import SSHD, Found, HostPlaces, give_to_root, is_our_unit
 from ..module_utils.metrics_timer import WANTED, MetricsTimer
 
@@ -48,6 +49,7 @@ stays: {returned: always, type: list, description: "What stays, and why."}
 COMMENTS = ("psfleet trainer", "psfleet login")
 FENCE = "psfleet-fence.service"
 SECONDS_TO_ANSWER = 60
+PATHS_SHOWN = 3
 # What userdel ends with while a process of the user is there; it names one each time.
 IN_USE = 8
 TRIES = 100
@@ -172,6 +174,20 @@ class HostReset:
         self.places.look().remove()  # where data were
 
 
+def in_short(removed: Sequence[str]) -> list[str]:
+    """Return what goes, with the paths of a folder together: of many the first."""
+    places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
+    return [
+        text
+        for folder, names in places.items()
+        for text in (
+            [f"{folder}: {first_of(names, PATHS_SHOWN)}"]
+            if len(names) > PATHS_SHOWN
+            else [f"{folder}/{name}" if name else folder for name in names]
+        )
+    ]
+
+
 def leave_sshd(file: Path, service: str) -> None:
     """Have sshd read its configuration without a file. Raises ValueError where it does not take that.
 
@@ -248,7 +264,7 @@ def main() -> None:
     difference = "".join(f"{line}\n" for line in before.removed)
     module.exit_json(
         changed=bool(before.removed),
-        removed=before.removed,
+        removed=in_short(before.removed),
         stays=after.stays,
         diff={"before": difference, "after": ""},
     )

@@ -106,6 +106,17 @@ def reset(root: Path, *, check: bool = False, **asked: bool) -> dict[str, Any]:
     )
 
 
+def test_many_paths_of_a_folder_are_told_in_short() -> None:
+    units = [f"/etc/systemd/system/psfleet-{unit}.service" for unit in "abcde"]
+    removed = ["user psfleet", *units, "/etc/psfleet", "data in /opt/data"]
+    assert module.in_short(removed) == [
+        "user psfleet",
+        "/etc/systemd/system: psfleet-a.service, psfleet-b.service, psfleet-c.service and 2 more",
+        *removed[-2:],
+    ]
+    assert module.in_short(units[:3]) == units[:3]
+
+
 def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(host: Host) -> None:
     deployed(host)
     before = left(host.root)
