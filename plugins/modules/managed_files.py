@@ -8,7 +8,6 @@ import grp
 import os
 import pwd
 import re
-import secrets
 import stat
 import subprocess
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.safe_directory import is_ours_alone, opened, opened_below
+from ..module_utils.host.safe_directory import is_ours_alone, opened, opened_below, write
 from ..module_utils.host.task_traces import bytes_of
 
 DOCUMENTATION = {
@@ -79,7 +78,6 @@ removed_paths: {returned: always, type: list, description: Paths that were remov
 """
 
 DROP_IN_SUFFIX = ".d"
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 ROOT = (0, 0)
 MOST_SHOWN = 1_000_000
 
@@ -163,20 +161,7 @@ class Entry:
                 self._make_directory(folder, ids)
             return
         with opened(parent, make=parent.suffix == DROP_IN_SUFFIX) as folder, acting_as(ids):
-            temporary = f".{self.path.name}.{secrets.token_hex(8)}"
-            try:
-                handle = os.open(temporary, NEW, 0o600, dir_fd=folder)
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(self.content)
-                    stream.flush()
-                    os.fchown(handle, *ids)
-                    os.fchmod(handle, self.mode)  # after the owner, whose change takes set-id bits
-                    os.fsync(handle)
-                os.replace(temporary, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            write(folder, self.path.name, self.content, self.mode, ids)
 
     def _make_directory(self, folder: int, ids: tuple[int, int]) -> None:
         with suppress(FileExistsError):

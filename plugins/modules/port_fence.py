@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from ..module_utils.host.fence_state import (
     take_down,
 )
 from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
+from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import parse_show, systemctl
 
 DOCUMENTATION = {
@@ -87,7 +87,9 @@ class PortFence:
         Raises FenceError where nft does not take the rules; then nothing has changed.
         """
         with tempfile.TemporaryDirectory() as folder:
-            wanted = listed_apart(write(Path(folder) / RULES, contents[self.rules]))
+            rules = Path(folder) / RULES
+            rules.write_text(contents[self.rules], encoding="utf-8")
+            wanted = listed_apart(rules)
         stale = [path for path, content in contents.items() if content_of(path) != content]
         shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT, NFTABLES))
         stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
@@ -96,7 +98,8 @@ class PortFence:
             return None
         if not check_mode:
             for path in stale:
-                write(path, contents[path])
+                with opened(path.parent, make=True) as folder:
+                    write(folder, path.name, contents[path].encode())
             systemctl("daemon-reload")
             systemctl("enable", "--quiet", UNIT)
             systemctl("reload-or-restart", UNIT)
@@ -126,16 +129,6 @@ def content_of(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
 
 
-def write(path: Path, content: str) -> Path:
-    """Write a file of root's, in a directory of root's; it is there entire or as it was."""
-    path.parent.mkdir(exist_ok=True)
-    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(content)
-        os.fchmod(handle, 0o644)
-    return Path(fresh).replace(path)
-
-
 def remove(paths: list[Path]) -> None:
     """Remove files, and directories of drop-ins that are empty then."""
     for path in paths:
@@ -159,12 +152,10 @@ def main() -> None:
             )
             asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]))
             paths = place.put_up(place.contents(survey(asked), values), check_mode=module.check_mode)
-    except FenceError as error:
+    except (OSError, ValueError) as error:
         if module.check_mode and isinstance(error, UnknownUserError):  # whom a deployment makes
             module.exit_json(changed=True, changed_paths=[])
         module.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
-    except OSError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(changed=paths is not None, changed_paths=[str(path) for path in paths or ()])
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def parts_of(name: str) -> tuple[str, ...]:
@@ -74,6 +76,26 @@ def find(root: int, name: str) -> os.stat_result | None:
             return os.stat(file, dir_fd=here, follow_symlinks=False)
     except (FileNotFoundError, ValueError):
         return None
+
+
+def write(
+    folder: int, name: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (-1, -1)
+) -> None:
+    """Write a file of a directory beside its place and rename it there: it is entire, or as it was."""
+    fresh = f".{name}.{secrets.token_hex(8)}"
+    try:
+        handle = os.open(fresh, NEW, 0o600, dir_fd=folder)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchown(handle, *owner)
+            os.fchmod(handle, mode)  # after the owner, whose change takes set-id bits
+            os.fsync(handle)
+        os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
+        raise
 
 
 def remove(root: int, name: str) -> None:
