@@ -7,8 +7,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from trainer.contract.plan import JOBS
+
 FIRST_ADDRESS = 11  # the network's gateway has 1
-JOBS = ("ps", "worker", "chief")
 SCENARIO = re.compile(r"[a-z][a-z0-9-]{0,30}")
 SCENARIO_IN_WORDS = "a small letter, then small letters, digits or '-', 31 at most"
 NODE_NAME = re.compile(r"(?=.{1,31}$)[A-Za-z][A-Za-z0-9]*(-+[A-Za-z0-9]+)*")

@@ -13,6 +13,7 @@ from pathlib import Path
 from .carried_record import PARTIAL, CarriedRecord
 from .host.content_directory import HASH_DIGITS
 from .host.safe_directory import opened
+from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
@@ -36,7 +37,7 @@ UNITS = (
     *("psfleet.target", "psfleet-fence.service", "psfleet-gpu-devices.service"),
     *("psfleet-tensorboard.service", "psfleet-metrics.service", "psfleet-metrics.timer"),
     "psfleet-counting.service",  # there for a moment, when traffic is counted
-    *(f"psfleet-{job}@*.service" for job in ("ps", "worker", "chief", "server", "evaluator")),
+    *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),
     *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
 )
 SSHD = Path("etc/ssh/sshd_config.d/50-psfleet.conf")

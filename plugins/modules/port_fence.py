@@ -23,7 +23,7 @@ from ..module_utils.host.fence_state import (
 )
 from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
 from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.task_units import parse_show, systemctl
+from ..module_utils.host.task_units import RUN_JOBS, parse_show, systemctl
 
 DOCUMENTATION = {
     "module": "port_fence",
@@ -56,7 +56,6 @@ changed_paths: {returned: always, type: list, description: "Paths that were writ
 UNIT = "psfleet-fence.service"
 NFTABLES = "nftables.service"
 PROPERTIES = "ActiveState,UnitFileState,NeedDaemonReload"
-JOBS = ("ps", "worker", "chief", "server")
 OPEN = (
     "port_fence_enabled is false: whoever reaches the ports of this host's tasks can run programs there. "
     "Keep them in a network of their own, or fence them by other means (docs/security.md)."
@@ -69,7 +68,7 @@ class PortFence:
     def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
         self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
         self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
-        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in JOBS]
+        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
         """Return what is in each file."""

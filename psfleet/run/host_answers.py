@@ -6,11 +6,10 @@ An answer that lacks a field, or has one of another kind, is none.
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from trainer.contract.plan import JOBS, ClusterPlan
-from trainer.contract.records import EVALUATOR
-from trainer.contract.run_tasks import SERVER
+from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import as_given
 from trainer.host.task_traces import MOST_BYTES, number
+from trainer.host.task_units import UNIT_JOBS
 
 
 class UnusableError(ValueError):
@@ -77,9 +76,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     for place, task in enumerate(answer["tasks"]):
         _require(task, _TASK, f"tasks[{place}].")
         _require(task, _DETAILS if arguments.get("details") else {}, f"tasks[{place}].")
-        known = (
-            task["job"] in {*JOBS, SERVER, EVALUATOR} if arguments.get("others") else task["name"] in asked
-        )
+        known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
         if not known or task["name"] != f"{task['job']}{task['index']}":
             raise UnusableError(f"tasks[{place}].name is {as_given(task['name'])}, of which nobody asked")
     try:

@@ -12,10 +12,9 @@ from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
 from trainer.contract.task_names import LEADS, split_name
-from trainer.host.task_units import unit_name
+from trainer.host.task_units import RUN_JOBS, unit_name
 from trainer.host.wording import counted, first_of
 
-JOBS = ("ps", "chief", "worker", "server")
 # A worker that takes steps records them every 30 s at least.
 STEP_OVERDUE_SECONDS = 90
 HOSTS_SHOWN = 10
@@ -251,4 +250,4 @@ def _summary(rows: Sequence[TaskRow]) -> str:
 
 def _order(row: TaskRow) -> tuple[int, int, str]:
     job, index = split_name(row.task)
-    return (JOBS.index(job) if job in JOBS else len(JOBS), index, row.host)
+    return (RUN_JOBS.index(job) if job in RUN_JOBS else len(RUN_JOBS), index, row.host)

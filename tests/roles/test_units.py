@@ -12,14 +12,12 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from plugins.filter.filters import exit_codes
-from plugins.module_utils.host.task_units import parse_list
+from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
 from plugins.modules.port_fence import PortFence
 from plugins.modules.trainer_units import departed
 from psfleet.run.task_files import run_environment_path
 from tests.repository import ROOT
 from trainer.contract.exit_codes import NO_RESTART
-from trainer.contract.plan import JOBS
-from trainer.contract.run_tasks import SERVER
 from trainer.host.port_fence import Endpoint, Fence, unit_drop_in
 
 ROLE, FENCE = ROOT / "roles" / "trainer", ROOT / "roles" / "port_fence"
@@ -27,7 +25,6 @@ TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
 ]
-RUN_JOBS = (*JOBS, SERVER)
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
@@ -87,7 +84,7 @@ def verify(units: Path, name: str) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"psfleet-{job}@.service" for job in (*RUN_JOBS, "journal", "evaluator", "doctor")),
+        *(f"psfleet-{job}@.service" for job in (*UNIT_JOBS, "journal", "doctor")),
         "psfleet.target",
         "psfleet-gpu-devices.service",
         "psfleet-fence.service",
@@ -100,6 +97,14 @@ def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> N
     assert verify(units, name) == ""
     (units / name).write_text((units / name).read_text().replace("[Unit]", "[Unit]\nAftr=x"))
     assert "Aftr" in verify(units, name)
+
+
+def test_a_host_gets_the_units_of_all_jobs() -> None:
+    files = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))["__trainer_unit_files"]
+    templates = {file["path"].rpartition("/")[2]: file["content"] for file in files}
+    for job in RUN_JOBS:
+        assert f"'task.service.j2', template_vars={{'job': '{job}'}}" in templates[f"psfleet-{job}@.service"]
+    assert {f"psfleet-{job}@.service" for job in UNIT_JOBS} <= templates.keys()
 
 
 @with_systemd

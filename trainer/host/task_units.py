@@ -6,11 +6,12 @@ import re
 import subprocess
 from collections.abc import Mapping
 
+# The jobs of a run, in the order in which people are shown them; and all that have units.
+RUN_JOBS = ("ps", "chief", "worker", "server")
+UNIT_JOBS = (*RUN_JOBS, "evaluator")
 ALIVE = {"active", "activating", "reloading", "deactivating"}
 _NOT_COUNTED = 2**64 - 1
-_TASK = re.compile(
-    r"(?:psfleet-)?(?P<job>ps|worker|chief|server|evaluator)[@-](?P<index>[0-9]+)\.(?:service|env)"
-)
+_TASK = re.compile(rf"(?:psfleet-)?(?P<job>{'|'.join(UNIT_JOBS)})[@-](?P<index>[0-9]+)\.(?:service|env)")
 
 
 def unit_name(job: str, index: int) -> str:

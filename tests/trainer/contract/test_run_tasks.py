@@ -1,10 +1,14 @@
 """Which tasks a run has, what they are to each other, and where they listen: a table, a task each word."""
 
+from typing import get_args
+
 import pytest
 
 from trainer.contract.plan import ClusterPlan, Job, PlannedTask
-from trainer.contract.run_tasks import has_one_client, run_tasks
+from trainer.contract.records import EVALUATOR
+from trainer.contract.run_tasks import RunJob, has_one_client, run_tasks
 from trainer.contract.settings import TrainingSettings
+from trainer.host.task_units import RUN_JOBS, UNIT_JOBS
 
 
 def task(job: Job, index: int, host: str, port: int) -> PlannedTask:
@@ -72,3 +76,8 @@ def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, ta
 def test_a_program_has_every_task_of_the_plan(plan: ClusterPlan, replication: str, tasks: str) -> None:
     found = run_tasks(plan, TrainingSettings.from_mapping({"replication": replication}), True)
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
+
+
+def test_each_job_of_a_run_has_units_and_so_has_the_evaluator() -> None:
+    assert {*RUN_JOBS} == {*get_args(RunJob)}
+    assert (*RUN_JOBS, EVALUATOR) == UNIT_JOBS
