@@ -1,6 +1,7 @@
 """Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Arguments: those of the module but `release` and `environments`, and three folders on the controller.
+    """Arguments: those of the module but `addresses`, `release` and `environments`, and three folders here.
 
     These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
     is what host_peers answered; its listener is ended. Returns `problem` ("" where the host answered),
@@ -29,6 +30,7 @@ class ActionModule(HostAction):
         peers = arguments.pop("peers")
         arguments |= {
             "listener": peers.get("listener", {}),
+            "addresses": endpoints(self.variables["cluster_plan"], self.variables["cluster_mesh"]),
             "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
                 Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
@@ -59,3 +61,9 @@ class ActionModule(HostAction):
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
     """Return what a deployment would install, by the names of all environments that a host may get."""
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
+
+
+def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:
+    """Return where each host is reached, by way of no mesh."""
+    addresses = {task["host"]: task["address"] for task in plan["tasks"]}
+    return addresses | {host: each["endpoint"] for host, each in mesh.get("hosts", {}).items()}

@@ -27,14 +27,14 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *("carried/*.json", "carried/*.partial", "carried/.lock", f"data/{PARTIAL}"),
     ),
     "configuration_directory": (
-        *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh"),
+        *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh", "mesh"),
         *("tasks/*.env", "run/*.env", "run/program.json"),
     ),
     "state_directory": ("tensorboard/*", "runs/*"),
     "log_directory": ("current", "doctor-*.out", "*/*.out"),
 }
 UNITS = (
-    *("psfleet.target", "psfleet-fence.service", "psfleet-gpu-devices.service"),
+    *("psfleet.target", "psfleet-fence.service", "psfleet-mesh.service", "psfleet-gpu-devices.service"),
     *("psfleet-tensorboard.service", "psfleet-metrics.service", "psfleet-metrics.timer"),
     "psfleet-counting.service",  # there for a moment, when traffic is counted
     *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),

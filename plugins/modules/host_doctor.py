@@ -39,7 +39,7 @@ DOCUMENTATION = {
     "options": {
         "host": {"required": True, "description": "The host's name in the plan."},
         "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
-        "addresses": {"type": "dict", "required": True, "description": "The plan's address of each host."},
+        "addresses": {"type": "dict", "required": True, "description": "Where each host is reached."},
         "plan": {"required": True, "description": "Hash of today's plan."},
         "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
         "environments": {"type": "dict", "required": True, "description": "Those it may get, each by name."},
@@ -50,6 +50,7 @@ DOCUMENTATION = {
             "description": "As of M(psfleet.cluster.host_requirements).",
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
+        "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
         "listener": {
             "type": "dict",
             "default": {},
@@ -145,7 +146,8 @@ def main() -> None:
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
-    asked = Asked(values["python_version"], gpus, values["cuda_source"], len(tasks), values["fence"])
+    of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
+    asked = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)

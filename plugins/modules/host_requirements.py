@@ -28,6 +28,7 @@ DOCUMENTATION = {
             "description": "The accounts that a deployment makes, each with the variable that names it.",
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
+        "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
     },
 }
 
@@ -53,9 +54,8 @@ def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
     host = module.params["host"]
-    asked = Asked(
-        **{name: module.params[name] for name in ("python_version", "gpus", "cuda_source", "tasks", "fence")}
-    )
+    of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
+    asked = Asked(**{name: module.params[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = module.params["accounts"]
     checks = host_chain(facts, asked)

@@ -21,9 +21,11 @@ from ..module_utils.host.fence_state import (
     survey,
     take_down,
 )
+from ..module_utils.host.mesh import CONFIGURATION, INTERFACE
 from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import RUN_JOBS, parse_show, systemctl
+from ..module_utils.host_places import remove_tree
 
 DOCUMENTATION = {
     "module": "port_fence",
@@ -42,6 +44,12 @@ DOCUMENTATION = {
             "elements": "str",
             "default": [],
             "description": "Where tasks may go beside the plan, as C(trainer_program_may_reach) has it.",
+        },
+        "mesh": {
+            "type": "bool",
+            "default": False,
+            "description": "Whether hosts reach each other through M(psfleet.cluster.wireguard_mesh) alone. "
+            "One that is there without this is taken down.",
         },
         "configuration": {"type": "path", "required": True, "description": "Directory of the rules."},
         "unit": {"required": True, "description": "Content of the fence's own unit."},
@@ -68,6 +76,7 @@ class PortFence:
     def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
         self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
         self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
+        self.mesh = [units / "psfleet-mesh.service", (configuration / CONFIGURATION).parent]
         self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
@@ -105,6 +114,16 @@ class PortFence:
             if problem := difference(wanted, listed()):
                 raise FenceError(f"{problem}; `systemctl status {UNIT}` there says more")
         return stale
+
+    def leave_mesh(self, *, check_mode: bool) -> list[Path]:
+        """Leave nothing of a mesh, through which tasks went; return what was removed."""
+        there = [path for path in self.mesh if path.exists()]
+        if there and not check_mode:
+            systemctl("disable", "--quiet", "--now", self.mesh[0].name)
+            for path in there:
+                remove_tree(path)
+            systemctl("daemon-reload")
+        return there
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
         """Leave nothing of it; return what was removed, None where nothing was there."""
@@ -149,13 +168,16 @@ def main() -> None:
             tasks = tuple(
                 Endpoint(task["host"], task["address"], int(task["port"])) for task in values["tasks"]
             )
-            asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]))
+            mesh = INTERFACE if values["mesh"] else ""
+            asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
             paths = place.put_up(place.contents(survey(asked), values), check_mode=module.check_mode)
+        left = [] if values["mesh"] else place.leave_mesh(check_mode=module.check_mode)
     except (OSError, ValueError) as error:
         if module.check_mode and isinstance(error, UnknownUserError):  # whom a deployment makes
             module.exit_json(changed=True, changed_paths=[])
         module.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
-    module.exit_json(changed=paths is not None, changed_paths=[str(path) for path in paths or ()])
+    changed = paths is not None or bool(left)
+    module.exit_json(changed=changed, changed_paths=[str(path) for path in [*(paths or ()), *left]])
 
 
 if __name__ == "__main__":

@@ -101,6 +101,11 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     if chosen.get("ssh_mesh_user", "") == chosen.get("trainer_user"):
         what = f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: who runs"
         yield InventoryProblem(f"{what} tasks may not log in among the hosts", "ssh_mesh_user", hosts)
+    open_hosts = [host for host, of_host in values.items() if of_host.get("port_fence_enabled") is False]
+    if open_hosts and chosen.get("trainer_encryption") == "wireguard":
+        what = f"trainer_encryption is 'wireguard', and port_fence_enabled is false on {named(open_hosts)}"
+        what = f"{what}; expected true: the fence alone keeps others from the ports, which listen everywhere"
+        yield InventoryProblem(what, "port_fence_enabled", tuple(open_hosts))
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
     for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)

@@ -142,6 +142,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
         'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',
         _to_reachable,
     ),
+    "trainer_encryption_port": _PORT,
     "trainer_data_source": _PATH,
     "trainer_user": _USER_RULE,
     "ssh_mesh_user": _USER_RULE,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from psfleet.inventory.controller_files import data_source, program_fact
+from psfleet.inventory.mesh import meshed
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.proof import proof_settings, require_provable
 from psfleet.inventory.reading import Inventory, common_values, data_directories, read_inventory
@@ -28,6 +29,9 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         raise InventoryError([*error.problems, *problems]) from error
     if problems:
         raise InventoryError(problems)
+    mesh: dict[str, Any] = {}
+    if values[PREFIX + "encryption"] == "wireguard":
+        plan, mesh = meshed(plan, values[PREFIX + "encryption_port"])
     if proof:
         require_provable(plan, inventory.command_line)
         settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
@@ -37,6 +41,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         "cluster_settings": run_settings(
             plan, settings, run_program(program, values[PREFIX + "install_directory"])
         ),
+        "cluster_mesh": mesh,
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
         "cluster_program": program,
         "cluster_data": {"source": data, "directories": data_directories(plan, settings)} if data else {},

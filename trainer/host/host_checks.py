@@ -26,6 +26,10 @@ PACKAGES = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "nft": "nftables",
+    "wg": "wireguard-tools",
+    "wg-quick": "wireguard-tools",
+    "wireguard-go": "wireguard-go",
+    "ip": "iproute2",
 }
 # StandardOutput=truncate:, for the answer of the doctor's unit.
 OLDEST_SYSTEMD = 248
@@ -45,7 +49,7 @@ class Asked:
 
     `python_version` is package_store_python_version ("" for the host's own), `gpus` whether one of its tasks
     has GPUs, `cuda_source` nvidia_cuda_source, `tasks` how many tasks the plan has there, `fence` is
-    port_fence_enabled.
+    port_fence_enabled, `mesh` whether trainer_encryption asks for WireGuard.
     """
 
     python_version: str = ""
@@ -53,6 +57,7 @@ class Asked:
     cuda_source: str = "wheels"
     tasks: int = 1
     fence: bool = True
+    mesh: bool = False
 
     @property
     def device(self) -> str:
@@ -64,7 +69,7 @@ def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
     return checks_of(
         {
-            "system": _system(facts, fence=asked.fence),
+            "system": _system(facts, asked),
             "processor": _processor(facts, asked.device),
             "libc": _libc(facts),
             "python": _python(facts, asked.python_version),
@@ -99,7 +104,7 @@ def choose_python(facts: HostFacts, asked: str) -> Interpreter | None:
     return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
 
 
-def _system(facts: HostFacts, *, fence: bool) -> Finding:
+def _system(facts: HostFacts, asked: Asked) -> Finding:
     """Say whether distribution, systemd and programs are there as roles and units need them."""
     distribution = _distribution(facts)
     failures = [distribution] if distribution.state == "failed" else []
@@ -109,7 +114,9 @@ def _system(facts: HostFacts, *, fence: bool) -> Finding:
     elif facts.systemd < OLDEST_SYSTEMD:
         remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
         failures.append(failed(f"its systemd is {facts.systemd}", remedy))
-    if lacking := [program for program in facts.missing_programs if fence or program != "nft"]:
+    lacking = [program for program in facts.missing_programs if asked.fence or program != "nft"]
+    lacking += facts.missing_for_mesh if asked.mesh else ()
+    if lacking:
         failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking)))
     return joined(failures) if failures else distribution
 

@@ -21,6 +21,8 @@ SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", 
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
 # What roles and units call, besides what Ansible itself needs.
 PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "nft", "tail", "sleep", "cp", "mv")
+# What WireGuard takes; where the kernel lacks it also wireguard-go.
+MESH_PROGRAMS = ("wg", "wg-quick", "ip")
 SECONDS_TO_ANSWER = 20.0
 # cgroup v1 says "no limit" by the largest number of pages; nothing has that much memory.
 NO_LIMIT_BYTES = 2**60
@@ -54,8 +56,9 @@ class HostFacts:
     `machine` as the kernel names it ("x86_64"); `avx` is None where it cannot be told. `libc` is "glibc",
     "musl" or "", `libc_version` (2, 36). `pythons` are those of the system, by version; `default_python` is
     the version of python3, "" without one. `systemd` is its version, None without one; `booted` whether it is
-    what the host was booted with. `missing_programs` are names. `memory_bytes` is what the kernel has,
-    `memory_limit_bytes` what a control group leaves of it; None where nothing says so.
+    what the host was booted with. `missing_programs` are names, `missing_for_mesh` those that WireGuard takes
+    beside them. `memory_bytes` is what the kernel has, `memory_limit_bytes` what a control group leaves of
+    it; None where nothing says so.
     """
 
     distribution: Distribution
@@ -69,6 +72,7 @@ class HostFacts:
     systemd: int | None
     booted: bool
     missing_programs: tuple[str, ...]
+    missing_for_mesh: tuple[str, ...]
     memory_bytes: int | None
     memory_limit_bytes: int | None
 
@@ -95,7 +99,10 @@ def read_host_facts(
         default_python=_version_of(find_program(root, "python3")),
         systemd=next(iter(parse_version("systemd", systemctl)), None),
         booted=(root / "run/systemd/system").is_dir(),
-        missing_programs=tuple(name for name in programs if find_program(root, name) is None),
+        missing_programs=_missing(root, programs),
+        missing_for_mesh=_missing(
+            root, MESH_PROGRAMS if _wireguard(root) else (*MESH_PROGRAMS, "wireguard-go")
+        ),
         memory_bytes=parse_memory(text_of(root / "proc/meminfo")),
         memory_limit_bytes=read_memory_limit(root),
     )
@@ -213,6 +220,17 @@ def text_of(file: Path) -> str:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _missing(root: Path, programs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in programs if find_program(root, name) is None)
+
+
+def _wireguard(root: Path) -> bool:
+    """Tell whether the kernel has WireGuard, as part of it, as a module, or loaded."""
+    modules = root / "lib/modules" / os.uname().release
+    listed = "".join(text_of(modules / name) for name in ("modules.dep", "modules.builtin"))
+    return (root / "sys/module/wireguard").is_dir() or "/wireguard.ko" in listed
 
 
 def find_program(root: Path, name: str) -> str | None:

@@ -68,8 +68,9 @@ class Fence:
     """What the fence of `host` is made of.
 
     Asked for are the `tasks` of the whole plan, the `user` that they run as, and `may_reach`, as
-    trainer_program_may_reach has it. Found by the host are that user's number, the addresses of all `names`
-    among these, and the `resolvers` that it asks for them.
+    trainer_program_may_reach has it; through the interface `mesh` alone hosts reach each other, "" for any.
+    Found by the host are that user's number, the addresses of all `names` among these, and the `resolvers`
+    that it asks for them.
     """
 
     host: str
@@ -79,6 +80,7 @@ class Fence:
     uid: int = 0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     resolvers: tuple[str, ...] = ()
+    mesh: str = ""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Fence:
@@ -91,6 +93,7 @@ class Fence:
             uid=int(content["uid"]),
             names={name: tuple(found) for name, found in content["names"].items()},
             resolvers=tuple(content["resolvers"]),
+            mesh=str(content["mesh"]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -147,8 +150,8 @@ table inet psfleet {
 
 	# To a task from another machine: of the plan's hosts alone. Another user's connection may have its port.
 	chain strangers {
-		ip saddr @hosts4 return
-		ip6 saddr @hosts6 return
+		${through_mesh}ip saddr @hosts4 return
+		${through_mesh}ip6 saddr @hosts6 return
 		meta skuid != $uid return
 		reject with tcp reset
 	}
@@ -166,6 +169,7 @@ table inet psfleet {
 	# From this host: its tasks to the plan's tasks, root anywhere, all others to no task.
 	chain output {
 		type filter hook output priority filter; policy accept;
+$mesh_alone
 		meta skuid $uid goto tasks
 		meta skuid 0 accept
 		tcp flags & (fin | syn | rst | ack) != syn accept
@@ -201,6 +205,12 @@ def ruleset(fence: Fence) -> str:
     reach = fence.reach + (asked if fence.names else [])
     return _RULES.substitute(
         uid=fence.uid,
+        through_mesh=f'iifname "{fence.mesh}" ' if fence.mesh else "",
+        mesh_alone=_lines(
+            f'oifname != {{ "lo", "{fence.mesh}" }} {family} daddr @hosts{version} goto refused'
+            for family, version in (("ip", 4), ("ip6", 6))
+            if fence.mesh
+        ),
         ports=_elements({task.port for task in fence.tasks if task.host == fence.host}),
         hosts4=_elements(ip for ip in hosts if ip.version == 4),
         hosts6=_elements(ip for ip in hosts if ip.version == 6),
@@ -238,8 +248,9 @@ def unit_drop_in(fence: Fence) -> str:
     allowed |= {str(network) for network, _ in fence.reach}
     if fence.names:
         allowed |= {str(ip) for text in fence.resolvers if (ip := to_ip(text))}
+    units = "psfleet-fence.service" + (" psfleet-mesh.service" if fence.mesh else "")
     return (
         "# Written by psfleet's deploy.yml.\n"
-        "[Unit]\nRequires=psfleet-fence.service\nAfter=psfleet-fence.service\n\n"
+        f"[Unit]\nRequires={units}\nAfter={units}\n\n"
         f"[Service]\nIPAddressDeny=any\nIPAddressAllow={' '.join(['localhost', *sorted(allowed)])}\n"
     )

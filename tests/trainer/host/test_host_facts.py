@@ -10,6 +10,7 @@ import pytest
 from tests.trainer.host.recorded_hosts import ALPINE, DEBIAN_12, ROCKY_9, UBUNTU_2404, RecordedHost
 from trainer.host.host_facts import (
     ENVIRONMENT,
+    MESH_PROGRAMS,
     PROGRAMS,
     Distribution,
     HostFacts,
@@ -38,6 +39,7 @@ def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
         systemd=252,
         booted=True,
         missing_programs=(),
+        missing_for_mesh=("wg", "wg-quick", "ip", "wireguard-go"),
         memory_bytes=16 * 2**30,
         memory_limit_bytes=None,
     )
@@ -74,7 +76,19 @@ def test_several_pythons_are_told_by_what_they_say_of_themselves(tmp_path: Path)
 
 def test_an_empty_system_is_read_without_an_error(tmp_path: Path) -> None:
     linux, nothing = Distribution("linux", "", (), "linux"), ("", None, "", (), (), "", None, False)
-    assert read_host_facts(tmp_path, "riscv64") == HostFacts(linux, "riscv64", *nothing, PROGRAMS, None, None)
+    lacking = (PROGRAMS, (*MESH_PROGRAMS, "wireguard-go"))
+    assert read_host_facts(tmp_path, "riscv64") == HostFacts(linux, "riscv64", *nothing, *lacking, None, None)
+
+
+@pytest.mark.parametrize("name", ["modules.builtin", "modules.dep"])
+def test_a_kernel_with_wireguard_needs_no_other(tmp_path: Path, name: str) -> None:
+    listed = tmp_path / "lib/modules" / os.uname().release / name
+    listed.parent.mkdir(parents=True)
+    listed.write_text("kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko\n")
+    assert read_host_facts(tmp_path).missing_for_mesh == MESH_PROGRAMS
+    listed.unlink()
+    (tmp_path / "sys/module/wireguard").mkdir(parents=True)
+    assert read_host_facts(tmp_path).missing_for_mesh == MESH_PROGRAMS
 
 
 def test_this_machine_is_read() -> None:

@@ -1,0 +1,41 @@
+"""The public keys of the hosts' WireGuard, kept on the controller for a deployment that leaves hosts out."""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from trainer.contract.settings import as_given
+from trainer.host.mesh import KEY
+from trainer.host.task_traces import read_object
+from trainer.host.wording import first_of, grouped
+
+
+def read_keys(file: Path, hosts: Collection[str]) -> dict[str, str]:
+    """Return host -> public key, as far as they are known."""
+    kept = {host: str(key) for host, key in read_object(file).items()}
+    return {host: key for host, key in kept.items() if host in hosts and KEY.fullmatch(key)}
+
+
+def write_keys(file: Path, keys: Mapping[str, str]) -> None:
+    """Keep them. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_text(json.dumps(keys, indent=4, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.replace(file)
+
+
+def require_own(keys: Mapping[str, str], hosts: Collection[str]) -> None:
+    """Raise ValueError unless each of these hosts has told a key, and one that no other has."""
+    for host, key in keys.items():
+        if not KEY.fullmatch(key):
+            raise ValueError(f"{host} has told {as_given(key)} for its public key of WireGuard")
+    for names in grouped((key, host) for host, key in keys.items()).values():
+        if len(names) > 1:
+            raise ValueError(
+                f"{first_of(names)} have told one public key of WireGuard; expected one each: on the host "
+                "that was copied of another remove the folder mesh in trainer_configuration_directory"
+            )
+    if lacking := [host for host in hosts if host not in keys]:
+        raise ValueError(
+            f"the public key of WireGuard of {first_of(lacking)} is not known here: deploy to all hosts once"
+        )

@@ -1,0 +1,88 @@
+"""The mesh of WireGuard among the hosts of a plan: what wg-quick makes of it, and whether it stands so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .host_facts import SECONDS_TO_ANSWER, ask
+from .wording import first_of
+
+INTERFACE = "psfleet"
+CONFIGURATION = f"mesh/{INTERFACE}.conf"  # of the configuration directory; wg-quick names the interface so
+KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw480]=")
+# All hosts of a plan are in one network of 2^64 addresses.
+_PREFIX = 64
+
+
+class Peer(NamedTuple):
+    """Another host: `address` is its own in the mesh, `endpoint` where WireGuard's datagrams go."""
+
+    host: str
+    address: str
+    endpoint: str
+    public_key: str
+
+
+def configuration(key: str, address: str, port: int, peers: Sequence[Peer]) -> str:
+    """Return the file for wg-quick(8) of a host with this private key."""
+    lines = [
+        "# Written by psfleet's deploy.yml.",
+        "[Interface]",
+        f"PrivateKey = {key}",
+        f"Address = {address}/{_PREFIX}",
+        f"ListenPort = {port}",
+    ]
+    for peer in peers:
+        lines += [
+            f"\n# {peer.host}",
+            "[Peer]",
+            f"PublicKey = {peer.public_key}",
+            f"AllowedIPs = {peer.address}/128",
+            f"Endpoint = {peer.endpoint}:{port}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def of_interface(text: str) -> str:
+    """Return what a file of `configuration` says of the interface, without its peers."""
+    return text.partition("\n\n")[0]
+
+
+class Mesh(NamedTuple):
+    """What makes a mesh the one it should be: key and port of the interface, key -> address of its peers."""
+
+    key: str
+    port: str
+    peers: Mapping[str, str]
+
+    @classmethod
+    def configured(cls, text: str) -> Mesh:
+        """Return what a file of `configuration` says; nothing of what it lacks."""
+        of_interface = dict(re.findall(r"^(PrivateKey|ListenPort) = (.+)$", text, re.MULTILINE))
+        peers = re.findall(r"^PublicKey = (.+)\nAllowedIPs = (.+)$", text, re.MULTILINE)
+        return cls(of_interface.get("PrivateKey", ""), of_interface.get("ListenPort", ""), dict(peers))
+
+    @classmethod
+    def live(cls) -> Mesh | None:
+        """Return what `wg` tells of the interface, None where there is none."""
+        status, printed, _ = ask(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)
+        first, *others = [line.split("\t") for line in printed.splitlines()] or [[]]
+        if status or len(first) < 3 or any(len(fields) < 4 for fields in others):
+            return None
+        return cls(first[0], first[2], {fields[0]: fields[3] for fields in others})
+
+
+def mesh_problem(configured: str) -> str:
+    """Say why the mesh of this host is not that of a file of `configuration`; "" where it is."""
+    live, wanted = Mesh.live(), Mesh.configured(configured)
+    if live is None:
+        return f"WireGuard's interface {INTERFACE} is not there"
+    hosts = {key: host for host, key in re.findall(r"# (.+)\n\[Peer\]\nPublicKey = (.+)", configured)}
+    keys = sorted({*wanted.peers, *live.peers})
+    differing = [key for key in keys if wanted.peers.get(key) != live.peers.get(key)]
+    if differing:
+        names = [hosts.get(key, "one that is not of the plan") for key in differing]
+        return f"WireGuard's interface {INTERFACE} has other peers than were deployed: {first_of(names, 3)}"
+    return "" if live == wanted else f"WireGuard's interface {INTERFACE} has another key or port"
