@@ -28,8 +28,9 @@ class ActionModule(HostAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         peers = arguments.pop("peers")
+        listening = peers.get("listening", {})
         arguments |= {
-            "listener": peers.get("listener", {}),
+            "listener": listening.get("listener", {}),
             "addresses": endpoints(self.variables["cluster_plan"], self.variables["cluster_mesh"]),
             "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
@@ -40,8 +41,8 @@ class ActionModule(HostAction):
         # Whom one could not ask before would keep everybody waiting once more.
         answer, problem = ({}, peers["problem"]) if peers.get("problem") else ask(self, arguments)
         answered = time.time()
-        # Of ports whose listener has given way to a run.
-        unknown: dict[str, Any] = {"free": []} if peers.get("listener") and not answer.get("listened") else {}
+        if listening.get("listener") and not answer.get("listened"):  # it has given way to a run
+            peers |= {"listening": listening | {"free": []}}
         checks = list(answer.get("checks", ()))
         if answer:
             ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
@@ -52,7 +53,7 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            "peers": peers | unknown if "probes" in peers else {},
+            "peers": peers if "probed" in peers else {},
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }

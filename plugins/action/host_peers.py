@@ -10,7 +10,7 @@ SECONDS_OF_A_ROUND = 60
 
 
 class ActionModule(HostAction):
-    """Argument: `state`, as of the module. Returns what that does, and `problem` ("" where it answered)."""
+    """Argument: `state`, as of the module. Returns its answer by that, and `problem` ("" of who gave one)."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host, hosts = (self.variables[name] for name in ("inventory_hostname", "ansible_play_hosts_all"))
@@ -22,4 +22,4 @@ class ActionModule(HostAction):
             "seconds": SECONDS_OF_A_ROUND * (1 + rounds),
         }
         answer, problem = ask(self, arguments)
-        return {**answer, "problem": problem, "_ansible_verbose_override": True}
+        return {arguments["state"]: answer, "problem": problem, "_ansible_verbose_override": True}

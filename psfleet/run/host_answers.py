@@ -8,6 +8,7 @@ from typing import Any
 
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import as_given
+from trainer.host.environment import every_environment
 from trainer.host.task_traces import MOST_BYTES, number
 from trainer.host.task_units import UNIT_JOBS
 
@@ -29,10 +30,13 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "switch": lambda value: isinstance(value, bool),
     "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
     "moment": lambda value: number(value) is not None,
+    "environment": lambda value: value in [each.name for each in every_environment()],
     "figure": lambda value: value is None or number(value) is not None,
     "object": lambda value: isinstance(value, dict),
     "figures": lambda value: isinstance(value, dict) and _all("figure", value.values()),
     "texts": lambda value: isinstance(value, list) and _all("text", value),
+    "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
+    "counts": lambda value: isinstance(value, list) and _all("count", value),
     "objects": lambda value: isinstance(value, list) and _all("object", value),
 }
 # Kind -> the names of the fields that are of it.
@@ -43,15 +47,23 @@ _ANSWERS: Mapping[str, _Fields] = {
         **{"objects": "tasks", "texts": "stopped"},
     },
     "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
+    "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
+    "host_peers probed": {"named texts": "names", "objects": "probes"},
+    "host_requirements": {"environment": "environment"},
+    "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
     "ssh_identity": {"text": "user_key host_key", "texts": "addresses"},
 }
-_CHECK: _Fields = {"text": "name state found remedy task"}
-_TASK: _Fields = {
-    "text": "name job state run_id phase ended_by reason",
-    "count": "index exit_code restarts pid",
-    "switch": "alive failed",
-    "figure": "bytes_received bytes_sent",
+# Each object of a list of this name.
+_PARTS: Mapping[str, _Fields] = {
+    "checks": {"text": "name state found remedy task"},
+    "probes": {"text": "host outcome source name machine", "counts": "ports"},
+    "tasks": {
+        "text": "name job state run_id phase ended_by reason",
+        "count": "index exit_code restarts pid",
+        "switch": "alive failed",
+        "figure": "bytes_received bytes_sent",
+    },
 }
 _DETAILS: _Fields = {
     "text": "result finished log log_end",
@@ -66,15 +78,11 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
 
     A plan of `trainer_tasks` that is none counts as not deployed. Raises UnusableError saying what is wrong.
     """
-    _require(answer, _ANSWERS.get(module, {}))
-    if module == "host_doctor":
-        for place, check in enumerate(answer["checks"]):
-            _require(check, _CHECK, f"checks[{place}].")
+    _require(answer, _ANSWERS.get(f"{module} {arguments.get('state')}", _ANSWERS.get(module, {})))
     if module != "trainer_tasks":
         return dict(answer)
     asked = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
     for place, task in enumerate(answer["tasks"]):
-        _require(task, _TASK, f"tasks[{place}].")
         _require(task, _DETAILS if arguments.get("details") else {}, f"tasks[{place}].")
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
         if not known or task["name"] != f"{task['job']}{task['index']}":
@@ -93,3 +101,5 @@ def _require(content: Mapping[str, Any], fields: _Fields, prefix: str = "") -> N
                 raise UnusableError(f"{prefix}{name} is missing")
             if not _KINDS[kind](content[name]):
                 raise UnusableError(f"{prefix}{name} is {as_given(content[name])}, which it cannot be")
+            for place, part in enumerate(content[name] if kind == "objects" else ()):
+                _require(part, _PARTS[name], f"{name}[{place}].")

@@ -53,18 +53,18 @@ class Said(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Said":
-        """Read an answer. Raises ArithmeticError, AttributeError, LookupError, TypeError, ValueError."""
-        peers = answer["peers"]
+        """Read an answer of the action host_doctor."""
+        listening, probed = (answer["peers"][state] for state in ("listening", "probed"))
         return cls(
-            str(peers["machine"]),
-            {int(port): name == "free" for name in ("held", "free") for port in peers[name]},
-            {name: list(map(str, found)) for name, found in peers["names"].items()},
+            listening["machine"],
+            {port: name == "free" for name in ("held", "free") for port in listening[name]},
+            probed["names"],
             [
-                (str(each["host"]), int(port), Reached(*(str(each[field]) for field in Reached._fields)))
-                for each in peers["probes"]
+                (each["host"], port, Reached(*(each[field] for field in Reached._fields)))
+                for each in probed["probes"]
                 for port in each["ports"]
             ],
-            bool(answer["fence"]),
+            answer["fence"],
             bool(answer["deployed"]),
         )
 
@@ -85,14 +85,8 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
 
     `answers` is as of `Findings.of`, where `peers` is what host_peers said, and `fence` port_fence_enabled.
     """
-    said, checks = {}, {}
-    for host, answer in answers.items():
-        if answer and not answer.get("problem") and answer.get("peers"):
-            try:
-                said[host] = Said.of(answer)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-                found = "what it said of its peers is not to be understood"
-                checks[host] = [Check(PEERS, "failed", found, "look at who has changed this host's answers")]
+    told = {host: answer for host, answer in answers.items() if answer and not answer.get("problem")}
+    said = {host: Said.of(answer) for host, answer in told.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
     faults, tried = [], dict.fromkeys(said, 0)
     for host, own in said.items():
@@ -101,7 +95,7 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
                 tried[host] += 1
                 if wrong := _wrong(reached, there, port, addresses.get(host, "")):
                     faults.append(Fault(host, target, port, *wrong))
-    checks |= grouped(_told(faults, len(said) - 1))
+    checks = grouped(_told(faults, len(said) - 1))
     missed, targets = grouped((fault.prober, fault) for fault in faults), {fault.target for fault in faults}
     for host in said.keys() - checks.keys():
         reaches = f"reaches {tried[host] - len(missed.get(host, ()))} of {counted(tried[host], 'port')}"

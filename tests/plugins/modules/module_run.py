@@ -9,14 +9,18 @@ from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
 
+from psfleet.run.host_answers import checked
+
 
 def answer_of(main: Callable[[], None], *, check: bool = False, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return what the module says; `failed` is in it where it has failed."""
+    """Return what the module says; `failed` is in it where it has failed. Else the controller takes it."""
     given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": "/tmp"}
     printed = io.StringIO()
     with patch_module_args(given), redirect_stdout(printed), suppress(SystemExit):
         main()
     answer: dict[str, Any] = json.loads(printed.getvalue())
+    if not answer.get("failed"):
+        checked(main.__module__.rpartition(".")[2], answer, arguments)
     return answer
 
 

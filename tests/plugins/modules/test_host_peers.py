@@ -1,14 +1,17 @@
 """What hosts say of each other by the modules, and what doctor.yml makes of it."""
 
+import json
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from plugins.module_utils.host import peer_probes
 from plugins.module_utils.host.port_checks import TaskPort
 from plugins.modules import host_peers
+from psfleet.run.host_answers import checked
 from psfleet.watch.peer_findings import peer_checks
 from tests.trainer.host.networks import Networks
 
@@ -37,19 +40,26 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Networks]:
         made.close()
 
 
+def taken(state: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer as Ansible brings it to the controller."""
+    return checked("host_peers", json.loads(json.dumps(answer)), {"state": state})
+
+
 def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
     """Do what doctor.yml does, and return state and words of each host's checks."""
     values = {host: {"host": host, "tasks": TASKS, "seconds": 60} for host in ADDRESSES}
-    listening, answers = {}, {}
+    listening: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     for host in ADDRESSES:
         with networks.inside(host):
-            listening[host] = host_peers.listening(values[host])
+            listening[host] = taken("listening", host_peers.listening(values[host]))
     for host in ADDRESSES:
         with networks.inside(host):
-            answers[host] = {**listening[host], **host_peers.probed(values[host])}
+            probed = taken("probed", host_peers.probed(values[host]))
+            answers[host] = {"listening": listening[host], "probed": probed}
     for host, answer in answers.items():
-        assert peer_probes.end_listener(**answer["listener"])
-        os.waitpid(answer["listener"]["pid"], 0)
+        assert peer_probes.end_listener(**answer["listening"]["listener"])
+        os.waitpid(answer["listening"]["listener"]["pid"], 0)
         answers[host] = {"problem": "", "deployed": "", "fence": True, "peers": answer}
     checks = peer_checks({"tasks": TASKS}, answers)
     return {host: [(check.state, check.found) for check in found] for host, found in checks.items()}

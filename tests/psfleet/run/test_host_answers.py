@@ -8,6 +8,7 @@ from tests.psfleet.watch.test_status import task
 
 PLAN = make_plan().to_json()
 WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
+PROBE = {"host": "node1", "ports": [2222], "outcome": "open", "source": "", "name": "", "machine": ""}
 ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
@@ -18,15 +19,24 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "checks": [{"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}],
         **{"alive": [], "deployed": "", "began": 1.5, "ended": 2},
     },
+    "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
+    "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
+    "host_requirements": {"environment": "cpu-python3.11-x86_64"},
+    "gpu_facts": {"gpu_facts": {}, "checks": [], "installation": {}, "broken": ["uvm"]},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
     "ssh_identity": {"user_key": "", "host_key": "x", "addresses": []},
     "another": {},
 }
 
 
+def looked_at(module: str, change: dict[str, Any]) -> dict[str, Any]:
+    name, _, state = module.partition(" ")
+    return checked(name, ANSWERS[module] | change, ASKED | {"state": state})
+
+
 @pytest.mark.parametrize("module", ANSWERS)
 def test_an_answer_is_taken_as_it_is(module: str) -> None:
-    assert checked(module, ANSWERS[module], ASKED) == ANSWERS[module]
+    assert looked_at(module, {}) == ANSWERS[module]
 
 
 def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
@@ -48,13 +58,22 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),
         ("host_doctor", {"began": None}, "began is None, which it cannot be"),
         ("host_doctor", {"ended": float("nan")}, "ended is nan, which it cannot be"),
+        ("host_peers listening", {"free": ["x"]}, "free is ['x'], which it cannot be"),
+        ("host_peers listening", {"held": [-1]}, "held is [-1], which it cannot be"),
+        ("host_peers probed", {"names": []}, "names is [], which it cannot be"),
+        ("host_peers probed", {"names": {"x": "y"}}, "names is {'x': 'y'}, which it cannot be"),
+        ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
+        ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
+        ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
+        ("gpu_facts", {"installation": "x"}, "installation is 'x', which it cannot be"),
+        ("gpu_facts", {"checks": [{"name": 1}]}, "checks[0].name is 1, which it cannot be"),
         ("run_archive", {"size": True}, "size is True, which it cannot be"),
         ("ssh_identity", {"addresses": [1]}, "addresses is [1], which it cannot be"),
     ],
 )
 def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], problem: str) -> None:
     with pytest.raises(UnusableError) as error:
-        checked(module, ANSWERS[module] | change, ASKED)
+        looked_at(module, change)
     assert str(error.value).endswith(problem)
 
 
