@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..module_utils.carried_record import CarriedRecord
 from ..module_utils.documented import documented_module
+from ..module_utils.host.accounts import is_ours
 from ..module_utils.host.fence_state import listed, take_down
 from ..module_utils.host.host_facts import ask
 from ..module_utils.host.task_traces import run_file, run_id_of
@@ -45,8 +46,6 @@ removed: {returned: always, type: list, description: "What goes, in words; a fol
 stays: {returned: always, type: list, description: "What stays, and why."}
 """
 
-# The comments that the role ssh_mesh gives to its accounts.
-COMMENTS = ("psfleet trainer", "psfleet login")
 FENCE = "psfleet-fence.service"
 SECONDS_TO_ANSWER = 60
 PATHS_SHOWN = 3
@@ -74,7 +73,7 @@ def read_accounts(passwd: Path) -> list[Account]:
     return [
         Account(name, int(user), int(group))
         for name, _, user, group, comment, *_ in entries
-        if comment.split(",")[0] in COMMENTS and int(user) and numbers.count(user) == 1
+        if is_ours(comment) and int(user) and numbers.count(user) == 1
     ]
 
 

@@ -8,8 +8,13 @@ from contextlib import suppress
 
 from .check import Finding, failed, joined, ok
 
-# What the comment of each of ours begins with: root alone can write it.
-MARK = "psfleet "
+# The comments that the role ssh_mesh gives to its accounts: root alone can write them.
+COMMENTS = ("psfleet trainer", "psfleet login")
+
+
+def is_ours(comment: str) -> bool:
+    """Tell by an account's comment whether psfleet has made it; what chfn adds follows a comma."""
+    return comment.split(",")[0] in COMMENTS
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
@@ -30,6 +35,6 @@ def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_pas
             f"give {names[name]} a name that no account of the host has",
         )
         for name, entry in found.items()
-        if not entry.pw_gecos.startswith(MARK)
+        if not is_ours(entry.pw_gecos)
     ]
     return joined(failures) if failures else ok(", ".join(names))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from plugins.module_utils.host.accounts import COMMENTS
 from plugins.module_utils.host_places import HostPlaces
 from plugins.modules import host_reset as module
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
@@ -226,7 +227,7 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
 def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
     tasks = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/main.yml").read_text())
     made_by = [task["ansible.builtin.user"] for task in tasks if "ansible.builtin.user" in task]
-    assert [account["comment"] for account in made_by] == [*module.COMMENTS]
+    assert [account["comment"] for account in made_by] == [*COMMENTS]
     passwd = tmp_path / "passwd"
     lines = ["lab:x:998:997:psfleet trainer,,,:/:/x", "+::::::", "toor:x:0:0:psfleet trainer:/:/x", "broken"]
     passwd.write_text("\n".join([OTHERS.strip(), *lines]) + "\n")

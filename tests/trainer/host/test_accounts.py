@@ -24,5 +24,5 @@ def test_an_account_that_psfleet_has_not_made_is_refused_with_the_variable_that_
 def test_one_that_it_has_made_and_one_that_is_not_there_are_fine() -> None:
     names = {"lab": "trainer_user", "lab-ssh": "ssh_mesh_user"}
     assert account_finding(names, {"lab": account("lab", "psfleet trainer")}) == ("ok", "lab, lab-ssh", "")
-    for comment in ("", "Alice,,,", "psfleeting", "x psfleet trainer"):
+    for comment in ("", "Alice,,,", "psfleeting", "psfleet", "x psfleet trainer"):
         assert account_finding(names, {"lab": account("lab", comment)}).state == "failed", comment
