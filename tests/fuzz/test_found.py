@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.run.folder import begun_settings
-from tests.fuzz import readers
+from tests.fuzz import answers, readers, run_folders
 from tests.fuzz.search import Reader, fault_of, search
 
 
@@ -27,11 +27,11 @@ def test_each_reader_bears_good_data_and_some_damage(every: list[Reader]) -> Non
 
 
 def test_the_hosts_whose_answers_are_damaged_had_given_some() -> None:
-    assert readers.taken("trainer_tasks", readers.answers_of_tasks()) == readers.answers_of_tasks()
-    assert readers.taken("host_doctor", readers.DOCTORS) == readers.DOCTORS
+    assert answers.taken("trainer_tasks", answers.answers_of_tasks()) == answers.answers_of_tasks()
+    assert answers.taken("host_doctor", answers.DOCTORS) == answers.DOCTORS
 
 
 def test_a_reader_that_believes_a_host_is_found_out(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {}, "tasks": {}}')
-    believing = readers.of_file("believing", tmp_path, "settings.json", begun_settings)
+    believing = run_folders.of_file("believing", tmp_path, "settings.json", begun_settings)
     assert set(search(believing, 1, 50)) == {"KeyError in folder.begun_settings"}

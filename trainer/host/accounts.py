@@ -14,7 +14,7 @@ COMMENTS = ("psfleet trainer", "psfleet login")
 
 def is_ours(comment: str) -> bool:
     """Tell by an account's comment whether psfleet has made it; what chfn adds follows a comma."""
-    return comment.split(",")[0] in COMMENTS
+    return comment.partition(",")[0] in COMMENTS
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
