@@ -76,7 +76,7 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
     own = f"{HEADERS}{facts.kernel}"
     if held:
-        says.append(f"A reboot will be needed: {' and '.join(held)} holds the device until then.")
+        says.append(f"A reboot will be needed: until then the device is held by {' and '.join(held)}.")
     elif any(package.startswith(HEADERS) for package in packages) and own not in packages:
         says.append(
             f"{own}, for the kernel that runs, is not among them: where the host lacks it, a reboot into the "

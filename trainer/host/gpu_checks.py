@@ -78,11 +78,11 @@ def _driver(facts: GpuFacts, host: str) -> Finding:
     others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
     if set(facts.bus_drivers) == {"vfio-pci"}:
         return failed(
-            "vfio-pci holds the device, which passes it on to a virtual machine",
+            "the device is held by vfio-pci, which passes it on to a virtual machine",
             "put the virtual machine into the inventory in place of its host, or release the device",
         )
     if others and not facts.module_kernels:
-        return failed(f"{' and '.join(others)} drives the device, not NVIDIA's driver", install)
+        return failed(f"the device is driven by {' and '.join(others)}, not by NVIDIA's driver", install)
     if not facts.module_kernels:
         return failed("NVIDIA's driver is not installed", install)
     return failed(*_not_loaded(facts, others))
@@ -98,7 +98,7 @@ def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
         )
     if others:
         return (
-            f"{' and '.join(others)} holds the device, and NVIDIA's driver is installed beside it",
+            f"the device is held by {' and '.join(others)}, and NVIDIA's driver is installed beside it",
             "reboot: the packages of the driver keep nouveau from loading then "
             "(else write `blacklist nouveau` to /etc/modprobe.d/nouveau.conf, and `update-initramfs -u`)",
         )

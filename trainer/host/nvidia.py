@@ -12,7 +12,7 @@ from .host_facts import ask, find_program, text_of
 
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
-FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap", "driver_version")
+FIELDS = ("index", "name", "uuid", "compute_cap", "driver_version")
 MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
 # A driver of 470 does not know the capability; older ones nothing of MIG, and most nothing of a fabric.
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
@@ -33,16 +33,14 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 class Gpu:
     """A GPU as nvidia-smi lists it.
 
-    `index` is nvidia-smi's number, `memory_mib` 0 where it is not told, `compute_capability` such as (9, 0),
-    None where the driver does not tell it, `driver` its version, such as "550.54.15". `mig` says that the
-    GPU is cut into MIG devices, so that CUDA does not count it as nvidia-smi does. `fabric` is its state
-    in a fabric of NVSwitches, such as "Completed", "" where it is in none.
+    `index` is nvidia-smi's number, `compute_capability` such as (9, 0), None where the driver does not tell
+    it, `driver` its version, such as "550.54.15". `mig` says that the GPU is cut into MIG devices, so that
+    CUDA does not count it as nvidia-smi does. `fabric` is its state in a fabric of NVSwitches, such as
+    "Completed", "" where it is in none.
     """
 
     index: int
     name: str
-    uuid: str
-    memory_mib: int
     compute_capability: tuple[int, int] | None
     driver: str
     mig: bool = False
@@ -118,12 +116,10 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
     if not values["index"].isdigit() or not values["uuid"].startswith("GPU-"):
         raise ValueError(line)
     capability = _CAPABILITY.fullmatch(values.get("compute_cap", ""))
-    memory, fabric = values["memory.total"], values.get(FABRIC_FIELD, "")
+    fabric = values.get(FABRIC_FIELD, "")
     return Gpu(
         index=int(values["index"]),
         name=values["name"],
-        uuid=values["uuid"],
-        memory_mib=int(memory) if memory.isdigit() else 0,
         compute_capability=(int(capability["major"]), int(capability["minor"])) if capability else None,
         driver=values["driver_version"],
         mig=values.get(MIG_FIELD) == "Enabled",

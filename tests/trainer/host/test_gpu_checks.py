@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.trainer.host.made_gpu_hosts import KERNEL, UUID, recorded
+from tests.trainer.host.made_gpu_hosts import KERNEL, recorded
 from tests.trainer.host.recorded_findings import cases, told
 from trainer.host.check import Check
 from trainer.host.gpu_checks import gpu_chain
 from trainer.host.nvidia import Gpu, GpuFacts
 
 NAMES = ["bus", "driver", "nvidia-smi", "uvm", "gpus"]
-H200 = Gpu(0, "NVIDIA H200", UUID, 143771, (9, 0), "580.173.02")
+H200 = Gpu(0, "NVIDIA H200", (9, 0), "580.173.02")
 WELL = GpuFacts(
     bus=("0000:83:00.0", "0000:84:00.0"),
     bus_drivers=("nvidia", "nvidia"),
