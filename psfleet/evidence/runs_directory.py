@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from psfleet.evidence.answer import counted
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.start import RUN_ID_PATTERN, RUN_ID_RULE
 from trainer.contract.json_files import read_object
@@ -49,5 +50,5 @@ def _what_exists(runs_directory: Path) -> str:
     if not names:
         return f"There is no run in {runs_directory} yet: ansible-playbook train.yml makes one"
     shown = ", ".join(names[:_RUNS_NAMED])
-    more = f" and {len(names) - _RUNS_NAMED} older ones" if len(names) > _RUNS_NAMED else ""
+    more = f" and {counted(len(names) - _RUNS_NAMED, 'older one')}" if len(names) > _RUNS_NAMED else ""
     return f"The runs that exist are {shown}{more} (in {runs_directory})"
