@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -44,13 +45,36 @@ class Inventory:
     roles: Sequence[str] = ("trainer",)
     command_line: Mapping[str, object] = field(default_factory=dict)
 
+    @cached_property
+    def converted(self) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
+        """Host -> variable -> value with the defaults, less what is refused; and what is refused."""
+        converted, refused = {}, []
+        for host, variables in self.variables.items():
+            given = {**self.defaults, **variables}
+            known = {name: value for name, value in given.items() if name in self.rules}
+            converted[host], problems = convert_all(known, self.rules, str)
+            refused += [
+                ((each.name.partition("[")[0], f"{each.name} {found_of(each.value)}", each.expected), host)
+                for each in problems
+            ]
+        found = []
+        for (name, what, expected), hosts in sorted(grouped(refused).items()):
+            where = "" if len(hosts) == len(converted) else f" on {named(hosts)}"
+            found.append(InventoryProblem(f"{what}{where}; expected {expected}", name, tuple(hosts)))
+        return converted, found
+
+    @property
+    def common_values(self) -> dict[str, Any]:
+        """The converted variables of the cluster's first host, less those that are refused."""
+        return next(iter(self.converted[0].values()), {})
+
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
     """Return the plan, and the settings of each task (task name -> settings).
 
     Raises InventoryError with every problem that was found.
     """
-    values, refused = _converted(inventory)
+    values, refused = inventory.converted
     placement = place(inventory.groups, values, inventory.variables)
     program = any(chosen.get("trainer_program") for chosen in values.values())
     problems = [
@@ -84,12 +108,6 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> obj
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
     """Return host -> the folder where its tasks read data; a host with ps alone reads none."""
     return {task.host: settings[task.name].data_dir for task in plan.tasks if task.job != "ps"}
-
-
-def common_values(inventory: Inventory) -> dict[str, Any]:
-    """Return the converted variables of the cluster's first host, less those that are refused."""
-    values, _ = _converted(inventory)
-    return next(iter(values.values()), {})
 
 
 def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
@@ -155,24 +173,6 @@ def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
         if advice := closest_name(name, known, prefixes, on_command_line=given):
             what = f"{name} is a variable that no role knows; {advice}"
             yield InventoryProblem(what, name, tuple(set_for_hosts.get(name, ())))
-
-
-def _converted(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
-    """Return host -> variable -> value with the defaults, less what is refused; and what is refused."""
-    converted, refused = {}, []
-    for host, variables in inventory.variables.items():
-        given = {**inventory.defaults, **variables}
-        known = {name: value for name, value in given.items() if name in inventory.rules}
-        converted[host], problems = convert_all(known, inventory.rules, str)
-        refused += [
-            ((each.name.partition("[")[0], f"{each.name} {found_of(each.value)}", each.expected), host)
-            for each in problems
-        ]
-    found = []
-    for (name, what, expected), hosts in sorted(grouped(refused).items()):
-        where = "" if len(hosts) == len(converted) else f" on {named(hosts)}"
-        found.append(InventoryProblem(f"{what}{where}; expected {expected}", name, tuple(hosts)))
-    return converted, found
 
 
 def _differences(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:

@@ -6,7 +6,7 @@ from psfleet.inventory.controller_files import data_source, program_fact
 from psfleet.inventory.mesh import meshed
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.proof import proof_settings, require_provable
-from psfleet.inventory.reading import Inventory, common_values, data_directories, read_inventory
+from psfleet.inventory.reading import Inventory, data_directories, read_inventory
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.settings import run_program, run_settings
 
@@ -19,7 +19,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
 
     Raises InventoryError with every problem of the inventory and of the files here that it names.
     """
-    values, hosts = common_values(inventory), tuple(inventory.variables)
+    values, hosts = inventory.common_values, tuple(inventory.variables)
     program, program_problems = program_fact(values, hosts)
     data, data_problems = data_source(values, hosts)
     problems = [*program_problems, *data_problems]

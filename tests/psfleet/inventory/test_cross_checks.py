@@ -2,7 +2,7 @@
 
 import pytest
 
-from psfleet.inventory.reading import common_values, read_inventory
+from psfleet.inventory.reading import read_inventory
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 
 PROGRAM = "train.py"
@@ -74,7 +74,7 @@ def test_data_where_no_task_sees_them(directory: str) -> None:
     ],
 )
 def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
-    values = common_values(inventory(["a"], ["b"], trainer_program_arguments=given))
+    values = inventory(["a"], ["b"], trainer_program_arguments=given).common_values
     assert values["trainer_program_arguments"] == arguments
 
 
