@@ -22,16 +22,16 @@ class ActionModule(HostAction):
 
     These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
     is what host_peers answered; its listener is ended. Returns `problem` ("" where the host answered),
-    `peers`, `fence`, and `checks`, `deployed` and `alive` as the module does. The check `clock` is added
-    here, where the other clock is.
+    `peers`, `fence`, `mesh` (its port, 0 without one), and `checks`, `deployed` and `alive` as the module
+    does. The check `clock` is added here, where the other clock is.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         peers = arguments.pop("peers")
-        listening = peers.get("listening", {})
+        listening, mesh = peers.get("listening", {}), self.variables["cluster_mesh"]
         arguments |= {
             "listener": listening.get("listener", {}),
-            "addresses": endpoints(self.variables["cluster_plan"], self.variables["cluster_mesh"]),
+            "addresses": endpoints(self.variables["cluster_plan"], mesh),
             "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
                 Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
@@ -53,7 +53,9 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            "peers": peers if "probed" in peers else {},
+            # The way that leads through a mesh is there once something is deployed.
+            "peers": peers if "probed" in peers and (answer.get("deployed") or not mesh) else {},
+            "mesh": mesh.get("port", 0),
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask
-from ..module_utils.host.mesh import CONFIGURATION, Mesh, Peer, configuration, mesh_problem, of_interface
+from ..module_utils.host.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import parse_show, systemctl
 
@@ -76,7 +76,7 @@ class WireguardMesh:
         there, unit_there = content_of(self.file), content_of(self.unit)
         shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT))[0]
         stands = (shown["ActiveState"], shown["UnitFileState"], shown["NeedDaemonReload"]) == STANDS
-        if stands and (there, unit_there) == (wanted, unit) and not mesh_problem(wanted):
+        if stands and (there, unit_there) == (wanted, unit) and not mesh_problem(wanted, dump()):
             return False
         if check_mode:
             return True
@@ -86,8 +86,8 @@ class WireguardMesh:
         systemctl("enable", "--quiet", UNIT)
         # Where the interface itself is as it should be, it takes other peers, and connections go on.
         same = stands and unit == unit_there and of_interface(there) == of_interface(wanted)
-        systemctl("reload" if same and Mesh.live() else "restart", UNIT)
-        if problem := mesh_problem(wanted):
+        systemctl("reload" if same and dump() else "restart", UNIT)
+        if problem := mesh_problem(wanted, dump()):
             raise MeshError(f"{problem}; `systemctl status {UNIT}` there says more")
         return True
 

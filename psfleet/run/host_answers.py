@@ -52,6 +52,7 @@ _ANSWERS: Mapping[str, _Fields] = {
     "host_requirements": {"environment": "environment"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
+    "wireguard_mesh": {"text": "public_key"},
     "ssh_identity": {"text": "user_key host_key", "texts": "addresses"},
 }
 # Each object of a list of this name.

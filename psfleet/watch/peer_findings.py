@@ -17,6 +17,10 @@ PLACES_SHOWN = 5
 _FIREWALL = "a firewall (ufw, firewalld, a cloud's security group), there or on the way,"
 _LET_IN = "let the hosts of the plan come to these ports"
 _DROPPED = f"{_FIREWALL} drops it, or no route leads there: {_LET_IN}"
+_TUNNEL = (
+    "a firewall, there or on the way, drops WireGuard's datagrams: let the hosts of the plan come to UDP "
+    "port {}; or the other host has an older key: run `ansible-playbook deploy.yml` on all hosts"
+)
 _REJECTED = f"{_FIREWALL} rejects it: {_LET_IN}"
 _FENCED = (
     "the fence there may not have the other: run `ansible-playbook deploy.yml` on all hosts; else "
@@ -41,7 +45,8 @@ _WORDS = {
 class Said(NamedTuple):
     """What a host said: which of its `ports` it listened at (others are held), and its probes of others.
 
-    `names` are the addresses of the plan's names as it finds them; `fence` is whether it is to have one.
+    `names` are the addresses of the plan's names as it finds them; `fence` is whether it is to have one,
+    `mesh` the port of its WireGuard, 0 without.
     """
 
     machine: str
@@ -50,6 +55,7 @@ class Said(NamedTuple):
     probes: Sequence[tuple[str, int, Reached]]
     fence: bool
     deployed: bool
+    mesh: int
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Said":
@@ -66,6 +72,7 @@ class Said(NamedTuple):
             ],
             answer["fence"],
             bool(answer["deployed"]),
+            answer["mesh"],
         )
 
 
@@ -120,6 +127,7 @@ def _wrong(reached: Reached, there: Said, port: int, address: str) -> tuple[str,
     if reached.outcome == OPEN:
         return ("something else answers", _OTHER, False) if there.ports[port] else None
     what, remedy = _WORDS.get(reached.outcome, (cut(reached.outcome, 64), _DROPPED))
+    remedy = _TUNNEL.format(there.mesh) if reached.outcome == SILENT and there.mesh else remedy
     remedy = _FENCED if reached.outcome == REFUSED and there.fence and there.deployed else remedy
     return (f"{what}; {comes}", f"{remedy}; or {_SOURCE}", True) if strange else (what, remedy, False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from .check import Finding, failed, ok, skipped
 from .deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
 from .host_facts import SECONDS_TO_ANSWER, ask, text_of
-from .mesh import CONFIGURATION, mesh_problem
+from .mesh import CONFIGURATION, dump, mesh_problem
 from .name_checks import name_check, names_in, resolve_names
 from .port_fence import Fence, ruleset, to_ip
 from .task_traces import read_object
@@ -101,7 +101,7 @@ def fence_problem(configuration: Path) -> str:
         return f"{rules} is not what deploy.yml wrote"
     try:
         found = changes(fence, survey(fence, strict=False)) or difference(listed_apart(rules), listed())
-        return found or (mesh_problem(text_of(configuration / CONFIGURATION)) if fence.mesh else "")
+        return found or (mesh_problem(text_of(configuration / CONFIGURATION), dump()) if fence.mesh else "")
     except FenceError as error:
         return str(error)
 

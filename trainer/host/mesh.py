@@ -47,7 +47,7 @@ def configuration(key: str, address: str, port: int, peers: Sequence[Peer]) -> s
 
 def of_interface(text: str) -> str:
     """Return what a file of `configuration` says of the interface, without its peers."""
-    return text.partition("\n\n")[0]
+    return text.partition("\n\n")[0].strip()
 
 
 class Mesh(NamedTuple):
@@ -65,20 +65,22 @@ class Mesh(NamedTuple):
         return cls(of_interface.get("PrivateKey", ""), of_interface.get("ListenPort", ""), dict(peers))
 
     @classmethod
-    def live(cls) -> Mesh | None:
-        """Return what `wg` tells of the interface, None where there is none."""
-        status, printed, _ = ask(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)
-        first, *others = [line.split("\t") for line in printed.splitlines()] or [[]]
-        if status or len(first) < 3 or any(len(fields) < 4 for fields in others):
-            return None
+    def dumped(cls, text: str) -> Mesh:
+        """Return what `wg show INTERFACE dump` prints, of which wg(8) has the fields."""
+        first, *others = (line.split("\t") for line in text.splitlines())
         return cls(first[0], first[2], {fields[0]: fields[3] for fields in others})
 
 
-def mesh_problem(configured: str) -> str:
-    """Say why the mesh of this host is not that of a file of `configuration`; "" where it is."""
-    live, wanted = Mesh.live(), Mesh.configured(configured)
-    if live is None:
+def dump() -> str:
+    """Return what `wg` tells of the interface, "" where there is none."""
+    return ask(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)[1]
+
+
+def mesh_problem(configured: str, dumped: str) -> str:
+    """Say why what was dumped is not what a file of `configuration` says; "" where it is."""
+    if not dumped:
         return f"WireGuard's interface {INTERFACE} is not there"
+    live, wanted = Mesh.dumped(dumped), Mesh.configured(configured)
     hosts = {key: host for host, key in re.findall(r"# (.+)\n\[Peer\]\nPublicKey = (.+)", configured)}
     keys = sorted({*wanted.peers, *live.peers})
     differing = [key for key in keys if wanted.peers.get(key) != live.peers.get(key)]

@@ -60,7 +60,7 @@ def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
     for host, answer in answers.items():
         assert peer_probes.end_listener(**answer["listening"]["listener"])
         os.waitpid(answer["listening"]["listener"]["pid"], 0)
-        answers[host] = {"problem": "", "deployed": "", "fence": True, "peers": answer}
+        answers[host] = {"problem": "", "deployed": "", "fence": True, "mesh": 0, "peers": answer}
     checks = peer_checks({"tasks": TASKS}, answers)
     return {host: [(check.state, check.found) for check in found] for host, found in checks.items()}
 

@@ -27,6 +27,7 @@ def cluster(size: int) -> Answers:
             "problem": "",
             "deployed": "",
             "fence": True,
+            "mesh": 0,
             "peers": {
                 "listening": {"machine": f"machine{own}", "free": [PORT], "held": [], "listener": {}},
                 "probed": {
@@ -139,6 +140,17 @@ def test_a_fence_refuses_only_where_one_was_deployed(deployed: str, words: str) 
     assert wrong(answers) == {"node2": ["to node1 at port 2222: refused"]}
     assert words in remedies(answers)
     assert ("fence" in remedies(answers)) == bool(deployed)
+
+
+def test_where_a_mesh_leads_nowhere_its_own_port_is_named() -> None:
+    answers = cluster(3)
+    for answer in answers.values():
+        answer["mesh"] = 51820
+    change(answers, 2, 1, outcome=SILENT)
+    assert wrong(answers) == {"node2": ["to node1 at port 2222: no answer within 5 s"]}
+    assert "UDP port 51820" in remedies(answers)
+    change(answers, 2, 1, outcome=REFUSED)
+    assert "UDP" not in remedies(answers)
 
 
 def test_another_address_than_the_plans() -> None:

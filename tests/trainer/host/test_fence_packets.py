@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.host.networks import Networks
+from tests.trainer.host.networks import SECONDS, Networks
 from trainer.host import fence_state
 from trainer.host.port_fence import Endpoint, Fence, ruleset
 
@@ -262,6 +262,33 @@ def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> No
         )
         fence_state.take_down()
         assert fence_state.difference(wanted, fence_state.listed()) == "the table inet psfleet is not there"
+
+
+def test_the_hosts_of_a_mesh_come_and_go_through_it_alone(networks: Networks, rules: Path) -> None:
+    put_up(networks, rules, replace(FENCE, mesh="eth0"))
+    for address in PEER:
+        assert networks.tried("here", address, PORT, TASKS) == "open"
+        assert networks.tried("here", address, SSH, ROOT) == "open"
+    for address in HERE:
+        assert networks.tried("peer", address, PORT) == "open"
+        assert networks.tried("stranger", address, PORT) == "ConnectionRefusedError"
+    with networks.listen("here", OTHER + 1, ROOT) as server:
+        within = networks.connect("peer", HERE[1], OTHER + 1)
+        with networks.inside("here"):
+            accepted = server.accept()[0]
+    put_up(networks, rules, replace(FENCE, mesh="psfleet"))
+    with within, accepted, suppress(OSError):  # the interface is gone in the midst of a run
+        accepted.send(b"in clear")
+        within.settimeout(SECONDS)
+        assert within.recv(9) == b""
+    for address in HERE:
+        assert networks.tried("peer", address, PORT) == "TimeoutError", "no answer leaves that way, either"
+    for address in PEER:
+        assert networks.tried("here", address, PORT, TASKS) == "ConnectionRefusedError"
+        assert networks.tried("here", address, SSH, ROOT) == "ConnectionRefusedError", "by the way of others"
+    for address in (*HERE, "127.0.0.1"):
+        assert networks.tried("here", address, PORT, TASKS) == "open", "its own"
+    assert networks.tried("here", STRANGER[0], SSH, ROOT) == "open"
 
 
 def test_rules_that_nft_does_not_take_are_told(rules: Path) -> None:

@@ -75,8 +75,14 @@ def test_systemd_holds_tasks_to_the_same_addresses() -> None:
     assert "53" not in unit_drop_in(replace(FENCE, names={}))
 
 
+def test_tasks_that_go_through_a_mesh_require_it() -> None:
+    assert "mesh" not in unit_drop_in(FENCE)
+    needed = "psfleet-fence.service psfleet-mesh.service"
+    assert f"Requires={needed}\nAfter={needed}\n" in unit_drop_in(replace(FENCE, mesh="psfleet"))
+
+
 def test_what_was_written_down_is_read_again() -> None:
-    fence = replace(FENCE, may_reach=("10.9.0.0/16:443",))
+    fence = replace(FENCE, may_reach=("10.9.0.0/16:443",), mesh="psfleet")
     assert Fence.from_json(json.loads(json.dumps(fence.to_json()))) == fence
     for damaged in ({}, {**fence.to_json(), "uid": "x"}, {**fence.to_json(), "tasks": [["a", "b"]]}):
         with pytest.raises((KeyError, TypeError, ValueError)):
