@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ..module_utils.documented import documented_module
 from ..module_utils.host.accounts import account_finding, read_accounts
 from ..module_utils.host.check import Check, checks_of, reasons_of
@@ -37,6 +39,7 @@ environment:
   returned: success
   type: str
   description: Name of the locked environment that the host gets, such as C(gpu-python3.11-x86_64).
+clock: {returned: success, type: float, description: "This host's clock, in Unix seconds."}
 """
 
 
@@ -66,7 +69,7 @@ def main() -> None:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}; {check.remedy}")
     environment, _ = host_environment(facts, asked)
-    module.exit_json(changed=False, environment=environment.name)
+    module.exit_json(changed=False, environment=environment.name, clock=time.time())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .check import Finding, failed, ok, warning
 
-# Certificates are valid from an hour before they are signed: `valid_from` in roles/ssh_mesh/tasks/sign.yml.
+# Certificates are valid from an hour before they are signed (psfleet/carry/certificates.py).
 ALLOWED_SECONDS = 3600.0
 # Records of tasks on several hosts are put in order by their clocks.
 UNNOTICED_SECONDS = 2.0

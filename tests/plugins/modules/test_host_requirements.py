@@ -1,10 +1,15 @@
 """What deploy.yml says of a host that cannot be part of the cluster."""
 
+import time
 from pathlib import Path
+
+import pytest
 
 from plugins.module_utils.host.host_checks import Asked, host_chain
 from plugins.module_utils.host.host_facts import read_host_facts
+from plugins.modules import host_requirements
 from plugins.modules.host_requirements import refusal
+from tests.plugins.modules.module_run import answer_of
 from tests.trainer.host.recorded_hosts import DEBIAN_12, ROCKY_9
 
 
@@ -23,3 +28,16 @@ def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_pa
 def test_a_supported_host_is_not_refused(tmp_path: Path) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
     assert refusal("node1", facts.distribution.name, host_chain(facts, Asked())) == ""
+
+
+def test_a_supported_host_tells_its_environment_and_its_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
+    monkeypatch.setattr(host_requirements, "read_host_facts", lambda: facts)
+    began = time.time()
+    answer = answer_of(host_requirements.main, host="node1", accounts={"daemon": "trainer_user"})
+    assert "trainer_user is daemon" in answer["msg"]
+    answer = answer_of(host_requirements.main, host="node1")
+    assert answer["environment"] == "cpu-python3.11-x86_64"
+    assert began <= answer["clock"] <= time.time()

@@ -44,7 +44,7 @@ def test_a_playbook_says_it_whatever_the_limit_and_ends(preflight: Preflight) ->
 
 STRINGS = (
     "trainer_steps=7 trainer_learning_rate=0.5 trainer_optimizer=null trainer_ps_port=2300 "
-    "trainer_worker_gpus=0,1"
+    "trainer_worker_gpus=0,1 trainer_shard_data=yes"
 )
 SHOW = """---
 - name: Check the inventory
@@ -81,6 +81,7 @@ def test_every_host_has_the_whole_plan(
     )
     assert set(seen) == hosts
     assert "--learning_rate=0.5" in printed
+    assert "--shard_data=true" in printed
     assert "optimizer" not in printed
     assert ", 8, /var/log/psfleet" in printed
 
