@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -45,6 +45,9 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 
 cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
 	@tools/run_tests.py cuda
+
+security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: the wire, a host that lies, keys that are taken back
+	@tools/run_tests.py security
 
 mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)

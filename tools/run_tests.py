@@ -31,7 +31,7 @@ LOGS = ROOT / ".state" / "logs"
 SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
-SLOW_SCENARIOS = ("cuda",)
+SLOW_SCENARIOS = ("cuda", "security")
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
 PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools"), 26_080
