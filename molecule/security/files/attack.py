@@ -1,10 +1,10 @@
-"""An outsider with a client of TensorFlow at the port of a ps: read a file of its host, write one, shut it down."""
+"""An outsider with a client of TensorFlow at the port of a ps: read a file of its host, and write one."""
 
 import os
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 v1 = tf.compat.v1
 

@@ -1,11 +1,11 @@
-"""Print bytes of the model's variables that no step has changed: weights of pixels that are black in all examples."""
+"""Print bytes of a model that no step has changed: the weights of pixels that are black in all examples."""
 
 import os
 import sys
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 newest = tf.train.latest_checkpoint(Path(sys.argv[1]) / "checkpoints")
 reader = tf.train.load_checkpoint(newest)
