@@ -7,6 +7,7 @@ import time
 from ..module_utils.documented import documented_module
 from ..module_utils.host.accounts import account_finding, read_accounts
 from ..module_utils.host.check import Check, checks_of, reasons_of
+from ..module_utils.host.clock_checks import clock_check
 from ..module_utils.host.host_checks import PLATFORMS, SUPPORTED, Asked, host_chain, host_environment
 from ..module_utils.host.host_facts import read_host_facts
 
@@ -31,6 +32,7 @@ DOCUMENTATION = {
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
         "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
+        "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
     },
 }
 
@@ -39,8 +41,10 @@ environment:
   returned: success
   type: str
   description: Name of the locked environment that the host gets, such as C(gpu-python3.11-x86_64).
-clock: {returned: success, type: float, description: "This host's clock, in Unix seconds."}
 """
+
+# What it may take to bring the module there.
+SECONDS_ON_THE_WAY = 60.0
 
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
@@ -62,14 +66,15 @@ def main() -> None:
     facts = read_host_facts()
     accounts = module.params["accounts"]
     checks = host_chain(facts, asked)
-    checks += checks_of({"accounts": account_finding(accounts, read_accounts(accounts))})
+    clock = clock_check(time.time() - module.params["now"], SECONDS_ON_THE_WAY)
+    checks += checks_of({"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock})
     if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}; {check.remedy}")
     environment, _ = host_environment(facts, asked)
-    module.exit_json(changed=False, environment=environment.name, clock=time.time())
+    module.exit_json(changed=False, environment=environment.name)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"
     given = f"(give or take {_seconds(uncertainty_seconds)})"
-    found = f"{_seconds(abs(ahead_seconds))} {side} the controller's {given}"
+    found = f"{_seconds(abs(ahead_seconds))} {side} the controller's clock {given}"
     if least > ALLOWED_SECONDS:
         return failed(
             f"{found}: SSH certificates are signed for clocks that are at most an hour apart",
@@ -36,7 +36,7 @@ def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
     if least > UNNOTICED_SECONDS:
         return warning(f"{found}: records of its tasks are dated wrongly", REMEDY)
     if abs(ahead_seconds) <= uncertainty_seconds:
-        return ok(f"as the controller's {given}")
+        return ok(f"as the controller's clock {given}")
     return ok(found)
 
 

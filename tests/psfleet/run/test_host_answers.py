@@ -21,7 +21,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
-    "host_requirements": {"environment": "cpu-python3.11-x86_64", "clock": 1.8e9},
+    "host_requirements": {"environment": "cpu-python3.11-x86_64"},
     "gpu_facts": {"gpu_facts": {}, "checks": [], "installation": {}, "broken": ["uvm"]},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
     "ssh_identity": {"user_key": "", "host_key": "x", "addresses": []},
