@@ -19,6 +19,7 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.safe_directory import is_ours_alone, opened, opened_below, write
+from ..module_utils.host.safe_directory import remove as remove_below
 from ..module_utils.host.task_traces import bytes_of
 
 DOCUMENTATION = {
@@ -252,11 +253,9 @@ def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 def remove(path: Path) -> None:
     """Remove a file, and a drop-in's directory that is empty then."""
-    with opened(path.parent.parent) as above, opened_below(above, [path.parent.name]) as folder:
-        with suppress(FileNotFoundError):
-            os.unlink(path.name, dir_fd=folder)
-        if path.parent.suffix == DROP_IN_SUFFIX and not os.listdir(folder):  # noqa: PTH208 - no path
-            os.rmdir(path.parent.name, dir_fd=above)
+    root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
+    with suppress(FileNotFoundError), opened(root) as folder:
+        remove_below(folder, str(path.relative_to(root)))
 
 
 def main() -> None:
