@@ -63,11 +63,6 @@ class Inventory:
             found.append(InventoryProblem(f"{what}{where}; expected {expected}", name, tuple(hosts)))
         return converted, found
 
-    @property
-    def common_values(self) -> dict[str, Any]:
-        """The converted variables of the cluster's first host, less those that are refused."""
-        return next(iter(self.converted[0].values()), {})
-
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
     """Return the plan, and the settings of each task (task name -> settings).

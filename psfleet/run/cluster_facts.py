@@ -19,7 +19,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
 
     Raises InventoryError with every problem of the inventory and of the files here that it names.
     """
-    values, hosts = inventory.common_values, tuple(inventory.variables)
+    values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     program, program_problems = program_fact(values, hosts)
     data, data_problems = data_source(values, hosts)
     problems = [*program_problems, *data_problems]

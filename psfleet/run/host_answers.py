@@ -4,10 +4,11 @@ An answer that lacks a field, or has one of another kind, is none.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import as_given
+from trainer.host.check import State
 from trainer.host.environment import every_environment
 from trainer.host.task_traces import MOST_BYTES, number
 from trainer.host.task_units import UNIT_JOBS
@@ -27,6 +28,7 @@ def _all(kind: str, values: Collection[object]) -> bool:
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
+    "state": lambda value: value in get_args(State),
     "switch": lambda value: isinstance(value, bool),
     "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
     "moment": lambda value: number(value) is not None,
@@ -57,7 +59,7 @@ _ANSWERS: Mapping[str, _Fields] = {
 }
 # Each object of a list of this name.
 _PARTS: Mapping[str, _Fields] = {
-    "checks": {"text": "name state found remedy task"},
+    "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
     "tasks": {
         "text": "name job state run_id phase ended_by reason",

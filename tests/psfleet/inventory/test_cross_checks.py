@@ -74,7 +74,7 @@ def test_data_where_no_task_sees_them(directory: str) -> None:
     ],
 )
 def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
-    values = inventory(["a"], ["b"], trainer_program_arguments=given).common_values
+    values = inventory(["a"], ["b"], trainer_program_arguments=given).converted[0]["a"]
     assert values["trainer_program_arguments"] == arguments
 
 

@@ -8,6 +8,7 @@ from tests.psfleet.watch.test_status import task
 
 PLAN = make_plan().to_json()
 WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
+CHECK = {"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}
 PROBE = {"host": "node1", "ports": [2222], "outcome": "open", "source": "", "name": "", "machine": ""}
 ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -16,7 +17,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"stopped": ["worker0"], "tasks": [WORKER]},
     },
     "host_doctor": {
-        "checks": [{"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}],
+        "checks": [CHECK],
         **{"alive": [], "deployed": "", "began": 1.5, "ended": 2},
     },
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
@@ -56,6 +57,7 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which it cannot be"),
         ("trainer_tasks", {"tasks": [{}] * 5000}, "which it cannot be"),
         ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),
+        ("host_doctor", {"checks": [CHECK | {"state": "dead"}]}, "[0].state is 'dead', which it cannot be"),
         ("host_doctor", {"began": None}, "began is None, which it cannot be"),
         ("host_doctor", {"ended": float("nan")}, "ended is nan, which it cannot be"),
         ("host_peers listening", {"free": ["x"]}, "free is ['x'], which it cannot be"),
