@@ -54,7 +54,7 @@ class ActionModule(HostAction):
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
             # The way that leads through a mesh is there once something is deployed.
-            "peers": peers if "probed" in peers and (answer.get("deployed") or not mesh) else {},
+            "peers": peers if "probed" in peers and answer and (answer["deployed"] or not mesh) else {},
             "mesh": mesh.get("port", 0),
             # The table says it all; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,

@@ -24,7 +24,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *(f"releases/{name}" for name in (_HASH, ".lock", ".partial-*")),
         *(f"programs/{name}" for name in (_HASH, ".lock", ".partial-*")),
         *(f"environments/{name}" for name in (_HASH, ".lock", f".work-{_HASH}")),
-        *("carried/*.json", "carried/*.partial", "carried/.lock", f"data/{PARTIAL}"),
+        *("carried/*.json", "carried/.lock", f"data/{PARTIAL}"),
     ),
     "configuration_directory": (
         *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh", "mesh"),

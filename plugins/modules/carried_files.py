@@ -19,7 +19,7 @@ from ..module_utils.carried_record import PARTIAL, CarriedRecord, Known
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import BLOCK_BYTES, locked
 from ..module_utils.host.disk_space import lacking_space, login_home
-from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of
+from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, write
 from ..module_utils.host.task_traces import NO_LINK
 
 DOCUMENTATION = {
@@ -127,11 +127,9 @@ class CarriedFiles(CarriedRecord):
         Where every file is there, it also says that the manifest is fulfilled.
         """
         os.sync()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         digest = self.digest if self.known.keys() == manifest.keys() else ""
-        fresh = self.path.with_suffix(".partial")
-        fresh.write_text(json.dumps({"digest": digest, "files": self.known}), encoding="utf-8")
-        fresh.replace(self.path)
+        with opened(self.path.parent, make=True) as folder:
+            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.known}).encode())
 
     def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:

@@ -43,9 +43,6 @@ environment:
   description: Name of the locked environment that the host gets, such as C(gpu-python3.11-x86_64).
 """
 
-# What it may take to bring the module there.
-SECONDS_ON_THE_WAY = 60.0
-
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
     """Return why a host cannot be part of the cluster, all in one message; empty where it can."""
@@ -66,7 +63,7 @@ def main() -> None:
     facts = read_host_facts()
     accounts = module.params["accounts"]
     checks = host_chain(facts, asked)
-    clock = clock_check(time.time() - module.params["now"], SECONDS_ON_THE_WAY)
+    clock = clock_check(time.time() - module.params["now"], 60.0)  # what it may take to come here
     checks += checks_of({"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock})
     if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)

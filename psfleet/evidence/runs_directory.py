@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from psfleet.evidence.answer import counted
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.start import RUN_ID_PATTERN, RUN_ID_RULE
 from trainer.contract.json_files import read_object
-
-_RUNS_NAMED = 10
+from trainer.host.wording import first_of
 
 
 class NoSuchRun(ValueError):  # noqa: N818 - it is a refusal
@@ -49,6 +47,4 @@ def _what_exists(runs_directory: Path) -> str:
     names = [folder.name for folder in newest_first(runs_directory)]
     if not names:
         return f"There is no run in {runs_directory} yet: ansible-playbook train.yml makes one"
-    shown = ", ".join(names[:_RUNS_NAMED])
-    more = f" and {counted(len(names) - _RUNS_NAMED, 'older one')}" if len(names) > _RUNS_NAMED else ""
-    return f"The runs that exist are {shown}{more} (in {runs_directory})"
+    return f"The runs that exist are {first_of(names)} (in {runs_directory})"

@@ -52,7 +52,6 @@ _ANSWERS: Mapping[str, _Fields] = {
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
     "host_requirements": {"environment": "environment"},
-    "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
     "wireguard_mesh": {"text": "public_key"},
     "ssh_identity": {"text": "user_key host_key", "texts": "addresses"},

@@ -92,8 +92,7 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
 
     `answers` is as of `Findings.of`, where `peers` is what host_peers said, and `fence` port_fence_enabled.
     """
-    told = {host: answer for host, answer in answers.items() if answer and not answer.get("problem")}
-    said = {host: Said.of(answer) for host, answer in told.items() if answer.get("peers")}
+    said = {host: Said.of(answer) for host, answer in answers.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
     faults, tried = [], dict.fromkeys(said, 0)
     for host, own in said.items():

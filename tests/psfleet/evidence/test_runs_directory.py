@@ -43,7 +43,7 @@ def test_a_run_that_does_not_exist_is_refused_with_the_newest_of_those_that_do(r
     assert refusal(runs, "other") == f"{there}, h, g, f, e, d, c, b, a (in {runs})"
     make(runs, *"ij")
     assert [folder.name for folder in newest_first(runs)] == ["test", "zoo", *"jihgfedcba"]
-    assert refusal(runs, "other") == f"{there}, j, i, h, g, f, e, d, c and 2 older ones (in {runs})"
+    assert refusal(runs, "other") == f"{there}, j, i, h, g, f, e, d, c and 2 more (in {runs})"
 
 
 def test_without_any_run_train_is_named(tmp_path: Path) -> None:

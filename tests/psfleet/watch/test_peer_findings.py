@@ -216,7 +216,7 @@ def test_of_a_port_that_somebody_holds_it_is_enough_that_it_answers() -> None:
 def test_nothing_is_said_of_ports_where_nobody_listens_nor_of_hosts_that_gave_no_answer() -> None:
     answers = cluster(3)
     answers["node1"]["peers"]["listening"]["free"] = []
-    answers["node2"]["problem"] = "could not log in"
+    answers["node2"] |= {"problem": "could not log in", "peers": {}}
     for other in (1, 2):
         change(answers, 3, other, outcome=REFUSED)
     change(answers, 1, 2, outcome=SILENT)
