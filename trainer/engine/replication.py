@@ -9,7 +9,7 @@ from trainer.engine.training import TrainingGraph
 from trainer.model.data import Data
 from trainer.model.models.model import Model
 
-_ENGINES: dict[str, type[TrainingGraph]] = {
+ENGINES: dict[str, type[TrainingGraph]] = {
     "async": AsynchronousGraph,
     "in_graph": InGraphGraph,
     "local": AsynchronousGraph,
@@ -19,7 +19,7 @@ _ENGINES: dict[str, type[TrainingGraph]] = {
 
 def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
     """The graph of this worker for the run's replication; its first step writes the device report."""
-    graph = _ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
+    graph = ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
     directory, name = task.options.run_directory, task.cluster.task
     if directory is not None:
         path = directory / "devices" / f"{name}.json"

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.aggregator import Aggregator, Pace
-from trainer.engine.synchronous_rounds import CLOSED, Gradients, RoundOperations, Standing
+from trainer.engine.optimizers import Gradients
+from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 from trainer.process.failure import RunEnding, StopRequested
 
@@ -34,7 +35,7 @@ class SynchronousGraph(TrainingGraph):
             loss = self.model.loss(self.context, self.model_variables, features, labels)
             return loss, self.gradients_of(loss)
 
-        self.rounds.build(compute, self.optimizer)
+        self.rounds.build(compute, self.optimizers)
         self.step = self.rounds.offer
 
     def session(self, target: str) -> "SynchronousSession":
@@ -86,9 +87,9 @@ class SynchronousSession(TrainingSession):
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
         offered = time.monotonic()
-        loss, *values = self._step()
+        loss, standings = self._step()
         seconds_of_offer = time.monotonic() - offered
-        before, standing = map(Standing.from_values, values)
+        before, standing = map(Standing.from_values, standings)
         self._offered = before.round
         if math.isfinite(loss):
             # Who was told to stop hears of it again before the next step.

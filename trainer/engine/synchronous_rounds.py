@@ -18,6 +18,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import FIRST_WORKER, variable_on
+from trainer.engine.optimizers import Gradients, Optimizers
 
 v1 = tf.compat.v1
 
@@ -25,8 +26,6 @@ v1 = tf.compat.v1
 CLOSED = 0
 # Accumulators drop what has this step, whatever theirs is.
 _REFUSED = -1
-
-Gradients = Sequence[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]]
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,7 @@ class RoundOperations:
         self.initializer = self._rounds.initializer
         self.standing = self._read_standing()
 
-    def build(
-        self, compute: Callable[[], tuple[tf.Tensor, Gradients]], optimizer: tf.compat.v1.train.Optimizer
-    ) -> None:
+    def build(self, compute: Callable[[], tuple[tf.Tensor, Gradients]], optimizers: Optimizers) -> None:
         """Add `offer`, `advance` and what opens a round.
 
         `compute` returns the loss and its gradients. The variables must be read in it, for it is called where
@@ -105,7 +102,7 @@ class RoundOperations:
                     self.accumulators.append((accumulator, variable))
                     received.append(tf.identity(tf.convert_to_tensor(gradient)))
             self._build_offer(loss, received)
-        self._build_advance(optimizer)
+        self._build_advance(optimizers)
         self._build_opening()
 
     def _read_standing(self) -> tf.Tensor:
@@ -116,7 +113,7 @@ class RoundOperations:
             return tf.concat([rounds, counters], axis=0)
 
     def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
-        """[loss, the standing before, the standing after] of one batch's gradients."""
+        """[loss, [the standing before, the standing after]] of one batch's gradients."""
         local_step = self._admission(received)
         added = []
         for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
@@ -124,8 +121,8 @@ class RoundOperations:
                 added.append(accumulator.apply_grad(gradient, local_step=local_step))
         with tf.device(self.counters.device), tf.control_dependencies(added):
             delivered = self._set(1 + self.workers + self.worker, local_step)
-        with tf.control_dependencies([delivered]):
-            self.offer = [loss, self.standing, self._read_standing()]
+        with tf.device(self.counters.device), tf.control_dependencies([delivered]):
+            self.offer = [loss, tf.stack([self.standing, self._read_standing()])]
 
     def _admission(self, received: Sequence[tf.Tensor]) -> tf.Tensor:
         """The step to add gradients with: this worker's round where it is admitted.
@@ -149,19 +146,19 @@ class RoundOperations:
             with tf.control_dependencies([unlocked]):
                 return tf.where(is_wanted, own_round, tf.constant(_REFUSED, tf.int64))
 
-    def _build_advance(self, optimizer: tf.compat.v1.train.Optimizer) -> None:
+    def _build_advance(self, optimizers: Optimizers) -> None:
         """Apply the means, add `increment` to the counters, open `next_round`; gives the counters.
 
         For when all gradients are there: it must not wait, for then it could be cut in the middle.
         """
-        means = []
+        means: list[tuple[tf.Tensor, tf.Variable]] = []
         for accumulator, variable in self.accumulators:
             with tf.device(variable.device):
                 means.append((accumulator.take_grad(self.replicas), variable))
         self.increment = v1.placeholder(tf.int64, [FIRST_WORKER + self.workers])
         self.next_round = v1.placeholder(tf.int64, [])
         with tf.device(self.counters.device):
-            with tf.control_dependencies([optimizer.apply_gradients(means)]):
+            with tf.control_dependencies(optimizers.apply(means)):
                 counters = self.counters.assign_add(self.increment, read_value=True)
             # Taking a mean has moved its accumulator on to the next round.
             with tf.control_dependencies([counters]):

@@ -17,6 +17,7 @@ import tensorflow as tf
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import close_in_background, open_session
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
+from trainer.engine.optimizers import Gradients, Optimizers
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
@@ -25,8 +26,6 @@ from trainer.model.models.model import Devices, Model, ModelContext
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
-
-_OPTIMIZERS = {"sgd": v1.train.GradientDescentOptimizer, "adam": v1.train.AdamOptimizer}
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class StepResult:
 class TrainingGraph(ABC):
     """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.
 
-    An engine finds here, when its `build_step` is called: `model_variables`, `optimizer`, `counters` (what
+    An engine finds here, when its `build_step` is called: `model_variables`, `optimizers`, `counters` (what
     they count is said in ledger.py), `read_counters`, `context`, `gradients_of` and `next_batch`. What it
     creates in the collection of global variables is initialised, saved and restored with the model.
 
@@ -73,7 +72,7 @@ class TrainingGraph(ABC):
             with self.placed_on(cluster.device):
                 self.model_variables = model.create_variables(self.context)
                 name = model.optimizer_name(settings)
-                self.optimizer = _OPTIMIZERS[name](model.learning_rate(settings, cluster.workers))
+                self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(self.model_variables))
@@ -122,25 +121,25 @@ class TrainingGraph(ABC):
             features, labels = iterator.get_next()
             return features, labels
 
-    def apply_and_count(
-        self, gradients: Sequence[tuple[tf.Tensor, tf.Variable]], workers: Sequence[int]
-    ) -> tf.Tensor:
+    def apply_and_count(self, gradients: Gradients, workers: Sequence[int]) -> tf.Tensor:
         """Apply gradients and count that for these workers: [the global step before, *the counters after].
 
-        On ps 0 but for variables of another ps, and in one tensor: each that goes to another task is a call.
+        Counted on ps 0 once each ps has applied its own; one tensor, for each that travels is a call.
         """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
+        applied = self.optimizers.apply(gradients)
         with tf.device(self.counters.device):
             before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
-            with tf.control_dependencies([self.optimizer.apply_gradients(gradients), before]):
+            with tf.control_dependencies([*applied, before]):
                 counters = self.counters.assign_add(one_step, read_value=True)
             return tf.concat([before, counters], axis=0)
 
     def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
         """The gradient of the loss for each of the model's variables."""
-        gradients = self.optimizer.compute_gradients(loss, var_list=list(self.model_variables))
-        return [(gradient, variable) for gradient, variable in gradients if gradient is not None]
+        gradients = v1.gradients(loss, list(self.model_variables))
+        pairs = zip(gradients, self.model_variables, strict=True)
+        return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
 
 
 class TrainingSession:

@@ -19,6 +19,8 @@ from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
+# What each ps has of its own; checkpoints that are older hold it once, as those of fewer ps do.
+_OF_ANOTHER_PS = re.compile(r"(beta[12]_power)_[0-9]+")
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
 Values = Mapping[str, npt.NDArray[np.generic]]
 
@@ -80,7 +82,7 @@ class RestoreOperation:
         tf.errors.OpError.
         """
         self._require_all_of(checkpoint)
-        feeds = {placeholder: checkpoint.values[name] for name, (placeholder, _) in self._assignments.items()}
+        feeds = {placeholder: _held(checkpoint, name) for name, (placeholder, _) in self._assignments.items()}
         if COUNTERS in self._assignments:
             counters = checkpoint.values[COUNTERS].copy()
             counters[STOP_CODE] = 0
@@ -90,7 +92,7 @@ class RestoreOperation:
     def _require_all_of(self, checkpoint: Checkpoint) -> None:
         differences = []
         for name, (placeholder, _) in self._assignments.items():
-            value = checkpoint.values.get(name)
+            value = _held(checkpoint, name)
             needed = f"{placeholder.dtype.name} of shape {tuple(placeholder.shape)}"
             found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
             if found != needed:
@@ -144,6 +146,12 @@ def checkpoint_paths(directory: Path) -> list[Path]:
     found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
     steps = sorted(int(match[1]) for match in found if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
+
+
+def _held(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
+    """What a checkpoint holds for a variable; None for nothing."""
+    once = _OF_ANOTHER_PS.fullmatch(name)
+    return checkpoint.values.get(name, checkpoint.values.get(once[1]) if once else None)
 
 
 def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:

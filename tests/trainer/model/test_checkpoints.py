@@ -3,11 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer.contract.exit_codes import CONFIGURATION
 from trainer.coordination.ledger_parts import COUNTERS
-from trainer.model.checkpoints import CheckpointFolder
+from trainer.model.checkpoints import Checkpoint, CheckpointFolder, RestoreOperation
+from trainer.process.failure import TaskFailure
+
+v1 = tf.compat.v1
 
 
 @pytest.fixture
@@ -96,3 +101,27 @@ def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> 
     newest = again.newest_good(pytest.fail)
     assert newest is not None
     assert newest.global_step == 300
+
+
+def test_a_checkpoint_of_fewer_ps_gives_each_what_it_holds_once() -> None:
+    """With adam each ps has its own powers of beta."""
+    names = ("beta1_power", "beta1_power_1", "beta2_power_3", "beta2_power")
+    held = {"beta1_power": 0.5, "beta2_power": 0.25, "beta2_power_3": 0.75, "beta1_power_7": 0.125}
+    found = _restored(names, held)
+    assert found == [0.5, 0.5, 0.75, 0.25]
+
+
+def test_nothing_else_is_taken_from_a_name_that_is_like_it() -> None:
+    with pytest.raises(TaskFailure, match=r"nothing for weights/Adam_1, this run needs float32") as failure:
+        _restored(("weights/Adam_1",), {"weights/Adam": 0.5})
+    assert failure.value.code == CONFIGURATION
+
+
+def _restored(names: tuple[str, ...], held: dict[str, float]) -> list[float]:
+    values = {name: np.array(value, np.float32) for name, value in held.items()}
+    with tf.Graph().as_default(), v1.Session() as session:
+        zeros = v1.zeros_initializer()
+        variables = [v1.get_variable(name, [], initializer=zeros, use_resource=True) for name in names]
+        restore = RestoreOperation(variables)
+        restore.run(session, Checkpoint(Path("model.ckpt-1"), 1, values))
+        return [float(value) for value in session.run(variables)]

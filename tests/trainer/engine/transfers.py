@@ -1,0 +1,60 @@
+"""A cluster in this process, and the tensors that travel between its tasks in one step of a worker."""
+
+from collections import Counter
+from dataclasses import replace
+
+import tensorflow as tf
+
+from tests.trainer.ports import free_ports
+from trainer.contract.settings import TrainingSettings
+from trainer.coordination.ledger import OwnPart
+from trainer.engine.replication import ENGINES
+from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.model.models import REGISTRY
+from trainer.process.cluster import Cluster
+
+v1 = tf.compat.v1
+
+
+class Tasks:
+    """Servers of so many ps and of two workers; they live as long as this process."""
+
+    def __init__(self, ps: int) -> None:
+        """Start them."""
+        ps_hosts, worker_hosts = (tuple(f"127.0.0.1:{port}" for port in free_ports(n)) for n in (ps, 2))
+        self._hosts = (ps_hosts, worker_hosts)
+        spec = tf.train.ClusterSpec({"ps": ps_hosts, "worker": worker_hosts})
+        self._servers = [
+            v1.train.Server(spec, job_name=job, task_index=index)
+            for job, hosts in (("worker", worker_hosts), ("ps", ps_hosts))
+            for index in range(len(hosts))
+        ]
+
+    def begin(self, worker: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
+        """A worker's graph and its session; nothing is initialised."""
+        cluster = Cluster("worker", worker, *self._hosts, replication=settings.replication)
+        model = REGISTRY[settings.model]
+        graph = ENGINES[settings.replication](cluster, settings, model, model.load(settings, 2))
+        if settings.replication == "in_graph":
+            OwnPart(self._servers[1].target, replace(cluster, index=1)).create({})
+            graph.hear({})
+        return graph, graph.session(self._servers[worker].target)
+
+
+def transfers_of(session: tf.compat.v1.Session, step: object) -> Counter[tuple[str, str]]:
+    """(from, to) -> how many tensors go from one task to another, as in ("ps0", "worker1")."""
+    options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
+    session.run(step, options=options, run_metadata=metadata)
+    return Counter(
+        (sender, receiver)
+        for graph in metadata.partition_graphs
+        for node in graph.node
+        if node.op == "_Recv"
+        for sender, receiver in [(_task(node.attr["send_device"].s), _task(node.attr["recv_device"].s))]
+        if sender != receiver
+    )
+
+
+def _task(device: bytes) -> str:
+    place = tf.DeviceSpec.from_string(device.decode())
+    return f"{place.job}{place.task}"
