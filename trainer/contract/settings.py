@@ -232,7 +232,7 @@ class TrainingSettings:
         ),
     )
     shard_data: bool = setting(False, BOOLEAN)
-    threads: int | None = setting(None, or_null(integer(1), "as many as TensorFlow takes"))
+    threads: int | None = setting(None, or_null(integer(1), "the cores of the host, shared by its tasks"))
     gpu_memory_fraction: float | None = setting(
         None, or_null(number(0, 1, exclusive=True), "memory taken as it is needed")
     )

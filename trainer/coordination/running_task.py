@@ -56,6 +56,12 @@ class RunningTask:
         """What the run trains."""
         return self.options.settings
 
+    @property
+    def threads(self) -> int:
+        """As many as the settings say, else this task's share of the cores that it may use."""
+        share = len(os.sched_getaffinity(0)) // self.cluster.listeners_on_host
+        return self.settings.threads or max(1, share)
+
     def raise_if_stopping(self) -> None:
         """Raise StopRequested once the task has been told to stop."""
         if self.stop.is_set():
@@ -70,7 +76,7 @@ class RunningTask:
         """
         cluster = self.cluster
         gpus.require_given(cluster.task, os.environ)
-        config = runtime_config(self.settings.threads, self.settings.gpu_memory_fraction)
+        config = runtime_config(self.threads, self.settings.gpu_memory_fraction)
         if cluster.is_local:
             self.server = v1.train.Server.create_local_server(config=config)
         elif cluster.serves or not cluster.existing_servers:

@@ -95,6 +95,12 @@ class Cluster:
         return hosts[index] if index < len(hosts) else ""
 
     @property
+    def listeners_on_host(self) -> int:
+        """How many tasks listen at this task's host, by its address; 1 in a local run."""
+        host = self.address.rpartition(":")[0]
+        return sum(its.rpartition(":")[0] == host for its in self.listeners.values()) or 1
+
+    @property
     def served(self) -> dict[str, str]:
         """The tasks beside the ps that serve this client -> device, its own server last."""
         tasks = {}

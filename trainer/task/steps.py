@@ -1,6 +1,7 @@
 """A worker's steps: taken one after the other, counted, printed and recorded."""
 
 import math
+from collections.abc import Mapping
 
 from trainer.contract.exit_codes import DIVERGED
 from trainer.contract.step_windows import StepWindows
@@ -77,8 +78,7 @@ class Steps(ToldSteps):
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 if self.summaries.due(self.local_step):
-                    metrics = session.evaluate(self._glimpse)
-                    self.summaries.write(self.global_step, {**self.scalars(), **test_scalars(metrics)})
+                    self.summaries.write(self.global_step, {**self.scalars(), **self._test_scalars(session)})
                 self._progress.tell_in_time()
                 if self._chief is not None:
                     self._chief.work_in_time(session, self.global_step)
@@ -132,6 +132,10 @@ class Steps(ToldSteps):
             where = f"at local step {self.local_step}, global step {after}"
             raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
         self._see(step.counters)
+
+    def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
+        """What the model makes of test examples, which the chief alone asks: it is one model."""
+        return {} if self._chief is None else test_scalars(session.evaluate(self._glimpse))
 
     def _print(self, session: TrainingSession) -> None:
         epoch, batch, batches = epoch_and_batch(self.local_step, *self._epoch)

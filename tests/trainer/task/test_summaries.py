@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from trainer.task import summaries as summaries_module
 from trainer.task.summaries import Summaries
 
@@ -45,6 +46,13 @@ def test_scalars_are_on_disk_as_soon_as_they_are_written(tmp_path: Path, graph: 
     for event in _events(tmp_path, "worker1"):
         assert abs(event.wall_time - time.time()) < 60
     summaries.close()
+
+
+def test_the_chief_alone_evaluates_while_all_train(real_runs: RealRuns) -> None:
+    tasks = real_runs.tasks_of("noisy")
+    tags = [{tag for _, tag, _ in _scalars(tasks.directory(task), task)} for task in ("worker0", "worker1")]
+    own = {"loss", "steps_per_second"}
+    assert tags == [own | {"test/weight", "test/bias", "test/loss"}, own]
 
 
 @pytest.mark.parametrize(("task", "graphs"), [("worker0", 1), ("worker1", 0)])

@@ -1,0 +1,48 @@
+"""How many threads a task takes where nobody says."""
+
+import os
+
+import pytest
+
+from trainer.contract.records import RecordWriter
+from trainer.coordination.running_task import RunningTask
+from trainer.process.flags import parse
+
+HOSTS = ["--ps_hosts=10.0.0.1:2222,10.0.0.2:2222", "--worker_hosts=10.0.0.1:2223,10.0.0.3:2222,[::1]:2222"]
+
+
+def _task(*flags: str) -> RunningTask:
+    options = parse(list(flags))
+    return RunningTask(options, RecordWriter(None, options.identity))
+
+
+@pytest.mark.parametrize(
+    ("cores", "flags", "threads"),
+    [
+        (6, ["--job_name=ps", "--task_index=0"], 3),
+        (6, ["--job_name=worker", "--task_index=0"], 3),
+        (5, ["--job_name=worker", "--task_index=0"], 2),
+        (1, ["--job_name=worker", "--task_index=0"], 1),
+        (6, ["--job_name=ps", "--task_index=1"], 6),
+        (6, ["--job_name=worker", "--task_index=1"], 6),
+        (6, ["--job_name=worker", "--task_index=2"], 6),
+        (6, ["--job_name=server", "--task_index=0", "--existing_servers=true"], 3),
+        (6, ["--job_name=worker", "--task_index=0", "--threads=9"], 9),
+    ],
+)
+def test_the_tasks_of_a_host_share_its_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, flags: list[str], threads: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
+    assert _task(*HOSTS, *flags).threads == threads
+
+
+def test_a_local_run_takes_all_that_it_may_use_and_its_server_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(5)))
+    task = _task("--job_name=local", *HOSTS)
+    task.join_cluster()
+    assert task.server is not None
+    given = task.server.server_def.default_session_config
+    assert (given.intra_op_parallelism_threads, given.inter_op_parallelism_threads) == (5, 5)
