@@ -13,6 +13,6 @@ class AsynchronousGraph(TrainingGraph):
 
     def build_step(self) -> None:
         """Add the step."""
-        features, labels = self.next_batch(self.cluster.index, self.settings.batch_size)
-        loss = self.model.loss(self.context, self.model_variables, features, labels)
-        self.step = [loss, self.apply_and_count(self.gradients_of(loss), [self.cluster.index])]
+        batch = self.next_batch(self.cluster.index, self.settings.batch_size)
+        loss, gradients = self.learn(self.context, batch)
+        self.step = [loss, self.apply_and_count(gradients, [self.cluster.index])]

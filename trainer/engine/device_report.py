@@ -32,6 +32,7 @@ _SCOPES = {
     "GradientDescent": OPTIMIZER,
     "Adam": OPTIMIZER,
     "psfleet": LEDGER,
+    "wire": TRANSFERS,
 }
 # They compute nothing.
 _UNCOUNTED = {"Const", "NoOp", "VarHandleOp", "Placeholder"}

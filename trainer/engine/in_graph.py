@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, TOWERS, Note, TowerPart
+from trainer.engine.optimizers import Gradients
 from trainer.engine.training import TrainingGraph
 from trainer.process.cluster import worker_device
 
@@ -22,7 +23,7 @@ class _Tower(NamedTuple):
 
     loss: tf.Tensor
     examples: tf.Tensor
-    gradients: list[tuple[tf.Tensor, tf.Variable]]
+    gradients: Gradients
 
 
 class InGraphGraph(TrainingGraph):
@@ -38,7 +39,7 @@ class InGraphGraph(TrainingGraph):
         for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
             variable = of_variable[0][1]
             with tf.device(variable.device), tf.name_scope("aggregation"):
-                gradient = tf.add_n([gradient for gradient, _ in of_variable])
+                gradient = tf.add_n([tf.convert_to_tensor(gradient) for gradient, _ in of_variable])
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
         counted = self.apply_and_count(means, range(len(towers)))
         of_towers = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
@@ -58,11 +59,7 @@ class InGraphGraph(TrainingGraph):
             self._batch_sizes.append(v1.placeholder(tf.int64, []))
             features, labels = self.next_batch(worker, self._batch_sizes[worker])
             examples = tf.cast(tf.shape(features)[0], tf.float32)
-            loss = self.model.loss(self.context_on(device), self.model_variables, features, labels)
-            weighted = [
-                (tf.convert_to_tensor(gradient) * tf.cast(examples, gradient.dtype), variable)
-                for gradient, variable in self.gradients_of(loss)
-            ]
+            loss, weighted = self.learn(self.context_on(device), (features, labels), weight=examples)
         return _Tower(loss, examples, weighted)
 
     def _count(self, worker: int, tower: _Tower, counted: tf.Tensor) -> tf.Operation:

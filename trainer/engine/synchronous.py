@@ -9,11 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
-import tensorflow as tf
-
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.aggregator import Aggregator, Pace
-from trainer.engine.optimizers import Gradients
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 from trainer.process.failure import RunEnding, StopRequested
@@ -29,13 +26,9 @@ class SynchronousGraph(TrainingGraph):
         workers = self.cluster.workers
         replicas = self.settings.replicas_to_aggregate or workers
         self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
-        features, labels = self.next_batch(self.cluster.index, self.settings.batch_size)
-
-        def compute() -> tuple[tf.Tensor, Gradients]:
-            loss = self.model.loss(self.context, self.model_variables, features, labels)
-            return loss, self.gradients_of(loss)
-
-        self.rounds.build(compute, self.optimizers)
+        batch = self.next_batch(self.cluster.index, self.settings.batch_size)
+        loss, gradients = self.learn(self.context, batch, after=[self.rounds.standing])
+        self.rounds.build(loss, gradients, self.optimizers)
         self.step = self.rounds.offer
 
     def session(self, target: str) -> "SynchronousSession":

@@ -10,7 +10,7 @@ A variable on ps 0 says where that stands: [the open round, the round each worke
 last round for which all gradients of each worker have been added].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,14 +85,11 @@ class RoundOperations:
         self.initializer = self._rounds.initializer
         self.standing = self._read_standing()
 
-    def build(self, compute: Callable[[], tuple[tf.Tensor, Gradients]], optimizers: Optimizers) -> None:
+    def build(self, loss: tf.Tensor, gradients: Gradients, optimizers: Optimizers) -> None:
         """Add `offer`, `advance` and what opens a round.
 
-        `compute` returns the loss and its gradients. The variables must be read in it, for it is called where
-        they are read after the round.
+        The gradients must be of variables that were read after `standing`.
         """
-        with tf.control_dependencies([self.standing]):
-            loss, gradients = compute()
         with tf.name_scope("aggregation"):
             received = []
             for gradient, variable in gradients:

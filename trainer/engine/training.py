@@ -18,6 +18,7 @@ from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import close_in_background, open_session
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
 from trainer.engine.optimizers import Gradients, Optimizers
+from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
@@ -45,7 +46,7 @@ class TrainingGraph(ABC):
     """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.
 
     An engine finds here, when its `build_step` is called: `model_variables`, `optimizers`, `counters` (what
-    they count is said in ledger.py), `read_counters`, `context`, `gradients_of` and `next_batch`. What it
+    they count is said in ledger.py), `read_counters`, `context`, `learn` and `next_batch`. What it
     creates in the collection of global variables is initialised, saved and restored with the model.
 
     Attributes:
@@ -71,6 +72,7 @@ class TrainingGraph(ABC):
             self.read_counters = self.counters.read_value()
             with self.placed_on(cluster.device):
                 self.model_variables = model.create_variables(self.context)
+                self._wire = Wire(self.model_variables, model.travels_alone)
                 name = model.optimizer_name(settings)
                 self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()
@@ -135,11 +137,19 @@ class TrainingGraph(ABC):
                 counters = self.counters.assign_add(one_step, read_value=True)
             return tf.concat([before, counters], axis=0)
 
-    def gradients_of(self, loss: tf.Tensor) -> list[tuple[tf.Tensor, tf.Variable]]:
-        """The gradient of the loss for each of the model's variables."""
-        gradients = v1.gradients(loss, list(self.model_variables))
-        pairs = zip(gradients, self.model_variables, strict=True)
-        return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    def learn(
+        self,
+        context: ModelContext,
+        batch: tuple[tf.Tensor, tf.Tensor],
+        weight: float | tf.Tensor = 1.0,
+        after: Sequence[tf.Tensor] = (),
+    ) -> tuple[tf.Tensor, Gradients]:
+        """The loss of a batch, and its gradients times `weight`; the variables are read `after` these."""
+        values = self._wire.pull(after)
+        # What is not packed is read by the model.
+        with tf.control_dependencies([] if self._wire.packs_all else after):
+            loss = self.model.loss(context, values, *batch)
+        return loss, self._wire.push(v1.gradients(loss, values, tf.cast(weight, loss.dtype)))
 
 
 class TrainingSession:

@@ -10,36 +10,48 @@ from trainer.contract.settings import TrainingSettings
 tasks_with = cache(Tasks)
 
 
-# Four variables, each pulled and its gradient pushed.
+# Four variables: each ps is pulled from once, and pushed to once.
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize(
     ("replication", "ps", "expected"),
     [
         # The counts come in one tensor; with 2 ps the one says that it has applied its gradients.
-        ("async", 1, {("ps0", "worker0"): 4 + 1, ("worker0", "ps0"): 4}),
+        ("async", 1, {("ps0", "worker0"): 1 + 1, ("worker0", "ps0"): 1}),
         (
             "async",
             2,
             {
-                ("ps0", "worker0"): 2 + 1,
-                ("ps1", "worker0"): 2,
-                ("worker0", "ps0"): 2,
-                ("worker0", "ps1"): 2,
+                ("ps0", "worker0"): 1 + 1,
+                ("ps1", "worker0"): 1,
+                ("worker0", "ps0"): 1,
+                ("worker0", "ps1"): 1,
                 ("ps1", "ps0"): 1,
             },
         ),
-        # A round is read before the variables are, and whether all is delivered after the gradients.
-        ("sync", 1, {("ps0", "worker0"): 4 + 2, ("worker0", "ps0"): 4}),
+        # With 2 ps the other one must hear of the round and of the admission, and says what it has.
+        ("sync", 1, {("ps0", "worker0"): 1 + 1, ("worker0", "ps0"): 1}),
         (
             "sync",
             2,
             {
-                ("ps0", "worker0"): 2 + 2,
-                ("ps1", "worker0"): 2,
-                ("worker0", "ps0"): 2,
-                ("worker0", "ps1"): 2,
+                ("ps0", "worker0"): 1 + 1,
+                ("ps1", "worker0"): 1,
+                ("worker0", "ps0"): 1,
+                ("worker0", "ps1"): 1,
                 ("ps0", "ps1"): 2,
                 ("ps1", "ps0"): 2,
+            },
+        ),
+        # The mean is over the examples of both, which the client adds up; it tells the other of the step.
+        (
+            "in_graph",
+            1,
+            {
+                ("ps0", "worker0"): 1 + 1,
+                ("ps0", "worker1"): 1 + 2,
+                ("worker1", "worker0"): 2,
+                ("worker0", "ps0"): 1 + 1,
+                ("worker1", "ps0"): 1,
             },
         ),
     ],

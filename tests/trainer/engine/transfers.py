@@ -30,15 +30,19 @@ class Tasks:
             for index in range(len(hosts))
         ]
 
+    def target(self, worker: int) -> str:
+        """Where a worker's sessions go."""
+        return str(self._servers[worker].target)
+
     def begin(self, worker: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
         """A worker's graph and its session; nothing is initialised."""
         cluster = Cluster("worker", worker, *self._hosts, replication=settings.replication)
         model = REGISTRY[settings.model]
         graph = ENGINES[settings.replication](cluster, settings, model, model.load(settings, 2))
         if settings.replication == "in_graph":
-            OwnPart(self._servers[1].target, replace(cluster, index=1)).create({})
+            OwnPart(self.target(1), replace(cluster, index=1)).create({})
             graph.hear({})
-        return graph, graph.session(self._servers[worker].target)
+        return graph, graph.session(self.target(worker))
 
 
 def transfers_of(session: tf.compat.v1.Session, step: object) -> Counter[tuple[str, str]]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import INPUT
 from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases
-from trainer.model.models.model import ModelContext, Variables
+from trainer.model.models.model import ModelContext, Values, Variables
 from trainer.process.failure import TaskFailure
 
 _KERNEL = 3
@@ -35,7 +35,7 @@ def create_variables(context: ModelContext) -> Variables:
     ]
 
 
-def logits(context: ModelContext, variables: Variables, features: tf.Tensor) -> tf.Tensor:
+def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.Tensor:
     """Scores of the ten digits, [batch, 10]."""
     *convolutions, hidden_weights, hidden_biases, output_weights, output_biases = variables
     side = _side(context)

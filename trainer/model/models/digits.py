@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from trainer.model import data
-from trainer.model.models.model import Model, ModelContext, Scalars, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
 DIGITS = 10
 
-Logits = Callable[[ModelContext, Variables, tf.Tensor], tf.Tensor]
+Logits = Callable[[ModelContext, Values, tf.Tensor], tf.Tensor]
 
 
 def digits_model(
@@ -25,9 +25,7 @@ def digits_model(
     `logits` returns [batch, 10] for the flat pixels [batch, pixels] of a batch.
     """
 
-    def loss(
-        context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-    ) -> tf.Tensor:
+    def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return _cross_entropy(logits(context, variables, features), labels)
 
     def metrics(

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -29,7 +29,7 @@ def create_variables(_context: ModelContext) -> Variables:
     ]
 
 
-def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean squared error."""
     weight, bias = variables
     return tf.reduce_mean(tf.square(labels - (features * weight + bias)))

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases
-from trainer.model.models.model import ModelContext, Variables
+from trainer.model.models.model import ModelContext, Values, Variables
 
 _ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}
 
@@ -14,7 +14,7 @@ def create_variables(context: ModelContext) -> Variables:
     return [*weights_and_biases("hidden", [pixels, units]), *weights_and_biases("output", [units, DIGITS])]
 
 
-def logits(context: ModelContext, variables: Variables, features: tf.Tensor) -> tf.Tensor:
+def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.Tensor:
     """Scores of the ten digits, [batch, 10]."""
     hidden_weights, hidden_biases, output_weights, output_biases = variables
     activation = _ACTIVATIONS[context.settings.activation]

@@ -9,6 +9,8 @@ from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
 
 Variables = Sequence[tf.Variable]
+# What a loss is computed of: a variable, or its value.
+Values = Sequence[tf.Variable | tf.Tensor]
 # By name.
 Scalars = Mapping[str, tf.Tensor]
 
@@ -64,7 +66,8 @@ class Model:
         learning_rates: optimizer -> learning rate where none is given; the first is the default optimizer.
         load: the examples, where so many workers learn; raises TaskFailure of class `input`.
         create_variables: what is trained, as resource variables.
-        loss: the mean loss of a batch of features and labels, a float scalar.
+        loss: the mean loss of a batch of features and labels, a float scalar. Most variables come as their
+            values, tensors of their shape: `tf.convert_to_tensor` takes either.
         metrics: name -> a float scalar that is a mean over the examples given.
         watched: name -> a scalar to show in the step lines.
         step_line: the line printed every `steps_to_validate` local steps.
@@ -72,6 +75,8 @@ class Model:
         rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd, a step that
             applies the mean of several then takes the rate as many times. For a model whose workers each
             learn something else, so that a mean has one worker's word only once in all.
+        travels_alone: whether `loss` is to have a variable itself, and not its value: one of which it reads
+            some rows, or that it computes with on the ps.
 
     """
 
@@ -79,12 +84,13 @@ class Model:
     learning_rates: Mapping[str, float]
     load: Callable[[TrainingSettings, int], Data]
     create_variables: Callable[[ModelContext], Variables]
-    loss: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], tf.Tensor]
+    loss: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], tf.Tensor]
     metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Scalars]
     watched: Callable[[Variables], Scalars]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
     rates_per_gradient: bool = False
+    travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
         """The optimizer that the settings ask for, or the model's own."""

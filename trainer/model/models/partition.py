@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -65,7 +65,7 @@ def create_variables(context: ModelContext) -> Variables:
     ]
 
 
-def loss(_context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean squared error."""
     return tf.reduce_mean(tf.square(labels - tf.linalg.matvec(features, _all_weights(variables))))
 
@@ -95,8 +95,8 @@ def watched(variables: Variables) -> Scalars:
     }
 
 
-def _all_weights(variables: Variables) -> tf.Tensor:
-    return tf.concat([variable.read_value() for variable in variables], axis=0)
+def _all_weights(variables: Values) -> tf.Tensor:
+    return tf.concat([tf.convert_to_tensor(variable) for variable in variables], axis=0)
 
 
 def _errors_of_workers(variables: Variables) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Variables
+from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -38,7 +38,7 @@ def create_variables(context: ModelContext) -> Variables:
     return variables
 
 
-def loss(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean squared error; the multiplication on ps 0, the rest on the worker."""
     matrix, offset = variables
     with tf.device(context.devices.ps_device(0)):
@@ -88,4 +88,5 @@ MODEL = Model(
         f" found them with a largest error of {metrics['largest_error']:.5f}",
         f"Test-Loss: {metrics['loss']:.5f}",
     ],
+    travels_alone=lambda _variable: True,
 )

@@ -1,0 +1,87 @@
+"""What is packed for the wire, and that nobody sees it: values, gradients, types, and who travels alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.trainer.engine.transfers import Tasks
+from trainer.engine.wire import Wire
+
+v1 = tf.compat.v1
+
+PS = ("/job:ps/task:0", "/job:ps/task:1")
+WORKER = "/job:worker/task:0"
+
+
+def _variable(name: str, shape: list[int], device: str = PS[0], dtype: tf.DType = tf.float32) -> tf.Variable:
+    with tf.device(device):
+        zeros = v1.zeros_initializer()
+        return v1.get_variable(name, shape, dtype, initializer=zeros, use_resource=True)
+
+
+def _packed(wire: Wire, variables: list[tf.Variable]) -> list[bool]:
+    values = wire.pull()
+    assert [value.shape for value in values] == [variable.shape for variable in variables]
+    assert [value.dtype.base_dtype for value in values] == [its.dtype.base_dtype for its in variables]
+    return [value is not variable for value, variable in zip(values, variables, strict=True)]
+
+
+def test_packed_are_the_variables_on_ps_but_those_that_travel_alone() -> None:
+    with tf.Graph().as_default(), tf.device(WORKER):
+        variables = [_variable("a", [2, 3]), _variable("table", [9]), _variable("b", [], PS[1])]
+        assert _packed(Wire(variables, lambda its: its.op.name == "table"), variables) == [True, False, True]
+        local = [_variable("c", [1], "/job:localhost/task:0"), _variable("d", [2], "")]
+        assert _packed(Wire(local, lambda _: False), local) == [False, False]
+
+
+def test_each_ps_sends_one_tensor_for_each_type() -> None:
+    with tf.Graph().as_default() as graph, tf.device(WORKER):
+        variables = [
+            _variable("a", [2, 3]),
+            _variable("b", [4], dtype=tf.float64),
+            _variable("c", [5], PS[1]),
+            _variable("d", []),
+            _variable("e", [2], dtype=tf.float64),
+        ]
+        assert all(_packed(Wire(variables, lambda _: False), variables))
+        sent = [operation.inputs[0] for operation in graph.get_operations() if operation.type == "SplitV"]
+    of_ps = [(tf.float32, [7]), (tf.float64, [6]), (tf.float32, [5])]
+    assert [(its.dtype, its.shape.as_list()) for its in sent] == of_ps
+    assert [its.device for its in sent] == [PS[0], PS[0], PS[1]]
+
+
+def _loss(values: Sequence[tf.Variable | tf.Tensor]) -> tf.Tensor:
+    weights, biases, rows, _unused = values
+    found = tf.reduce_sum(tf.linalg.matvec(weights, biases) ** 2)
+    return tf.cast(found, tf.float64) + tf.reduce_sum(tf.gather(rows, [2, 0, 2]) ** 3)
+
+
+@pytest.mark.parametrize("alone", ["", "rows"])
+def test_what_comes_back_are_the_gradients_of_the_variables(alone: str) -> None:
+    draw = np.random.default_rng(1).normal
+    with tf.Graph().as_default() as graph, tf.device(WORKER):
+        variables = [
+            _variable("weights", [3, 2]),
+            _variable("biases", [2]),
+            _variable("rows", [4, 2], dtype=tf.float64),
+            _variable("unused", [3]),
+        ]
+        first = [its.assign(draw(size=its.shape).astype(its.dtype.as_numpy_dtype)).op for its in variables]
+        wire = Wire(variables, lambda its: its.op.name == alone)
+        values = wire.pull()
+        pushed = wire.push(v1.gradients(_loss(values), values))
+        expected = v1.gradients(_loss(variables), variables[:3])
+    assert [variable.op.name for _, variable in pushed] == ["weights", "biases", "rows"]
+    gradients = [gradient for gradient, _ in pushed]
+    assert [gradient.device for gradient in gradients[:2]] == [PS[0], PS[0]]
+    # Of a table that the model reads by itself only the rows that it has read go back.
+    assert isinstance(gradients[2], tf.IndexedSlices) == (alone == "rows")
+    with graph.as_default():
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        as_expected = [tf.convert_to_tensor(gradient) for gradient in expected]
+    with v1.Session(Tasks(1).target(0), graph=graph) as session:
+        session.run(first)
+        for found, right in zip(*session.run([dense, as_expected]), strict=True):
+            np.testing.assert_allclose(found, right, rtol=1e-6)
