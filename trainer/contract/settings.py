@@ -13,6 +13,7 @@ from typing import Any
 from trainer.host.wording import cut
 
 MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
 # A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
@@ -215,7 +216,7 @@ class TrainingSettings:
     epochs: int = setting(0, integer(0))
     batch_size: int = setting(100, integer(1))
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
-    optimizer: str | None = setting(None, or_null(_choice("sgd", "adam")))
+    optimizer: str | None = setting(None, or_null(_choice(*OPTIMIZERS)))
     hidden_units: int = setting(100, integer(1))
     activation: str = setting("sigmoid", _choice("sigmoid", "relu"))
     steps_to_validate: int = setting(100, integer(1))

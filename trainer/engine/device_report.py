@@ -31,6 +31,8 @@ _SCOPES = {
     "aggregation": AGGREGATION,
     "GradientDescent": OPTIMIZER,
     "Adam": OPTIMIZER,
+    "Adagrad": OPTIMIZER,
+    "Momentum": OPTIMIZER,
     "psfleet": LEDGER,
     "wire": TRANSFERS,
 }

@@ -1,6 +1,7 @@
 """The optimizers that can be asked for, one for each device that holds variables."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import tensorflow as tf
 
@@ -8,8 +9,11 @@ v1 = tf.compat.v1
 
 Gradients = Sequence[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]]
 
+_MOMENTUM = 0.9
 _KINDS: dict[str, Callable[[float], tf.compat.v1.train.Optimizer]] = {
     "sgd": v1.train.GradientDescentOptimizer,
+    "momentum": partial(v1.train.MomentumOptimizer, momentum=_MOMENTUM),
+    "adagrad": v1.train.AdagradOptimizer,
     "adam": v1.train.AdamOptimizer,
 }
 

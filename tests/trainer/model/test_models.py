@@ -1,5 +1,6 @@
 """What the models reach, on whatever tasks there are, and the model that docs/models.md shows."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -14,8 +15,8 @@ from tests.psfleet.evidence.replications import SYNC
 from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import INPUT
-from trainer.contract.settings import MODELS, TrainingSettings
+from trainer.contract.exit_codes import CONFIGURATION, INPUT
+from trainer.contract.settings import MODELS, OPTIMIZERS, TrainingSettings
 from trainer.model.data import digits
 from trainer.model.models import REGISTRY, cnn
 from trainer.model.models.model import Devices, ModelContext
@@ -35,7 +36,19 @@ def _local(folder: Path, *flags: str) -> str:
 def test_every_model_that_can_be_asked_for_is_there() -> None:
     assert set(REGISTRY) == set(MODELS)
     for model in REGISTRY.values():
-        assert set(model.learning_rates) == {"sgd", "adam"}
+        assert set(model.learning_rates) == set(OPTIMIZERS)
+
+
+def test_an_optimizer_for_which_a_model_has_no_rate_needs_one() -> None:
+    model = dataclasses.replace(REGISTRY["linear"], learning_rates={"sgd": 0.3})
+    assert model.learning_rate(TrainingSettings(optimizer="adagrad", learning_rate=0.5), 2) == 0.5
+    with pytest.raises(TaskFailure) as failure:
+        model.learning_rate(TrainingSettings(optimizer="adagrad"), 2)
+    assert failure.value.code == CONFIGURATION
+    assert failure.value.reason == (
+        "trainer_optimizer (--optimizer) is 'adagrad': model linear has a learning rate of its own for sgd; "
+        "expected one of these, or a trainer_learning_rate (--learning_rate) for adagrad"
+    )
 
 
 def test_a_ps_is_counted_round_and_without_any_it_is_the_worker() -> None:

@@ -58,4 +58,5 @@ def _side(context: ModelContext) -> int:
     return side
 
 
-MODEL = digits_model("cnn", {"adam": 0.002, "sgd": 0.1}, create_variables, logits)
+_LEARNING_RATES = {"adam": 0.002, "sgd": 0.1, "momentum": 0.02, "adagrad": 0.05}
+MODEL = digits_model("cnn", _LEARNING_RATES, create_variables, logits)

@@ -54,7 +54,7 @@ def _points(generator: np.random.Generator, count: int) -> Examples:
 
 MODEL = Model(
     name="linear",
-    learning_rates={"sgd": 0.1, "adam": 0.1},
+    learning_rates={"sgd": 0.1, "momentum": 0.01, "adagrad": 1.0, "adam": 0.1},
     load=load,
     create_variables=create_variables,
     loss=loss,

@@ -22,4 +22,5 @@ def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.
     return tf.matmul(hidden, output_weights) + output_biases
 
 
-MODEL = digits_model("mnist_mlp", {"sgd": 0.5, "adam": 0.003}, create_variables, logits)
+_LEARNING_RATES = {"sgd": 0.5, "momentum": 0.1, "adagrad": 0.1, "adam": 0.003}
+MODEL = digits_model("mnist_mlp", _LEARNING_RATES, create_variables, logits)

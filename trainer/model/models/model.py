@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
+from trainer.process.failure import TaskFailure
 
 Variables = Sequence[tf.Variable]
 # What a loss is computed of: a variable, or its value.
@@ -72,8 +74,8 @@ class Model:
         watched: name -> a scalar to show in the step lines.
         step_line: the line printed every `steps_to_validate` local steps.
         summary_lines: the lines the chief prints at the end, from the metrics on the test examples.
-        rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd, a step that
-            applies the mean of several then takes the rate as many times. For a model whose workers each
+        rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd and momentum, a
+            step that applies the mean of several then takes the rate as many times. For a model whose workers each
             learn something else, so that a mean has one worker's word only once in all.
         travels_alone: whether `loss` is to have a variable itself, and not its value: one of which it reads
             some rows, or that it computes with on the ps.
@@ -97,10 +99,19 @@ class Model:
         return settings.optimizer or next(iter(self.learning_rates))
 
     def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
-        """The learning rate that the settings ask for, or the model's own for that optimizer."""
+        """The learning rate that the settings ask for, or the model's own for that optimizer.
+
+        Raises TaskFailure (`configuration`) where there is neither.
+        """
         if settings.learning_rate is not None:
             return settings.learning_rate
         optimizer = self.optimizer_name(settings)
+        if optimizer not in self.learning_rates:
+            has = f"model {self.name} has a learning rate of its own for {', '.join(self.learning_rates)}"
+            expected = f"expected one of these, or a trainer_learning_rate (--learning_rate) for {optimizer}"
+            raise TaskFailure(
+                CONFIGURATION, f"trainer_optimizer (--optimizer) is {optimizer!r}: {has}; {expected}"
+            )
         gradients = settings.gradients_in_a_step(workers) if self.rates_per_gradient else 1
-        # The steps of adam do not depend on how large the gradients are.
-        return self.learning_rates[optimizer] * (gradients if optimizer == "sgd" else 1)
+        # The steps of the others do not depend on how large the gradients are.
+        return self.learning_rates[optimizer] * (gradients if optimizer in {"sgd", "momentum"} else 1)

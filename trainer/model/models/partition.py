@@ -125,7 +125,7 @@ def _signs(generator: np.random.Generator, shape: int | tuple[int, ...]) -> npt.
 MODEL = Model(
     name="partition",
     # A step leaves 0.6 of a worker's error on a large batch, 0.72 (root mean square) on a single example.
-    learning_rates={"sgd": 0.2, "adam": 0.05},
+    learning_rates={"sgd": 0.2, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
     load=load,
     create_variables=create_variables,
     loss=loss,
