@@ -4,6 +4,7 @@ import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.recorded_run import Run, TaskRecords
+from trainer.contract.settings import MOST_STEPS_PER_CALL
 
 _COUNTS_SHOWN = 8
 
@@ -16,7 +17,7 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
     says so. Where count and records differ, the records themselves must explain it. A process that ended
     without `finished` may have applied, unrecorded, at most the global steps between its last window and the
     next process's first, and so may one that served a client until it was stopped; a session that broke,
-    one step. Steps recorded but not counted must lie after a
+    the steps of one call (`steps_per_call`). Steps recorded but not counted must lie after a
     restored checkpoint, or be gradients that came too late for a synchronous step.
     """
     counts, steps, per_step = run.contributions, run.global_steps, run.rules.gradients_per_step
@@ -86,10 +87,21 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
     return broken
 
 
+def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
+    """Count the steps that were perhaps made in sessions that broke, and not counted by this worker.
+
+    As many as it takes in one call: one, but for what its settings allow where it need not wait for others.
+    """
+    told = (settings.get("steps_per_call") for settings in worker.settings)
+    allowed = [steps for steps in told if isinstance(steps, int) and steps <= MOST_STEPS_PER_CALL]
+    calls = not (run.rules.once_per_step or run.program)
+    return sessions_broken(run, worker) * max([1, *allowed] if calls else [1])
+
+
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
     spans = unrecorded_spans(run, worker)
     ends = ((start, run.global_steps if math.isinf(end) else int(end)) for start, end in spans)
-    return sum(max(end - start, 0) for start, end in ends) + sessions_broken(run, worker)
+    return sum(max(end - start, 0) for start, end in ends) + steps_of_broken_sessions(run, worker)
 
 
 def _is_served(run: Run, worker: TaskRecords) -> bool:

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from psfleet.evidence.answer import Findings, Good, check, listed
-from psfleet.evidence.contributions import sessions_broken, unrecorded_spans
+from psfleet.evidence.contributions import steps_of_broken_sessions, unrecorded_spans
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from psfleet.evidence.sharing import has_steps
 
@@ -199,12 +199,13 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
     """Return what is known of this worker's steps, where the model was set `again` so often.
 
     Unrecorded are, at most: of a process that was killed, and of a served worker that was stopped, the global
-    steps from its last window to its next process's first; a step for each session that broke; and a window
-    for each time that the model was set again, for its range hides that the global step went back within.
+    steps from its last window to its next process's first; the steps of a call for each session that broke;
+    and a window for each time that the model was set again, for its range hides that the global step went
+    back within.
     """
     spans = [(start, math.inf if again else end) for start, end in unrecorded_spans(run, worker)]
     longest = max((window.steps for window in worker.windows), default=0)
-    return Tally(worker.windows, spans, sessions_broken(run, worker) + again * longest)
+    return Tally(worker.windows, spans, steps_of_broken_sessions(run, worker) + again * longest)
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -14,6 +14,7 @@ from trainer.host.wording import cut
 
 MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
+MOST_STEPS_PER_CALL = 32
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
 # A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
@@ -214,6 +215,7 @@ class TrainingSettings:
     existing_servers: bool = setting(False, BOOLEAN)
     steps: int = setting(2000, integer(1))
     epochs: int = setting(0, integer(0))
+    steps_per_call: int = setting(10, integer(1, MOST_STEPS_PER_CALL))
     batch_size: int = setting(100, integer(1))
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
     optimizer: str | None = setting(None, or_null(_choice(*OPTIMIZERS)))

@@ -29,19 +29,27 @@ class StepWindows:
     def add(
         self, local_step: int, loss: float, before: int, after: int, waiting_seconds: float | None = None
     ) -> None:
-        """Count a step that went from global step `before` to `after`, and what it waited where known."""
+        """Count a step that went from global step `before` to `after`, and what it waited where known.
+
+        Then `flush_in_time`; of several steps that were taken in one call behind the last, for nobody knows
+        how long each of them took.
+        """
         # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
         self._staleness.append(max(after - before - 1, 0))
         self._local_step = local_step - 1
         if waiting_seconds is not None:
             self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
-        self.add_unread(loss, before, after, self._batch_size)
+        self._add(loss, before, after, self._batch_size, 1)
 
     def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
         """Count steps whose staleness is not known: `before` is what the task had last seen before them.
 
         A loss of None was not told. A window in which none was told has none.
         """
+        self._add(loss, before, after, examples, steps)
+        self.flush_in_time()
+
+    def _add(self, loss: float | None, before: int, after: int, examples: int, steps: int) -> None:
         if not self._steps:
             self._first_before = before
         if loss is not None:
@@ -50,6 +58,9 @@ class StepWindows:
         self._steps += steps
         self._examples += examples
         self._last_after = after
+
+    def flush_in_time(self) -> None:
+        """Write the steps counted so far, where they are enough or long ago."""
         of_run = math.ceil(self._last_step / _RECORDS_A_RUN)
         full = self._steps >= max(1, of_run or self._local_step // _SHARE_OF_THE_PAST)
         if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:

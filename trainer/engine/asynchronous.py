@@ -3,16 +3,61 @@
 In one process (`local`) it is the same, for nobody else is there.
 """
 
-from trainer.engine.training import TrainingGraph
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 
 
 class AsynchronousGraph(TrainingGraph):
-    """A step applies this worker's gradients and adds one to the global step and to this worker's count."""
+    """A step applies this worker's gradients and adds one to the global step and to this worker's count.
+
+    Several steps are there in a row, for one call: each reads the variables after the step before was
+    counted. `calls`: number of steps -> their losses, and what `apply_and_count` gave for each.
+    """
 
     waiting_seconds = 0.0
 
     def build_step(self) -> None:
-        """Add the step."""
-        batch = self.next_batch(self.cluster.index, self.settings.batch_size)
-        loss, gradients = self.learn(self.context, batch)
-        self.step = [loss, self.apply_and_count(gradients, [self.cluster.index])]
+        """Add the steps of a call."""
+        index, most = self.cluster.index, self.settings.steps_per_call
+        losses: list[tf.Tensor] = []
+        counted: list[tf.Tensor] = []
+        for batch in self.next_batches(index, self.settings.batch_size, most):
+            loss, gradients = self.learn(self.context, batch, after=counted[-1:])
+            losses.append(loss)
+            counted.append(self.apply_and_count(gradients, [index], after=counted[-1:]))
+        self.step = [losses[0], counted[0]]
+        # Each number of steps is a graph of its own to TensorFlow: not all of them, and one close to any.
+        sizes = {most, *(2**power for power in range(1, most.bit_length()))}
+        self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes - {1}}
+
+    def session(self, target: str) -> "AsynchronousSession":
+        """A session to the ps and this worker."""
+        return AsynchronousSession(self, target)
+
+    def _call(self, losses: Sequence[tf.Tensor], counted: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+        with tf.device(self.counters.device):
+            rows = tf.stack(counted)
+        return [tf.stack(losses), rows]
+
+
+class AsynchronousSession(TrainingSession):
+    """Takes several steps in one call where nobody waits for what is between them."""
+
+    def __init__(self, graph: AsynchronousGraph, target: str) -> None:
+        super().__init__(graph, target)
+        self._waiting_seconds = graph.waiting_seconds
+        self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
+
+    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
+        """Take so many steps at most."""
+        size = max((size for size in self._calls if size <= most), default=1)
+        if size == 1:
+            return super().steps(most, raise_if_stopping)
+        losses, rows = self._calls[size]()
+        return [
+            StepResult(float(loss), int(before), tuple(map(int, counters)), self._waiting_seconds)
+            for loss, (before, *counters) in zip(losses, rows, strict=True)
+        ]

@@ -115,24 +115,37 @@ class TrainingGraph(ABC):
 
         Where it is read is for the caller to say.
         """
+        return self.next_batches(worker, batch_size, 1)[0]
+
+    def next_batches(
+        self, worker: int, batch_size: int | tf.Tensor, count: int
+    ) -> Sequence[tuple[tf.Tensor, tf.Tensor]]:
+        """As `next_batch`, so many, read one after the other."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
         with tf.device("/device:CPU:0"):  # which reads for a GPU, too
             dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
             iterator = v1.data.make_initializable_iterator(dataset)
             self.iterator_starts.append((iterator.initializer, feeds))
-            features, labels = iterator.get_next()
-            return features, labels
+            read: list[tuple[tf.Tensor, tf.Tensor]] = []
+            for _ in range(count):
+                with tf.control_dependencies([labels for _, labels in read[-1:]]):
+                    read.append(iterator.get_next())
+            return read
 
-    def apply_and_count(self, gradients: Gradients, workers: Sequence[int]) -> tf.Tensor:
+    def apply_and_count(
+        self, gradients: Gradients, workers: Sequence[int], after: Sequence[tf.Tensor] = ()
+    ) -> tf.Tensor:
         """Apply gradients and count that for these workers: [the global step before, *the counters after].
 
-        Counted on ps 0 once each ps has applied its own; one tensor, for each that travels is a call.
+        Counted on ps 0 once each ps has applied its own; one tensor, for each that travels is a call. What is
+        read for it is read `after` these.
         """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
-        applied = self.optimizers.apply(gradients)
-        with tf.device(self.counters.device):
+        with tf.control_dependencies(after), tf.device(self.counters.device):
             before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
+            # What an optimizer reads of its own, as the powers of beta, is of this step, too.
+            applied = self.optimizers.apply(gradients)
             with tf.control_dependencies([*applied, before]):
                 counters = self.counters.assign_add(one_step, read_value=True)
             return tf.concat([before, counters], axis=0)
@@ -182,6 +195,10 @@ class TrainingSession:
         loss, (before, *counters), *_ = self._step()
         counts = tuple(int(count) for count in counters)
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
+
+    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
+        """Take up to so many steps, each as `step` does; where steps are for others to join in, one."""
+        return [self.step(raise_if_stopping)]
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
         """What runs the operations of a step; the process's first run also tells where they were executed."""

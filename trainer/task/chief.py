@@ -1,5 +1,6 @@
 """What worker 0 does beside training: it sets the variables, saves them, evaluates, and ends the run."""
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -84,6 +85,11 @@ class Chief:
         # Nobody tells a chief in the midst of its steps.
         if time.monotonic() >= self._next_look:
             self._look_for_restarts()
+
+    def steps_until_save(self, global_step: int) -> float:
+        """How many global steps it is until a checkpoint is due by their number."""
+        every = self._task.settings.checkpoint_interval_steps
+        return self._steps_from + every - global_step if every else math.inf
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
         """Judge and save the model that all have left behind; its metrics on the test examples."""

@@ -1,7 +1,8 @@
 """A worker's steps: taken one after the other, counted, printed and recorded."""
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 from trainer.contract.exit_codes import DIVERGED
 from trainer.contract.step_windows import StepWindows
@@ -16,6 +17,7 @@ from trainer.model.evaluation import EVALUATION_BATCH
 from trainer.model.models.model import StepReport
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, TaskFailure
+from trainer.task.call_sizes import CallSizes
 from trainer.task.chief import Chief
 from trainer.task.summaries import test_scalars
 from trainer.task.told_steps import ToldSteps
@@ -31,6 +33,7 @@ class Steps(ToldSteps):
         self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         test = graph.data.test
         self._glimpse = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
+        self._call_sizes = CallSizes(task.settings.steps_per_call)
         self.last_step = 0
         self.session: TrainingSession | None = None
         # Of the model as the run has left it, and the global step of that.
@@ -72,9 +75,11 @@ class Steps(ToldSteps):
             session.begin()
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
-                step = session.step(lambda: others.wait(session.awaited))
+                began = time.monotonic()
+                taken = session.steps(self._most_steps(), lambda: others.wait(session.awaited))
                 others.over()
-                self._count(step, windows)
+                self._call_sizes.took(time.monotonic() - began, len(taken))
+                self._count(taken, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 if self.summaries.due(self.local_step):
@@ -121,17 +126,32 @@ class Steps(ToldSteps):
         if counters[STOP_CODE]:
             raise RunEnding(counters[STOP_CODE], "")
 
-    def _count(self, step: StepResult, windows: StepWindows) -> None:
-        self.local_step += 1
-        self.loss = self._progress.loss = step.loss
-        before, after = step.global_step_before, step.counters[GLOBAL_STEP]
-        windows.add(self.local_step, step.loss, before, after, step.waiting_seconds)
-        if not math.isfinite(step.loss):
-            self._keep(step.counters)
-            rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
-            where = f"at local step {self.local_step}, global step {after}"
-            raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
-        self._see(step.counters)
+    def _most_steps(self) -> int:
+        """How many steps may be taken in one call: nothing is due between them, nor does the run end."""
+        left: float = self.last_step - self.global_step
+        if self._chief is not None:
+            left = min(left, self._chief.steps_until_save(self.global_step))
+        every = self._task.settings.steps_to_validate
+        due = min(every - self.local_step % every, self.summaries.steps_until_due(self.local_step))
+        # The others take as many meanwhile, and some when this call begins.
+        return self._call_sizes.within(min(due, left // (2 * self._task.cluster.workers)))
+
+    def _count(self, taken: Sequence[StepResult], windows: StepWindows) -> None:
+        """Count the steps of a call: all of them are in the model, whatever one of them says."""
+        first = self.local_step + 1
+        for step in taken:
+            self.local_step += 1
+            before, after = step.global_step_before, step.counters[GLOBAL_STEP]
+            windows.add(self.local_step, step.loss, before, after, step.waiting_seconds)
+        windows.flush_in_time()
+        self.loss = self._progress.loss = taken[-1].loss
+        self._keep(taken[-1].counters)
+        for number, step in enumerate(taken, first):
+            if not math.isfinite(step.loss):
+                rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
+                where = f"at local step {number}, global step {step.counters[GLOBAL_STEP]}"
+                raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
+        self._see(taken[-1].counters)
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
         """What the model makes of test examples, which the chief alone asks: it is one model."""

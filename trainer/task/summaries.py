@@ -1,5 +1,6 @@
 """What TensorBoard shows of a run: event files with the scalars of each worker, and the chief's graph."""
 
+import math
 import os
 import socket
 import time
@@ -48,6 +49,10 @@ class Summaries:
     def due(self, local_step: int) -> bool:
         """Whether this local step is one to write a summary of."""
         return self._folder is not None and local_step % self._every == 0
+
+    def steps_until_due(self, local_step: int) -> float:
+        """How many local steps it is until the next summary is due."""
+        return math.inf if self._folder is None else self._every - local_step % self._every
 
     def write(self, global_step: int, values: Mapping[str, float]) -> None:
         """Write these scalars, by their names, at this global step."""

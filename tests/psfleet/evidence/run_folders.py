@@ -59,6 +59,7 @@ def train(
     A run that is to end with another `exit_code` of all tasks is not evaluated. What each task had on its
     host, its run directory, stays in `folder`/hosts.
     """
+    flags = [*flags, "--steps_per_call=1"] if programs else flags  # whose pace is that of each step
     settings = settings_of(flags)
     alone = settings.replication == "local"
     clients = 0 if not settings.existing_servers else 1 if settings.replication == "in_graph" else workers

@@ -27,6 +27,7 @@ class Worker:
     open: list[tuple[int, int]] = field(default_factory=list)
     before: int | None = None
     added: bool = False
+    settings: Fields = field(default_factory=dict)
 
     def write(self, event: str, **fields: object) -> None:
         """Add a record."""
@@ -43,7 +44,7 @@ class Worker:
         """A new process: what the one before it had not written is lost."""
         self.pid += 1
         self.local_step, self.open = 0, []
-        self.write("started", nonce=1000 * self.index + self.pid)
+        self.write("started", nonce=1000 * self.index + self.pid, settings=self.settings)
         self.begin(global_step)
 
     def flush(self) -> None:

@@ -18,7 +18,7 @@ from psfleet.evidence.steps_accounted import Tally, steps_accounted
 from psfleet.evidence.verdict import judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.run_folders import records, rewrite
-from tests.psfleet.evidence.simulated_runs import Simulation, Worker, run_of, synchronous_run
+from tests.psfleet.evidence.simulated_runs import Fields, Simulation, Worker, run_of, synchronous_run
 from trainer.contract.run_tasks import RunTask
 
 SEEDS = range(25)
@@ -110,12 +110,18 @@ def tens(first: int, last: int) -> Story:
     return [(step, step + 10, 10) for step in range(first, last, 10)]
 
 
-def told(*stories: Story, gradients: int = 0, replication: str = "sync", **counted: int) -> Run:
+def told(
+    *stories: Story,
+    gradients: int = 0,
+    replication: str = "sync",
+    settings: Fields | None = None,
+    **counted: int,
+) -> Run:
     """A run of workers, chief first, that tell this; each then ends well, at the step that the counts add to.
 
     `gradients` are those that make up a step of this `replication`; 0 is an asynchronous run.
     """
-    workers = [Worker(index, random.Random(1)) for index in range(len(stories))]
+    workers = [Worker(index, random.Random(1), settings=settings or {}) for index in range(len(stories))]
     last = sum(counted.values()) // (gradients or 1)
     for worker, story in zip(workers, stories, strict=True):
         worker.start(0)
@@ -169,6 +175,35 @@ def test_what_others_took_is_neither_more_nor_less_than_they_tell(
     check = steps_accounted(told(*stories, gradients=gradients))
     assert check.ok is accepted, check.detail
     assert accepted or " steps of others, who recorded " in check.detail
+
+
+@pytest.mark.parametrize(
+    ("told_per_call", "sessions", "gradients", "accepted"),
+    [
+        (10, 1, 0, True),
+        (9, 1, 0, False),
+        (5, 2, 0, True),
+        (4, 2, 0, False),
+        (None, 9, 0, False),
+        (None, 10, 0, True),
+        # Nothing that can be asked for, and nothing where each step waits for others.
+        (33, 1, 0, False),
+        ("10", 1, 0, False),
+        (-10, 9, 0, False),
+        (10, 1, 2, False),
+    ],
+)
+def test_a_session_that_broke_may_have_taken_as_many_steps_as_a_call_has(
+    told_per_call: object, sessions: int, gradients: int, *, accepted: bool
+) -> None:
+    """Of 20 steps that the chief saw others take, or of as many gradients, the other recorded 10."""
+    settings = {} if told_per_call is None else {"steps_per_call": told_per_call}
+    chief: Story = [(0, 20, 20)] if gradients else [(0, 30, 10)]
+    other: Story = [(0, 20, 10), *["lost"] * sessions]
+    own = 20 if gradients else 10
+    run = told(chief, other, gradients=gradients, settings=settings, worker0=own, worker1=20)
+    assert steps_accounted(run).ok is accepted
+    assert contributions_add_up(run).ok is accepted
 
 
 @pytest.mark.parametrize(

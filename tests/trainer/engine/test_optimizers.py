@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import OPTIMIZERS, TrainingSettings
-from trainer.engine.training import TrainingGraph
+from trainer.engine.training import StepResult, TrainingGraph
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext
@@ -36,7 +36,7 @@ def _values(session: tf.compat.v1.Session, graph: TrainingGraph) -> Weights:
     return found
 
 
-def _of_tensorflow(settings: TrainingSettings, first: Weights) -> Weights:
+def _of_tensorflow(settings: TrainingSettings, first: Weights) -> tuple[Weights, list[float]]:
     """What minimize() makes of these variables in one process, with the batches of worker 0."""
     model = REGISTRY[settings.model]
     data = model.load(settings, 2)
@@ -49,24 +49,32 @@ def _of_tensorflow(settings: TrainingSettings, first: Weights) -> Weights:
         step = OF_TENSORFLOW[str(settings.optimizer)](RATE).minimize(loss)
         session.run([v1.global_variables_initializer(), iterator.initializer], feeds)
         session.run([variable.assign(first[variable.op.name]) for variable in variables])
-        for _ in range(STEPS):
-            session.run(step)
+        losses = [session.run([loss, step])[0] for _ in range(STEPS)]
         found: Weights = session.run({its.op.name: its for its in v1.global_variables()})
-        return found
+        return found, losses
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str) -> None:
-    settings = TrainingSettings(model="mnist_mlp", optimizer=optimizer, learning_rate=RATE)
+@pytest.mark.parametrize(
+    ("optimizer", "steps_per_call"), [*((optimizer, 7) for optimizer in OPTIMIZERS), ("adam", 1)]
+)
+def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str, steps_per_call: int) -> None:
+    settings = TrainingSettings(
+        model="mnist_mlp", optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call
+    )
     graph, session = tasks.begin(0, settings)
     session.initialise()
     first = _values(session.session, graph)
-    while session.counters()[0] < STEPS:
-        session.step(lambda: None)
+    taken: list[StepResult] = []
+    while len(taken) < STEPS:
+        taken += session.steps(STEPS - len(taken), lambda: None)
     found = _values(session.session, graph)
     session.close()
 
-    expected = _of_tensorflow(settings, first)
+    expected, losses = _of_tensorflow(settings, first)
+    # The steps of a call are those that they would be alone.
+    counted = [(step.global_step_before, step.counters) for step in taken]
+    assert counted == [(step, (step + 1, 0, step + 1, 0)) for step in range(STEPS)]
+    assert [step.loss for step in taken] == pytest.approx(losses, rel=1e-4)
     # Each ps has its own of what is of no variable.
     expected |= {f"{name}_1": value for name, value in expected.items() if name.endswith("_power")}
     assert set(found) == set(expected)

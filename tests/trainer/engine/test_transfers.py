@@ -6,6 +6,7 @@ import pytest
 
 from tests.trainer.engine.transfers import Tasks, transfers_of
 from trainer.contract.settings import TrainingSettings
+from trainer.engine.asynchronous import AsynchronousGraph
 
 tasks_with = cache(Tasks)
 
@@ -63,4 +64,31 @@ def test_no_more_travels_in_a_step_than_must(
     graph, session = tasks_with(ps).begin(0, settings)
     session.initialise()
     assert transfers_of(session.session, graph.step) == expected
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("ps", "expected"),
+    [
+        (1, {("ps0", "worker0"): 5 + 1, ("worker0", "ps0"): 5}),
+        # The other ps hears of each count but the last before it is read from.
+        (
+            2,
+            {
+                ("ps0", "worker0"): 5 + 1,
+                ("ps1", "worker0"): 5,
+                ("worker0", "ps0"): 5,
+                ("worker0", "ps1"): 5,
+                ("ps1", "ps0"): 5,
+                ("ps0", "ps1"): 5 - 1,
+            },
+        ),
+    ],
+)
+def test_the_counts_of_a_call_come_together(ps: int, expected: dict[tuple[str, str], int]) -> None:
+    graph, session = tasks_with(ps).begin(0, TrainingSettings(steps_per_call=5))
+    assert isinstance(graph, AsynchronousGraph)
+    assert set(graph.calls) == {2, 4, 5}
+    session.initialise()
+    assert transfers_of(session.session, graph.calls[5]) == expected
     session.close()

@@ -75,8 +75,8 @@ class Model:
         step_line: the line printed every `steps_to_validate` local steps.
         summary_lines: the lines the chief prints at the end, from the metrics on the test examples.
         rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd and momentum, a
-            step that applies the mean of several then takes the rate as many times. For a model whose workers each
-            learn something else, so that a mean has one worker's word only once in all.
+            step that applies the mean of several then takes the rate as many times. For a model whose
+            workers each learn something else, so that a mean has one worker's word only once in all.
         travels_alone: whether `loss` is to have a variable itself, and not its value: one of which it reads
             some rows, or that it computes with on the ps.
 
