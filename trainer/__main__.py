@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
@@ -13,9 +12,9 @@ from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
 from trainer.process.failure import recorded
 from trainer.process.loading import loading_tensorflow
+from trainer.process.stop_request import StopRequest
 
-# The chief saves after SIGTERM; whoever takes longer is ended, signed off or not.
-_SECONDS_TO_STOP, _SECONDS_TO_STOP_SERVING = 20.0, 3.0
+_SECONDS_TO_STOP_SERVING = 3.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,18 +45,17 @@ def main(arguments: Sequence[str]) -> int:
     # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
     records = open_records(options.run_directory, options.identity, say)
-    stop = threading.Event()
+    stop = StopRequest(_SECONDS_TO_STOP_SERVING) if options.cluster.serves else StopRequest()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    seconds = _SECONDS_TO_STOP_SERVING if options.cluster.serves else _SECONDS_TO_STOP
 
     def work() -> int:
         return recorded(lambda: _run(options, records, stop), records, options.cluster.task)
 
-    return _supervise(work, stop, seconds)
+    return _supervise(work, stop)
 
 
-def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -> int:
+def _run(options: flags.Options, records: RecordWriter, stop: StopRequest) -> int:
     with loading_tensorflow():
         from trainer.coordination.running_task import RunningTask
 
@@ -71,18 +69,15 @@ def _run(options: flags.Options, records: RecordWriter, stop: threading.Event) -
     return run_worker(task)
 
 
-def _supervise(work: Callable[[], int], stop: threading.Event, seconds_to_stop: float) -> int:
+def _supervise(work: Callable[[], int], stop: StopRequest) -> int:
     """Do the work in a thread, so that signals are heard while TensorFlow holds it; returns the exit code."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(work()), daemon=True)
     thread.start()
-    stopping_since: float | None = None
     while thread.is_alive():
-        if stop.is_set():
-            stopping_since = stopping_since or time.monotonic()
-            if time.monotonic() > stopping_since + seconds_to_stop:
-                say("The work does not end; leaving it.")
-                return STOPPED
+        if stop.is_late():
+            say("The work does not end; leaving it.")
+            return STOPPED
         thread.join(0.5)
     return codes[0] if codes else PROGRAM
 

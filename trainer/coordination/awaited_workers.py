@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from trainer.contract.exit_codes import PEERS_MISSING
 from trainer.coordination.running_task import RunningTask
-from trainer.coordination.start_barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.port_probes import Missing, listed, probe_all
@@ -48,9 +47,8 @@ class AwaitedWorkers:
             self._missing = [Missing(name, at, reasons.get(name, _SILENT)) for name, at in addresses.items()]
             self._probed = time.monotonic()
             self._task.progress.wait_for(self._missing, "The step waits for")
-        setting = self._task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
         grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
-        if waited > max(setting, _SLOW_STEPS * (self._since - self._stepped)) + grace:
+        if waited > max(self._task.patience_seconds, _SLOW_STEPS * (self._since - self._stepped)) + grace:
             names = listed(self._missing)
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 

@@ -1,5 +1,6 @@
 """Calls into TensorFlow that may never return, and how to leave them behind."""
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ v1 = tf.compat.v1
 Result = TypeVar("Result")
 
 _SECONDS_BETWEEN_SIGNS = 0.5
+# What a call does in Python ends by then; one that TensorFlow holds does not.
+_SECONDS_TO_LEAVE = 1.0
 
 # Every session that is not closed. TensorFlow closes one that nobody refers to any more, in whatever thread
 # that happens, and asks its server for ever where that has gone.
@@ -28,6 +31,10 @@ _EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")
 
 class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
     """TensorFlow did not answer in time."""
+
+
+class _LeftBehind(BaseException):
+    """Ends a call that nobody waits for any more, as soon as TensorFlow lets it go: it must do no more."""
 
 
 # What a call to another task may raise.
@@ -49,8 +56,9 @@ def call_within(
 ) -> Result:
     """Call a function that TensorFlow may hold for ever, as when a ps is stopped but its port answers.
 
-    `meanwhile` is called now and then until it returns, as for the watchdog.
-    Raises CallTookTooLong after `seconds`, the call stays behind in its thread. Raises what it raises.
+    `meanwhile` is called now and then until it returns, as for the watchdog; what that raises ends the call.
+    Raises CallTookTooLong after `seconds`. Raises what the function raises. A call that is left behind stays
+    in its thread as long as TensorFlow holds it, and goes no further.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -64,15 +72,27 @@ def call_within(
     thread = Thread(target=call, daemon=True)
     thread.start()
     deadline = time.monotonic() + seconds
-    while thread.is_alive() and time.monotonic() < deadline:
-        if meanwhile is not None:
-            meanwhile()
-        thread.join(min(_SECONDS_BETWEEN_SIGNS, max(deadline - time.monotonic(), 0)))
+    try:
+        while thread.is_alive() and time.monotonic() < deadline:
+            if meanwhile is not None:
+                meanwhile()
+            thread.join(min(_SECONDS_BETWEEN_SIGNS, max(deadline - time.monotonic(), 0)))
+    except BaseException:
+        _leave_behind(thread)
+        thread.join(_SECONDS_TO_LEAVE)
+        raise
     if errors:
         raise errors[0]
     if not results:
+        _leave_behind(thread)
         raise CallTookTooLong(f"no answer within {seconds:g} s")
     return results[0]
+
+
+def _leave_behind(thread: Thread) -> None:
+    if thread.ident is not None:
+        its, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_LeftBehind)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(its, error)
 
 
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:

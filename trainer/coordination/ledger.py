@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, close_in_background, open_session
 from trainer.coordination.ledger_parts import (
+    BEAT,
     END,
     LAST_STEP,
     NONCE,
@@ -144,6 +145,7 @@ class Ledger(_LedgerSession):
     def __init__(self, target: str, cluster: Cluster) -> None:
         """Describe the variables; `target` is the server that this worker's sessions go to."""
         self._cluster = cluster
+        self._beats = 0
         with tf.Graph().as_default() as graph:
             self._parts = [TaskPart(f"ps{ps}", device) for ps, device in enumerate(cluster.ledger_devices)]
             self._attendance = AttendancePart(cluster)
@@ -152,6 +154,12 @@ class Ledger(_LedgerSession):
     def status(self, ps: int) -> PartStatus:
         """What this ps holds about itself."""
         return read_status(self._run(self._parts[ps].read))
+
+    def beat(self, ps: int) -> None:
+        """Let this ps, and those who wait there for the chief, see that the chief is at work."""
+        self._beats += 1
+        part = self._parts[ps]
+        self._run(part.set_status, part.feeds({BEAT: self._beats}))
 
     def notes(self) -> dict[int, Note]:
         """The note of each worker that has reported."""

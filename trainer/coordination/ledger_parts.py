@@ -17,7 +17,7 @@ COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
 
 # Of a task's status, in the order of the fields of PartStatus.
-READY, STOP, END, NONCE, LAST_STEP = range(5)
+READY, STOP, END, NONCE, LAST_STEP, BEAT = range(6)
 # What a worker that computes towers of another's graph counts, on its own device.
 TOWERS, TOWER_GLOBAL_STEP = range(2)
 
@@ -29,7 +29,8 @@ class PartStatus:
     """What a task that serves holds about itself; nothing, where it has not told.
 
     Whether a run has begun, stop and end codes, the nonce that the chief drew for a ps, the run's last step
-    (told to those that compute towers), why the run ends, and the task's own note.
+    (told to those that compute towers), a number that changes while the chief is at work with a ps, why the
+    run ends, and the task's own note.
     """
 
     ready: bool = False
@@ -37,6 +38,7 @@ class PartStatus:
     end: int = 0
     nonce: int = 0
     last_step: int = 0
+    beat: int = 0
     stop_reason: str = ""
     note: Note = field(default_factory=dict)
 
@@ -46,7 +48,7 @@ class TaskPart:
 
     def __init__(self, task: str, device: str) -> None:
         """Add them to the default graph, for a task such as "ps0" on a device such as "/job:ps/task:0"."""
-        status = variable_on(f"status_{task}", device, [5], tf.int64)
+        status = variable_on(f"status_{task}", device, [6], tf.int64)
         reason = variable_on(f"stop_reason_{task}", device, [], tf.string)
         note = variable_on(f"note_{task}", device, [], tf.string)
         self.initializers = [status.initializer, reason.initializer, note.initializer]
@@ -111,9 +113,9 @@ def create_counters(cluster: Cluster) -> tf.Variable:
 def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
     """What `TaskPart.read` has returned."""
     status, reason, note = values
-    ready, stop, end, nonce, last_step = (int(number) for number in status)
+    ready, stop, end, nonce, last_step, beat = (int(number) for number in status)
     reason_in_words = reason.decode(errors="replace")
-    return PartStatus(bool(ready), stop, end, nonce, last_step, reason_in_words, object_in(note))
+    return PartStatus(bool(ready), stop, end, nonce, last_step, beat, reason_in_words, object_in(note))
 
 
 def variable_on(

@@ -3,7 +3,6 @@
 import os
 import time
 from dataclasses import dataclass, field
-from threading import Event
 
 import tensorflow as tf
 
@@ -16,8 +15,11 @@ from trainer.process.cluster import Cluster
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.flags import Options
 from trainer.process.progress_writer import ProgressWriter
+from trainer.process.stop_request import StopRequest
 
 v1 = tf.compat.v1
+# How long to wait for a ps where the setting says not to wait for workers.
+_DEADLINE_WITHOUT_BARRIER = 120.0
 # Deprecation warnings speak to who writes this program, not to who runs it.
 tf.get_logger().setLevel("ERROR")
 
@@ -32,7 +34,7 @@ class RunningTask:
 
     options: Options
     records: RecordWriter
-    stop: Event = field(default_factory=Event)
+    stop: StopRequest = field(default_factory=StopRequest)
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
@@ -61,6 +63,11 @@ class RunningTask:
         """As many as the settings say, else this task's share of the cores that it may use."""
         share = len(os.sched_getaffinity(0)) // self.cluster.listeners_on_host
         return self.settings.threads or max(1, share)
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long this task waits for another that does not answer."""
+        return self.settings.barrier_deadline_seconds or _DEADLINE_WITHOUT_BARRIER
 
     def raise_if_stopping(self) -> None:
         """Raise StopRequested once the task has been told to stop."""

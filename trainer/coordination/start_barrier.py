@@ -9,10 +9,11 @@ from functools import partial
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, PEERS_MISSING
 from trainer.contract.task_names import CHIEF
-from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.ledger import AT_START, Ledger, ServedPart
 from trainer.coordination.ledger_parts import Note, PartStatus
 from trainer.coordination.running_task import RunningTask
+from trainer.coordination.session_watch import LostTask, SessionWatch
 from trainer.coordination.task_notes import compare, integer_in
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, TaskFailure
@@ -22,8 +23,6 @@ _POLL_SECONDS = 0.2
 _SECONDS_TO_LINE_UP = 3.0
 # A ps that came back forgets who was there. The others report again within this time unless they are gone.
 _SECONDS_TO_REPORT_AGAIN = 10.0
-# How long to wait for the ps where the setting says not to wait for workers.
-DEADLINE_WITHOUT_BARRIER = 120.0
 
 
 Statuses = Mapping[str, PartStatus]
@@ -34,7 +33,8 @@ Prepare = Callable[[Ledger, Statuses, Statuses], None]
 class Gathering:
     """Everyone is there: the nonces of each, and the last step of the run as the chief has set it.
 
-    `served` has the note of each task beside the ps that serves this client.
+    `served` has the note of each task beside the ps that serves this client, `watch` looks at all these tasks
+    while a session to them is at work.
     """
 
     ledger: Ledger
@@ -42,6 +42,7 @@ class Gathering:
     worker_nonces: Mapping[str, int]
     served: Mapping[str, Note]
     last_step: int
+    watch: SessionWatch
 
 
 class _NotThere(Exception):  # noqa: N818 - not an error
@@ -59,6 +60,9 @@ class Barrier:
         self._task, self._cluster = task, task.cluster
         self._own_server = f"server{self._cluster.index}"
         self._served: dict[str, ServedPart] = {}
+        # Of the waiting: when it began, or somebody was last seen at work for it; and the chief's beats.
+        self._since = 0.0
+        self._beats: tuple[int, ...] = ()
         self.ledger: Ledger | None = None
 
     def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
@@ -67,12 +71,11 @@ class Barrier:
         `prepare` is the chief's: it sets the variables and makes the ps ready. It is told what the ps and
         the other tasks that serve this client hold about themselves.
         After a loss (`recovering`) other workers need not be there: the run goes on with those who are.
-        Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested.
+        Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested. As long as
+        the chief is seen to set the variables, however many they are, there is no deadline.
         """
-        since = time.monotonic()
-        setting = self._task.settings.barrier_deadline_seconds
-        deadline = since + (setting or DEADLINE_WITHOUT_BARRIER)
-        seconds_for_workers = math.inf if setting else 0.0
+        since = self._since = time.monotonic()
+        seconds_for_workers = math.inf if self._task.settings.barrier_deadline_seconds else 0.0
         while True:
             self._task.raise_if_stopping()
             try:
@@ -84,10 +87,11 @@ class Barrier:
                 if not is_lost_connection(error):
                     raise
                 self.drop_ledger()
-                missing = [self._missing("ps0")]
+                missing = [self._missing(error.task if isinstance(error, LostTask) else "ps0")]
             self._task.progress.wait_for(missing, "Waiting for")
-            if time.monotonic() >= deadline:
-                waited = f"waited {time.monotonic() - since:.0f} s for {listed(missing)}"
+            waited_seconds = time.monotonic() - self._since
+            if waited_seconds >= self._task.patience_seconds:
+                waited = f"waited {waited_seconds:.0f} s for {listed(missing)}"
                 raise TaskFailure(CLUSTER_BROKE if recovering else PEERS_MISSING, waited)
             self._task.stop.wait(_POLL_SECONDS)
 
@@ -144,6 +148,7 @@ class Barrier:
         compare(self._cluster.task, note, others)
         if silent:
             raise _NotThere(silent)
+        watch = SessionWatch(self._task, ledger, self._served, {**statuses, **served})
         if not all(status.ready for status in statuses.values()):
             absent = [worker for worker in self._cluster.clients if worker not in notes]
             if absent and (prepare is None or time.monotonic() < waits_until):
@@ -155,8 +160,11 @@ class Barrier:
                     for worker, listener in zip(absent, listeners, strict=True)
                 )
             if prepare is None:
+                self._see_chief(statuses)
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
-            prepare(ledger, statuses, served)
+            set_variables = partial(prepare, ledger, statuses, served)
+            call_within(math.inf, set_variables, watch.look)
+            self._since = time.monotonic()
             # Someone may have given up meanwhile: then the run ends before it begins.
             statuses, notes = self._statuses(ledger), ledger.notes()
         last_step = integer_in(notes.get(0, note), "last_step")
@@ -170,7 +178,14 @@ class Barrier:
             worker_nonces={worker: integer_in(of, "nonce") for worker, of in of_workers.items()},
             served={task: status.note for task, status in served.items()},
             last_step=last_step,
+            watch=watch,
         )
+
+    def _see_chief(self, statuses: Statuses) -> None:
+        """Begin to wait anew where the chief has shown meanwhile that it is at work."""
+        beats = tuple(status.beat for status in statuses.values())
+        if beats != self._beats:
+            self._since, self._beats = time.monotonic(), beats
 
     def _reached(self) -> Ledger:
         """The ledger, once all listen that its session goes to. Raises _NotThere."""

@@ -180,9 +180,13 @@ class TrainingSession:
     def __init__(self, graph: TrainingGraph, target: str) -> None:
         self._graph = graph
         self.session = open_session(target, graph.graph, graph.cluster.filters_to_train)
-        self._step = self.callable_for(graph.step)
-        for start, feeds in graph.iterator_starts:
-            self.session.run(start, feeds)
+        try:
+            self._step = self.callable_for(graph.step)
+            for start, feeds in graph.iterator_starts:
+                self.session.run(start, feeds)
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
         """Take one batch and let the model learn from it, as this replication does.

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from trainer.contract.json_files import write_json
 from trainer.process.console import say
@@ -30,6 +31,7 @@ class ProgressWriter:
     reason: str = ""
     _next: float = 0.0
     _complained: bool = False
+    _writing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         """Begin without any restart."""
@@ -78,7 +80,8 @@ class ProgressWriter:
             "reason": self.reason,
         }
         try:
-            write_json(self.path, content)
+            with self._writing:  # a thread that takes steps tells, and one that watches it
+                write_json(self.path, content)
         except OSError as error:
             if not self._complained:
                 say(f"progress cannot be written: {self.path}: {error.strerror}")

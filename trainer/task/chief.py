@@ -23,7 +23,11 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class Chief:
-    """The duties of worker 0. `summary_lines` is what people read about the evaluation."""
+    """The duties of worker 0.
+
+    `is_saving` tells other threads that a save goes on, `summary_lines` is what people read about the
+    evaluation.
+    """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
         """Take the chief's graph. Raises TaskFailure."""
@@ -33,6 +37,7 @@ class Chief:
         self._next_look = 0.0
         self._ledger: Ledger | None = None
         self._session: TrainingSession | None = None
+        self.is_saving = False
         self.summary_lines: list[str] = []
         self._folder = _checkpoint_folder(task)
         self._save_operation = None
@@ -52,7 +57,9 @@ class Chief:
         """
         ledger.clear_ready()
         self._graph.hear({task: status.note for task, status in served.items()})
-        session = self._graph.session(self._task.target)
+        if self._session is not None:
+            self._session.close()
+        self._session = session = self._graph.session(self._task.target)
         session.initialise()
         checkpoint = self._folder.newest_good(say) if self._folder else None
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
@@ -66,7 +73,6 @@ class Chief:
             self._task.records.write("restored", {**read, **fields})
         self._saved_step = checkpoint.global_step if checkpoint else -1
         self._count_anew(max(self._saved_step, 0))
-        self._session = session
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
@@ -105,6 +111,7 @@ class Chief:
         if self._folder is None or self._save_operation is None or global_step == self._saved_step:
             return
         began = time.monotonic()
+        self.is_saving = True
         try:
             with session.held_still():
                 path = self._save_operation.run(session.session)
@@ -120,6 +127,8 @@ class Chief:
             seconds = round(time.monotonic() - began, 6)
             fields = {"global_step": self._saved_step, "path": str(path), "seconds": seconds}
             self._task.records.write("checkpointed", fields)
+        finally:
+            self.is_saving = False
         self._count_anew(global_step)
 
     def _count_anew(self, global_step: int) -> None:

@@ -11,7 +11,6 @@ from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import RUN_OVER, OwnPart
 from trainer.coordination.ledger_parts import PartStatus
 from trainer.coordination.running_task import RunningTask
-from trainer.coordination.start_barrier import DEADLINE_WITHOUT_BARRIER
 from trainer.coordination.task_notes import serving_note
 from trainer.process.console import say
 from trainer.process.failure import StopRequested, TaskFailure
@@ -23,7 +22,7 @@ _SECONDS_BETWEEN_LOOKS_AT_TOWERS = 0.1
 _SECONDS_TO_ANSWER = 0.3
 # How long past the workers' own deadlines a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
-# How long a ps waits for the chief to end it once a run has failed, or has been stopped and is being saved.
+# How long a ps waits for the chief to end it once a run has failed, or has been stopped and is not saved.
 _SECONDS_AFTER_FAILURE = 6.0
 _SECONDS_AFTER_STOP = 60.0
 
@@ -56,9 +55,8 @@ def run_serving(task: RunningTask) -> int:
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
     """Watch the ledger until it says that this task ends; the end code and the reason."""
     # The chief may come so long after this task, and then waits as long for the others.
-    seconds = task.settings.barrier_deadline_seconds or DEADLINE_WITHOUT_BARRIER
-    deadline = time.monotonic() + 2 * seconds + _GRACE_SECONDS
-    started, stop_seen = False, None
+    seconds_to_start = 2 * task.patience_seconds + _GRACE_SECONDS
+    started, stop_seen, beat, chief_seen = False, None, 0, time.monotonic()
     while True:
         task.raise_if_stopping()
         status = None
@@ -72,15 +70,17 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
                 towers.look(status.last_step)
             line = towers.line if towers else "serving a run"
             notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
+            if status.beat != beat:  # it sets the variables, takes steps, or saves
+                beat, chief_seen = status.beat, time.monotonic()
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None
             if status.end:
                 # Whoever said so is still waiting for the answer; without it TensorFlow waits for seconds.
                 time.sleep(_SECONDS_TO_ANSWER)
                 return status.end, _reason(status.end, status)
             patience = _SECONDS_AFTER_STOP if status.stop == STOPPED else _SECONDS_AFTER_FAILURE
-            if stop_seen is not None and time.monotonic() > stop_seen + patience:
+            if stop_seen is not None and time.monotonic() > max(stop_seen, chief_seen) + patience:
                 return status.stop, _reason(status.stop, status)
-        if not started and time.monotonic() > deadline:
+        if not started and time.monotonic() > chief_seen + seconds_to_start:
             within = f"within {time.monotonic() - task.started:.0f} s"
             return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
         task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)

@@ -48,16 +48,18 @@ class Steps(ToldSteps):
         fingerprint, step = self.fingerprint
         return {**super().finished, "fingerprint": fingerprint, "fingerprint_step": step}
 
-    def enter(self, session: TrainingSession, last_step: int) -> None:
-        """Take a session to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
-        self.session, self.last_step = session, last_step
-        session.last_step = last_step
-        self._progress.last_step = last_step
+    def enter(self, last_step: int) -> None:
+        """Begin with the `session` to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
+        session = self._connected()
+        self.last_step = session.last_step = self._progress.last_step = last_step
         self._see(session.counters())
 
     def leave(self) -> None:
-        """Let go of a session whose ps was lost."""
+        """Let go of a session whose ps was lost, also where TensorFlow holds the thread of its steps."""
+        if self._windows is not None:
+            self._windows.flush()
         if self.session is not None:
+            self.session.end()
             self.session.close()
         self.session = None
 

@@ -7,17 +7,20 @@ import math
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
-from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
 from trainer.coordination.running_task import RunningTask
+from trainer.coordination.session_watch import SessionWatch
 from trainer.coordination.start_barrier import Barrier, Gathering
 from trainer.coordination.task_notes import serving_note, worker_note
 from trainer.engine.replication import build_graph
+from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, StopRequested, TaskFailure
@@ -60,6 +63,7 @@ class _Worker:
 
     def __init__(self, task: RunningTask) -> None:
         self._task, self._barrier = task, Barrier(task)
+        self._watch: SessionWatch | None = None
         self.steps: Steps | None = None
         self.chief: Chief | None = None
 
@@ -78,26 +82,44 @@ class _Worker:
             since = time.monotonic()
             gathering = self._barrier.wait(note, prepare, recovering=steps_at_loss >= 0)
             waited_seconds = time.monotonic() - since
+            take_part = partial(self._take_part, gathering, graph, steps, waited_seconds)
+            self._watch = gathering.watch
             try:
-                graph.hear(gathering.served)
-                prepared = self.chief.meet(gathering) if self.chief else None
-                session = prepared or graph.session(self._task.target)
-                self._barrier.line_up(gathering.ledger)
-                steps.enter(session, gathering.last_step)
-                self._tell_of(gathering, steps.global_step, waited_seconds)
-                steps.run()
-                self._end(gathering.ledger, steps)
+                call_within(math.inf, take_part, self._look)
                 return
             except NO_ANSWER as error:
-                losses = losses + 1 if steps.local_step == steps_at_loss else 1
-                if not is_lost_connection(error) or losses > _LOSSES_WITHOUT_A_STEP:
+                if not is_lost_connection(error):
                     raise
+                losses = losses + 1 if steps.local_step == steps_at_loss else 1
                 reason = _in_short(error)
+                if losses > _LOSSES_WITHOUT_A_STEP:
+                    again = f"{losses} losses without a step between, the last"
+                    raise TaskFailure(CLUSTER_BROKE, f"{again}: {reason}") from error
                 say(f"A task that holds a part of the run was lost, connecting again: {reason}")
                 self._task.records.write("recovering", {"reason": reason})
                 steps.leave()
                 self._barrier.drop_ledger()
             steps_at_loss = steps.local_step
+
+    def _take_part(
+        self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
+    ) -> None:
+        """All that a session is for, in a thread of its own: TensorFlow may hold it for ever."""
+        graph.hear(gathering.served)
+        prepared = self.chief.meet(gathering) if self.chief else None
+        steps.session = prepared or graph.session(self._task.target)
+        self._barrier.line_up(gathering.ledger)
+        steps.enter(gathering.last_step)
+        self._tell_of(gathering, steps.global_step, waited_seconds)
+        steps.run()
+        self._end(gathering.ledger, steps)
+
+    def _look(self) -> None:
+        """Look after what a thread does with a session; a save that goes on may take its time."""
+        if self._watch is not None:
+            self._watch.look()
+            if self.chief is not None and self.chief.is_saving and self._watch.all_answer:
+                self._task.stop.take_time()
 
     def _tell_of(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
         nonces = {"ps_nonces": gathering.ps_nonces, "worker_nonces": gathering.worker_nonces}
@@ -176,13 +198,17 @@ class _Worker:
         self._sign_off()
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
-            quietly(steps.look)
-            session = steps.session
-            quietly(lambda: chief.save(session, steps.global_step))
+            save = partial(self._save_stopped, chief, steps, steps.session)
+            quietly(lambda: call_within(math.inf, save, self._look))
         self._record_finished("stopped")
         self._end_serving(STOPPED)
         self._print_summary("stopped")
         self._task.progress.change("stopped")
+
+    @staticmethod
+    def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:
+        steps.look()
+        chief.save(session, steps.global_step)
 
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger

@@ -1,10 +1,15 @@
 """Calls into TensorFlow whose other side has gone hold nobody up."""
 
+import math
 import signal
 from pathlib import Path
+from threading import Event, Thread, current_thread
+
+import pytest
 
 from tests.trainer.coordination import deserted_program
 from tests.trainer.processes import Cluster
+from trainer.coordination.bounded_calls import CallTookTooLong, call_within
 from trainer.process.port_probes import probe
 
 
@@ -17,3 +22,27 @@ def test_a_session_to_a_server_that_has_gone_holds_nobody_up(tmp_path: Path) -> 
         cluster.until(lambda: deserted_program.CONNECTED in cluster.output("worker0"), "two answers")
         cluster.signal("server0", signal.SIGKILL)
         assert cluster.wait("worker0") == {"worker0": 0}, cluster.outputs()
+
+
+def test_a_call_that_is_left_behind_goes_no_further_once_it_is_let_go() -> None:
+    held, went_on = Event(), Event()
+    threads: list[Thread] = []
+
+    def call() -> None:
+        threads.append(current_thread())
+        held.wait()
+        went_on.set()
+
+    def give_up() -> None:
+        if threads:
+            raise ValueError("somebody else is there")
+
+    with pytest.raises(ValueError, match="somebody else"):
+        call_within(math.inf, call, give_up)
+    with pytest.raises(CallTookTooLong, match="no answer within 0.1 s"):
+        call_within(0.1, call)
+    assert [thread.is_alive() for thread in threads] == [True, True]
+    held.set()
+    for thread in threads:
+        thread.join(10)
+    assert not went_on.is_set()
