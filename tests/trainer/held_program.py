@@ -82,7 +82,7 @@ def _tell_open_sessions() -> None:
 def main(place: str, until: str) -> int:
     """Be the trainer."""
     StopRequest.__init__.__defaults__ = (1.0,)
-    server._SECONDS_AFTER_STOP = 2.0
+    server._SECONDS_AFTER_STOP, server._GRACE_SECONDS = 2.0, 0.0
     calls = itertools.count(1)
 
     def wait_or_lose() -> None:

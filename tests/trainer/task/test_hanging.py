@@ -70,7 +70,8 @@ def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Pa
 def test_others_do_not_give_up_while_the_chief_sets_the_variables(tmp_path: Path) -> None:
     release = tmp_path / "release"
     with Cluster(tmp_path, flags=[*LINEAR, "--barrier_deadline_seconds=5"]) as cluster:
-        cluster.serve("ps0")
+        cluster.start("ps0", program=program_at("nowhere", NEVER))  # 10 s without a chief, and it gives up
+        cluster.until(lambda: "listens at" in cluster.output("ps0"), "the ps")
         cluster.start("worker0", program=program_at("initialise", release))
         cluster.start("worker1")
         cluster.until(lambda: held_at("initialise") in cluster.output("worker0"), "the chief to be held")
