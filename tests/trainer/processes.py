@@ -3,10 +3,8 @@
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -19,8 +17,6 @@ from trainer.contract.task_names import split_name
 from trainer.process.port_probes import REFUSED, probe
 
 PROGRAM = ("-m", "trainer")
-# Far more than a task is silent for that is only slow.
-_WATCHDOG_SECONDS = 60.0
 
 
 class _Process(Protocol):
@@ -152,13 +148,8 @@ class Cluster(Processes[ForkedProcess]):
         flags: Sequence[str] = (),
         *,
         servers: Sequence[int] = (),
-        watchdog: bool = False,
     ) -> None:
-        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own.
-
-        `watchdog`: who is silent for long is killed and started again while one waits, as by its unit: rarely
-        a call of TensorFlow to a ps that was killed never returns.
-        """
+        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own."""
         super().__init__(folder)
         addresses = [f"127.0.0.1:{port}" for port in free_ports(ps + workers)]
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
@@ -167,8 +158,6 @@ class Cluster(Processes[ForkedProcess]):
         self.flags = flags
         self.codes: dict[str, int] = {}
         self._flags: dict[str, Sequence[str]] = {}
-        self._watchdog = watchdog
-        self._pings: dict[str, tuple[socket.socket, float]] = {}
 
     def __enter__(self) -> "Cluster":
         """Return the cluster."""
@@ -178,8 +167,6 @@ class Cluster(Processes[ForkedProcess]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Kill what is left."""
-        for pings, _ in self._pings.values():
-            pings.close()
         for process in self.processes.values():
             process.kill()
             process.wait()
@@ -197,40 +184,9 @@ class Cluster(Processes[ForkedProcess]):
             command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags]
             command += self._flags.get(task, ())
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-            if self._watchdog:
-                environment["NOTIFY_SOCKET"] = self._listen(task)
             environment |= self.environment
             self.directory(task).mkdir(parents=True, exist_ok=True)
             self.processes[task] = ForkedProcess(command, self.folder, environment, self.output_file(task))
-
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 150) -> None:
-        """Wait for a condition, and keep the watchdog meanwhile."""
-
-        def watched() -> bool:
-            self._watch()
-            return condition()
-
-        super().until(watched, what, seconds)
-
-    def _listen(self, task: str) -> str:
-        """Where a task sends its pings."""
-        address = f"@{self.hosts['ps'][0]}-{task}"
-        if task not in self._pings:
-            pings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            pings.setblocking(False)
-            pings.bind(address.replace("@", "\0"))
-            self._pings[task] = (pings, 0.0)
-        self._pings[task] = (self._pings[task][0], time.monotonic())
-        return address
-
-    def _watch(self) -> None:
-        for task, (pings, heard) in list(self._pings.items()):
-            with suppress(BlockingIOError):
-                while pings.recv(4096):
-                    self._pings[task] = (pings, time.monotonic())
-            if time.monotonic() > heard + _WATCHDOG_SECONDS and not self.has_ended(task):
-                self.signal(task, signal.SIGKILL)
-                self.start(task)
 
     def signal(self, task: str, number: signal.Signals) -> None:
         """Send a signal to a task, and wait for its end where that is sure."""

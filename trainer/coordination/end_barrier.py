@@ -4,13 +4,14 @@ Every wait has an end: a worker that was lost does not sign off any more.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import RUN_OVER, SIGNED_OFF, Ledger, Marks
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
 from trainer.process.failure import RunEnding
+from trainer.process.port_probes import probe_all
 
 _SIGN_OFF_SECONDS = 5.0
 # Who has not read the model by then gives it up.
@@ -35,7 +36,8 @@ class EndBarrier:
     def wait_for_last_steps(self, seconds_per_step: float) -> bool:
         """Sign off, and wait until all who were there have: at most 5 s, or a few steps of this task's pace.
 
-        False where the ps were told to end meanwhile: they wait for no reader.
+        Whether the model is at rest then. It is not where another did not sign off in time and is alive: what
+        it applies is counted later. False also where the ps were told to end: they wait for no reader.
         Raises RunEnding where the run was stopped or has failed, and StopRequested.
         """
         self._ledger.mark(SIGNED_OFF)
@@ -67,9 +69,17 @@ class EndBarrier:
             if time.monotonic() >= deadline:
                 names = ", ".join(f"worker{worker}" for worker in sorted(others))
                 say(f"Ending without waiting longer for {names}.")
-                return True
+                return not self._may_step(others)
             self._task.progress.tell_in_time()
             time.sleep(self._poll_seconds)
+
+    def _may_step(self, workers: Iterable[int]) -> bool:
+        """Whether one of these workers is alive and may change the model by itself."""
+        cluster = self._task.cluster
+        if cluster.replication == "sync":
+            return False
+        addresses = {listener: cluster.address_of(listener) for listener in map(cluster.listener_of, workers)}
+        return len(probe_all(addresses)) < len(addresses)
 
     def _is_told_to_end(self) -> bool:
         self._task.raise_if_stopping()

@@ -140,6 +140,10 @@ class _Worker:
         if end.wait_for_last_steps(steps.seconds / max(steps.local_step, 1)):
             began = time.monotonic()
             steps.read_fingerprint()
+        else:
+            say(
+                "The model's fingerprint is not read: not all have taken their last step, or the run is over."
+            )
         if self.chief is None or steps.session is None:
             quietly(lambda: ledger.mark(LEAVING))  # this client has read all it wants
             return

@@ -57,7 +57,7 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path, monkeypatch
 
 def test_lost_tasks_come_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
     flags = [*LINEAR, "--checkpoint_interval_steps=100"]
-    with Cluster(tmp_path, flags=flags, watchdog=True) as cluster:
+    with Cluster(tmp_path, flags=flags) as cluster:
         cluster.start(flags=["--steps=1000000"])
         cluster.until_steps(50)
         cluster.signal("worker1", signal.SIGKILL)

@@ -144,7 +144,7 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
 def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
     """No backup here: a step is made once all take part again."""
     flags = _sync(3, "--model=linear", "--checkpoint_interval_seconds=0.5", ENDLESS)
-    with Cluster(tmp_path, ps=2, workers=3, flags=flags, watchdog=True) as cluster:
+    with Cluster(tmp_path, ps=2, workers=3, flags=flags) as cluster:
         cluster.start()
         for task in ("worker1", "worker0", "ps1", "ps0"):
             cluster.until_steps(60)

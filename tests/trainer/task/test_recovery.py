@@ -11,7 +11,7 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
     tmp_path: Path,
 ) -> None:
     flags = ["--checkpoint_interval_seconds=0.3"]
-    with Cluster(tmp_path, ps=2, flags=flags, watchdog=True) as cluster:
+    with Cluster(tmp_path, ps=2, flags=flags) as cluster:
         cluster.start(flags=["--steps=1000000"])
         cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) >= 2, "two checkpoints")
         cluster.signal("ps1", signal.SIGKILL)
