@@ -69,13 +69,10 @@ class _Worker:
 
     def train(self) -> None:
         """Take steps until the last of the run, through losses of a ps."""
-        settings, cluster = self._task.settings, self._task.cluster
-        model = REGISTRY[settings.model]
-        data = model.load(settings, cluster.workers)
-        graph = build_graph(self._task, model, data)
-        self.chief = Chief(self._task, graph) if cluster.is_chief else None
+        graph = call_within(math.inf, self._load, self._task.progress.tell_in_time)
+        self.chief = Chief(self._task, graph) if self._task.cluster.is_chief else None
         self.steps = steps = Steps(self._task, graph, self.chief)
-        note = worker_note(self._task, _last_step(self._task, len(data.train)))
+        note = worker_note(self._task, _last_step(self._task, len(graph.data.train)))
         prepare = self.chief.prepare if self.chief else None
         losses, steps_at_loss = 0, -1
         while True:
@@ -100,6 +97,11 @@ class _Worker:
                 steps.leave()
                 self._barrier.drop_ledger()
             steps_at_loss = steps.local_step
+
+    def _load(self) -> TrainingGraph:
+        model = REGISTRY[self._task.settings.model]
+        data = model.load(self._task.settings, self._task.cluster.workers)
+        return build_graph(self._task, model, data)
 
     def _take_part(
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
