@@ -15,6 +15,10 @@ from trainer.process.loading import loading_tensorflow
 from trainer.process.stop_request import StopRequest
 
 _SECONDS_TO_STOP_SERVING = 3.0
+# What is sent and not confirmed for 20 s breaks a connection (TCP_USER_TIMEOUT), and its calls fail. Else the
+# kernel tries for a quarter of an hour, and after a cut waits about as long again as that took. gRPC's own
+# pings would tell of more, but a ps that computes leaves them unanswered: there is none for the longest time.
+_GRPC_OPTIONS = "grpc.keepalive_time_ms=2147483646,grpc.keepalive_timeout_ms=20000"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     gpus.prepare(os.environ)
     # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
+    os.environ.setdefault("TF_GRPC_DEFAULT_OPTIONS", _GRPC_OPTIONS)
     records = open_records(options.run_directory, options.identity, say)
     stop = StopRequest(_SECONDS_TO_STOP_SERVING) if options.cluster.serves else StopRequest()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -163,8 +163,10 @@ class Barrier:
                 self._see_chief(statuses)
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
             set_variables = partial(prepare, ledger, statuses, served)
-            call_within(math.inf, set_variables, watch.look)
-            self._since = time.monotonic()
+            try:
+                call_within(math.inf, set_variables, watch.look)
+            finally:
+                self._since = time.monotonic()
             # Someone may have given up meanwhile: then the run ends before it begins.
             statuses, notes = self._statuses(ledger), ledger.notes()
         last_step = integer_in(notes.get(0, note), "last_step")

@@ -43,20 +43,24 @@ class Networks:
         inside = ["ip", "netns", "exec", self._prefix + at] if at else []
         return subprocess.run([*inside, *command], check=True, capture_output=True, text=True).stdout
 
+    def path(self, name: str) -> Path:
+        """Return the file by which a process may enter one of them."""
+        return Path(f"/run/netns/{self._prefix}{name}")
+
     @contextmanager
     def inside(self, name: str, uid: int = 0) -> Iterator[None]:
         """Be in one of them as a user: a socket that is made here stays there, and is that user's."""
         with (
             Path("/proc/thread-self/ns/net").open() as home,
-            Path(f"/run/netns/{self._prefix}{name}").open() as there,
+            self.path(name).open() as there,
         ):
-            _enter(there.fileno())
+            enter(there.fileno())
             _LIBC.setfsuid(uid)
             try:
                 yield
             finally:
                 _LIBC.setfsuid(0)
-                _enter(home.fileno())
+                enter(home.fileno())
 
     def listen(self, name: str, port: int, uid: int = 0) -> socket.socket:
         """Return a socket that listens on all addresses of one of them."""
@@ -88,6 +92,6 @@ class Networks:
         return "open"
 
 
-def _enter(namespace: int) -> None:
+def enter(namespace: int) -> None:
     if _LIBC.setns(namespace, _NETWORK):
         raise OSError(ctypes.get_errno(), "setns")
