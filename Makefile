@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -48,6 +48,9 @@ cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB o
 
 security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: the wire, a host that lies, keys that are taken back
 	@tools/run_tests.py security
+
+bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (5), and write benchmarks/results.*
+	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks --rounds=$(or $(ROUNDS),5)
 
 mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)

@@ -18,7 +18,7 @@ from trainer.contract import exit_codes, records
 from trainer.contract.settings import MODELS, PER_HOST, RULES, TrainingSettings
 
 FOLDERS = {"docs", "examples", "inventory/sample", "molecule", "playbooks", "plugins", "psfleet", "roles"}
-FOLDERS |= {"tests", "tools", "trainer"}
+FOLDERS |= {"benchmarks", "tests", "tools", "trainer"}
 FILES = [*ROOT.glob("*.*"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*"))]
 TEXTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")

@@ -30,6 +30,11 @@ class ForkedProcess:
         )
         self._process.start()
 
+    @property
+    def pid(self) -> int | None:
+        """Its number."""
+        return self._process.pid
+
     def poll(self) -> int | None:
         """Return its exit code, negative where a signal ended it; None while it runs."""
         return self._process.exitcode

@@ -1,0 +1,1 @@
+"""`make bench`: the trainer beside the programs that it is compared with, in one run on one machine."""

@@ -1,0 +1,105 @@
+"""`python -m benchmarks`: all rows of all workloads in turn, round after round; then the table."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.data import ROOT, write_examples
+from benchmarks.network import NetworkError
+from benchmarks.results import Rounds, machine, medians, table
+from benchmarks.rows import ROWS, WORKLOADS
+from benchmarks.run import Figures, Run, RunFailed, Start, start_process
+from trainer.contract.json_files import write_json
+
+
+def main(arguments: Sequence[str], start: Start = start_process) -> int:
+    """Measure what the arguments ask for and write it; 1 where a run has failed."""
+    options = _options(arguments)
+    rounds: dict[str, dict[str, dict[int, Figures]]] = {}
+    failures: list[str] = []
+    before = machine()
+    with TemporaryDirectory(prefix="psfleet-bench-") as scratch:
+        data = Path(scratch, "data")
+        data.mkdir()
+        write_examples(data)
+        for number in range(options.rounds):
+            for workload in options.workloads:
+                turn = number % len(options.rows)
+                for row in options.rows[turn:] + options.rows[:turn]:
+                    where = f"round {number + 1}, {workload.title}, {row.title}"
+                    folder = Path(scratch, f"{number}-{workload.name}-{row.name}")
+                    try:
+                        with Run(row, workload, folder, data, start) as run:
+                            figures = run.measure(options.warm_up, options.seconds)
+                    except RunFailed as error:
+                        failures.append(f"{where}: {error}")
+                        _say(failures[-1])
+                        continue
+                    rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = figures
+                    _say(f"{where}: {figures['steps_per_second']:,.1f} global steps/s")
+            if rounds:
+                _write(options, before, rounds, failures)
+    return 1 if failures else 0
+
+
+def _write(
+    options: argparse.Namespace, before: dict[str, object], rounds: Rounds, failures: Sequence[str]
+) -> None:
+    """Write all that is known after a round, and print the table after the last."""
+    from benchmarks.picture import write_picture
+
+    summaries = medians(rounds)
+    asked = {name: getattr(options, name) for name in ("rounds", "warm_up", "seconds")}
+    flags = {row.name: dict(row.flags) for row in options.rows}
+    everything = {"machine": before, "asked": asked, "flags": flags, "medians": summaries}
+    folder = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "results.json", {**everything, "rounds": rounds, "failures": failures}, indent=1)
+    (folder / "results.md").write_text(table(summaries), encoding="utf-8")
+    write_picture(folder / "results.svg", summaries)
+    done = {number for rows in rounds.values() for of_row in rows.values() for number in of_row}
+    if max(done) + 1 == options.rounds:
+        _say(f"\n{table(summaries)}")
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=int, default=5)
+    add("--warm_up", type=float, default=3.0, help="seconds from the first step to the first mark")
+    add("--seconds", type=float, default=8.0, help="from the first mark to the second")
+    add("--folder", type=Path, default=ROOT / "benchmarks", help="where results.json, .md and .svg go")
+    for name, every in (("rows", ROWS), ("workloads", WORKLOADS)):
+        named = {one.name: one for one in every}
+        words = f"some of {','.join(named)}; all where none is named"
+        add(f"--{name}", type=partial(_chosen, named), default=list(every), help=words)
+    return parser.parse_args(arguments)
+
+
+def _chosen(named: Mapping[str, object], text: str) -> list[object]:
+    unknown = [name for name in text.split(",") if name not in named]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(named)}")
+    return [named[name] for name in text.split(",")]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _end(number: int, _frame: object) -> None:
+    """Leave by an exception, so that what was started is ended."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except NetworkError as error:
+        sys.exit(f"{error}\nEach task gets a network of its own: be root, or type `make bench`.")

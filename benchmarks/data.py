@@ -1,0 +1,32 @@
+"""The examples of every run: the bundled digits, enlarged to MNIST's 28x28 pixels."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from trainer.model import idx
+
+ROOT = Path(__file__).resolve().parents[1]
+_DIGITS = ROOT / "trainer" / "model" / "digits"
+_SIDE, _ENLARGED = 28, 3
+_COUNTS = {"train": 10_000, "t10k": 1_000}
+
+
+def write_examples(folder: Path) -> None:
+    """Write MNIST's four files into the folder: each image somewhere in its frame, always the same."""
+    generator = np.random.default_rng(20_260)
+    for part, count in _COUNTS.items():
+        images, labels = idx.read_images_and_labels(_DIGITS, part)
+        drawn = generator.integers(len(images), size=count)
+        large = images[drawn].repeat(_ENLARGED, axis=1).repeat(_ENLARGED, axis=2)
+        frames = np.zeros((count, _SIDE, _SIDE), np.uint8)
+        side = large.shape[1]
+        for frame, image, (row, column) in zip(
+            frames, large, generator.integers(_SIDE - side + 1, size=(count, 2)), strict=True
+        ):
+            frame[row : row + side, column : column + side] = image
+        header = struct.pack(">4I", idx.IMAGES_MAGIC, *frames.shape)
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(header + frames.tobytes())
+        header = struct.pack(">2I", idx.LABELS_MAGIC, count)
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(header + labels[drawn].tobytes())

@@ -1,0 +1,1 @@
+"""What the trainer is compared with, each program written as its own documentation has it."""

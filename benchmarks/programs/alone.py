@@ -1,0 +1,30 @@
+"""One process alone: tf.data and a session without hooks or servers, the fastest that is known for one."""
+
+import sys
+
+import tensorflow as tf
+
+from benchmarks.programs.common import Progress, Training, runtime
+from trainer.process import flags
+
+v1 = tf.compat.v1
+
+
+def main(options: flags.Options) -> None:
+    """Train until somebody ends the process."""
+    training, progress = Training(options), Progress(options)
+    with tf.Graph().as_default():
+        iterator = v1.data.make_initializable_iterator(training.dataset(options.settings.seed))
+        global_step = v1.train.get_or_create_global_step()
+        loss = training.loss(training.variables(), *iterator.get_next())
+        train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
+        with v1.Session(config=runtime(options.settings.threads)) as session:
+            session.run([v1.global_variables_initializer(), iterator.initializer])
+            step = session.make_callable([global_step, loss, train])
+            while True:
+                taken, cost, _ = step()
+                progress.tell(int(taken), float(cost))
+
+
+if __name__ == "__main__":
+    main(flags.parse(sys.argv[1:]))

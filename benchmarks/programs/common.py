@@ -1,0 +1,88 @@
+"""What the programs have in common: the trainer's flags, its models' mathematics, its data."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.contract.json_files import write_json
+from trainer.model.data import Examples
+from trainer.model.models import REGISTRY
+from trainer.model.models.model import Devices, ModelContext
+from trainer.process.flags import Options
+
+v1 = tf.compat.v1
+_SECONDS_BETWEEN_REPORTS = 0.5
+
+
+class Training:
+    """What is trained, as a command line of the trainer says: its model's own functions, and its examples."""
+
+    def __init__(self, options: Options) -> None:
+        settings, cluster = options.settings, options.cluster
+        self._model = REGISTRY[settings.model]
+        self.batch_size = settings.batch_size
+        self.learning_rate = self._model.learning_rate(settings, cluster.workers)
+        data = self._model.load(settings, cluster.workers)
+        self.examples = data.train
+        self._context = ModelContext(settings, data, Devices((), ""))
+
+    def variables(self) -> list[tf.Variable]:
+        """The model's variables, where the caller's scopes place them."""
+        return list(self._model.create_variables(self._context))
+
+    def loss(self, variables: list[tf.Variable], features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The mean loss of a batch."""
+        return self._model.loss(self._context, variables, features, labels)
+
+    def dataset(self, seed: int | None) -> tf.data.Dataset:
+        """Endless shuffled batches, gathered whole: single examples would take five times as long."""
+        features, labels = self.examples.features, self.examples.labels
+        numbers = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat()
+        batches = numbers.batch(self.batch_size, drop_remainder=True)
+        return batches.map(lambda batch: (tf.gather(features, batch), tf.gather(labels, batch))).prefetch(4)
+
+
+class FedBatches:
+    """Shuffled batches from memory, to be fed: the `next_batch` of the tutorials' MNIST."""
+
+    def __init__(self, examples: Examples, batch_size: int, seed: int) -> None:
+        self._examples, self._batch_size = examples, batch_size
+        self._generator = np.random.default_rng(seed)
+        self._next = len(examples)
+
+    def next_batch(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.generic]]:
+        """Features and labels; all examples are shuffled anew in each epoch."""
+        if self._next + self._batch_size > len(self._examples):
+            order = self._generator.permutation(len(self._examples))
+            self._examples = Examples(self._examples.features[order], self._examples.labels[order])
+            self._next = 0
+        batch = slice(self._next, self._next + self._batch_size)
+        self._next = batch.stop
+        return self._examples.features[batch], self._examples.labels[batch]
+
+
+class Progress:
+    """Tells where the run stands, in `progress.json` as the trainer's chief does, and as often."""
+
+    def __init__(self, options: Options) -> None:
+        self._path: Path | None = None
+        if options.cluster.is_chief and options.run_directory is not None:
+            self._path = options.run_directory / "progress.json"
+        self._next = 0.0
+
+    def tell(self, global_step: int, loss: float | None = None) -> None:
+        """Tell of the last step, at most twice a second."""
+        now = time.monotonic()
+        if self._path is not None and now >= self._next:
+            self._next = now + _SECONDS_BETWEEN_REPORTS
+            write_json(self._path, {"wall": round(time.time(), 3), "global_step": global_step, "loss": loss})
+
+
+def runtime(threads: int | None) -> tf.compat.v1.ConfigProto:
+    """So many threads for operations and within one, as --threads of the trainer."""
+    return v1.ConfigProto(
+        intra_op_parallelism_threads=threads or 0, inter_op_parallelism_threads=threads or 0
+    )

@@ -1,0 +1,76 @@
+"""TensorFlow 2's ParameterServerStrategy: a coordinator that sends steps to workers, variables on the ps.
+
+Which task it is says TF_CONFIG; the flags are those of the trainer with --job_name=local.
+"""
+
+import os
+import sys
+import time
+
+# Errors of a task that is not there yet are tried again rather than raised. Read when TensorFlow is loaded.
+os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+
+import tensorflow as tf
+
+from benchmarks.programs.common import Progress, Training, runtime
+from trainer.process import flags
+
+v1 = tf.compat.v1
+# With fewer a worker that waits for a function of its own has no thread for it, and stands still.
+_LEAST_INTER_OP_THREADS = 4
+# The coordinator waits for all that it has scheduled so often: the longer, the less the workers wait.
+_SECONDS_BETWEEN_JOINS = 1.5
+
+
+def main(options: flags.Options) -> None:
+    """Coordinate as the chief, serve as a worker or a ps."""
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
+    config = runtime(options.settings.threads)
+    config.inter_op_parallelism_threads = max(config.inter_op_parallelism_threads, _LEAST_INTER_OP_THREADS)
+    if resolver.task_type != "chief":
+        spec = resolver.cluster_spec()
+        tf.distribute.Server(
+            spec, resolver.task_type, resolver.task_id, protocol="grpc", config=config
+        ).join()
+    tf.config.threading.set_intra_op_parallelism_threads(config.intra_op_parallelism_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
+    coordinate(tf.distribute.ParameterServerStrategy(resolver), Training(options), Progress(options))
+
+
+def coordinate(
+    strategy: tf.distribute.ParameterServerStrategy, training: Training, progress: Progress
+) -> None:
+    """Schedule steps until somebody ends the process."""
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        variables = training.variables()
+        # Its update is one operation on the ps; an optimizer of Keras 3 would pull its slots, too.
+        optimizer = v1.train.AdamOptimizer(training.learning_rate)
+        optimizer._create_slots(variables)  # tf.function may make none
+        global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    @tf.function
+    def step(iterator: tf.data.Iterator) -> tf.Tensor:
+        def on_worker(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                loss = training.loss(variables, features, labels)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            global_step.assign_add(1)
+            return loss
+
+        return strategy.run(on_worker, args=next(iterator))
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: training.dataset(seed=None)))
+    at_once = 20
+    while True:
+        began = time.monotonic()
+        for _ in range(at_once):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        progress.tell(int(global_step.numpy()))
+        pace = at_once / (time.monotonic() - began)
+        at_once = max(20, min(2 * at_once, int(pace * _SECONDS_BETWEEN_JOINS)))
+
+
+if __name__ == "__main__":
+    main(flags.parse(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""Between-graph replication as TensorFlow 1's tutorials have it: feed_dict, Supervisor, a plain session."""
+
+import sys
+
+import tensorflow as tf
+
+from benchmarks.programs.common import FedBatches, Progress, Training, runtime
+from trainer.process import flags
+
+v1 = tf.compat.v1
+
+
+def main(options: flags.Options) -> None:
+    """Be a ps, or train as a worker until somebody ends the process."""
+    cluster = options.cluster
+    spec = tf.train.ClusterSpec(cluster.jobs)
+    server = v1.train.Server(spec, cluster.job, cluster.index, config=runtime(options.settings.threads))
+    if cluster.job == "ps":
+        server.join()
+    training, progress = Training(options), Progress(options)
+    with tf.Graph().as_default():
+        with v1.device(v1.train.replica_device_setter(cluster=spec, worker_device=cluster.device)):
+            global_step = v1.train.get_or_create_global_step()
+            examples = training.examples
+            x = v1.placeholder(tf.float32, [None, examples.features.shape[1]])
+            y = v1.placeholder(tf.int64, [None])
+            loss = training.loss(training.variables(), x, y)
+            train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
+            start = v1.global_variables_initializer()
+        # Whoever finds the variables not set yet would look again after 30 s.
+        supervisor = v1.train.Supervisor(
+            is_chief=cluster.is_chief, init_op=start, global_step=global_step, recovery_wait_secs=1
+        )
+        batches = FedBatches(examples, training.batch_size, options.settings.seed + cluster.index)
+        with supervisor.prepare_or_wait_for_session(server.target) as session:
+            while not supervisor.should_stop():
+                features, labels = batches.next_batch()
+                _, cost, step = session.run([train, loss, global_step], {x: features, y: labels})
+                progress.tell(int(step), float(cost))
+
+
+if __name__ == "__main__":
+    main(flags.parse(sys.argv[1:]))

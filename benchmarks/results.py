@@ -1,0 +1,103 @@
+"""What the rounds of a benchmark say together: medians, ratios of runs side by side, a table."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from statistics import median
+
+from benchmarks.data import ROOT
+from benchmarks.rows import CORES, ROWS, WORKLOADS, Row, Workload
+from benchmarks.run import Figures
+
+# Workload -> row -> round -> figures.
+Rounds = Mapping[str, Mapping[str, Mapping[int, Figures]]]
+
+SPEED, CPU = "examples_per_second", "cpu_seconds_per_1000_examples"
+BASE = ROWS[0].name
+_COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "steps_per_second": ("global steps/s", lambda value: f"{value:,.1f}"),
+    SPEED: ("examples/s", lambda value: f"{value:,.0f}"),
+    CPU: ("CPU-s for 1,000 examples", lambda value: f"{value:.4f}"),
+    "bytes_of_twice_the_parameters": ("bytes of 2 x parameters", lambda value: f"{value:.3f}"),
+    "largest_ps_of_mean": ("largest ps of mean", lambda value: f"{value:.2f}"),
+}
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures were measured on."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    package = packages_distributions()["tensorflow"][0]
+    command = ["/usr/bin/env", "git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "processor": next(iter(models), platform.machine()),
+        "cores": CORES,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        package: version(package),
+        "commit": commit,
+        "load": os.getloadavg()[0],
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
+    """Return workload -> row -> each figure's median, and how psfleet compares with it round by round.
+
+    `times_as_fast` and `times_the_cpu` are of psfleet, each the median, the least and the most of the rounds.
+    """
+    return {
+        workload: {row: _summary(of_row, rows.get(BASE, {})) for row, of_row in rows.items()}
+        for workload, rows in rounds.items()
+    }
+
+
+def _summary(rounds: Mapping[int, Figures], base: Mapping[int, Figures]) -> Figures:
+    known = list(rounds.values())
+    names = [name for name, value in known[0].items() if not isinstance(value, Mapping)]
+    summary: Figures = {name: median(figures[name] for figures in known) for name in names}
+    parts = {name for figures in known for name in figures["cpu_milliseconds_per_step"]}
+    summary["cpu_milliseconds_per_step"] = {
+        name: [
+            median(figures["cpu_milliseconds_per_step"].get(name, (0.0, 0.0))[mode] for figures in known)
+            for mode in (0, 1)
+        ]
+        for name in sorted(parts)
+    }
+    summary["range_of_speed"] = _range([figures[SPEED] for figures in known])
+    for title, figure in (("times_as_fast", SPEED), ("times_the_cpu", CPU)):
+        if pairs := [base[number][figure] / rounds[number][figure] for number in rounds if number in base]:
+            summary[title] = _range(pairs)
+    return summary
+
+
+def _range(values: Sequence[float]) -> list[float]:
+    return [median(values), min(values), max(values)]
+
+
+def table(summaries: Mapping[str, Mapping[str, Figures]]) -> str:
+    """Return the table in Markdown, one for each workload."""
+    known = [workload for workload in WORKLOADS if workload.name in summaries]
+    return "\n".join(_table(workload, summaries[workload.name]) for workload in known)
+
+
+def _table(workload: Workload, rows: Mapping[str, Figures]) -> str:
+    title = f"{workload.title}: {workload.parameters:,} parameters, batch {workload.batch_size}"
+    heads = [title, *(head for head, _ in _COLUMNS.values()), "psfleet is so many times as fast"]
+    cells = [_cells(row, rows[row.name]) for row in ROWS if row.name in rows]
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cells(row: Row, figures: Figures) -> list[str]:
+    shown = [write(figures[name]) if name in figures else "" for name, (_, write) in _COLUMNS.items()]
+    compared = ""
+    if row.name != BASE and "times_as_fast" in figures:
+        middle, least, most = figures["times_as_fast"]
+        compared = f"{middle:.2f} ({least:.2f} to {most:.2f})"
+    return [row.title, *shown, compared]

@@ -1,0 +1,72 @@
+"""What is measured: the models, and who trains them. A row more is a line more in one of the two tables."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Flags = Mapping[str, object]
+
+TRAINER = "trainer"
+CORES = len(os.sched_getaffinity(0))
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model and its batch, as flags of the trainer; `parameters`: how many numbers are trained."""
+
+    name: str
+    title: str
+    parameters: int
+    batch_size: int
+    flags: Flags
+
+    @property
+    def parameter_bytes(self) -> int:
+        """What a worker pulls in a step, and pushes again."""
+        return 4 * self.parameters
+
+
+@dataclass(frozen=True)
+class Row:
+    """Who trains: a module that is started in each task, and flags of its own.
+
+    Without `workers` it is one process alone. With a `coordinator` the tasks learn from TF_CONFIG who they
+    are, and it is one more.
+    """
+
+    name: str
+    title: str
+    module: str = TRAINER
+    ps: int = 1
+    workers: int = WORKERS
+    coordinator: bool = False
+    flags: Flags = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, the one that tells how far the run is last."""
+        serving = [f"ps{index}" for index in range(self.ps)] if self.workers else []
+        workers = [f"worker{index}" for index in reversed(range(self.workers or 1))]
+        return (*serving, *workers, *(["chief0"] if self.coordinator else []))
+
+
+# Adam in each, by the rates of the trainer's models.
+WORKLOADS = (
+    Workload("mlp", "MLP 784-100-10", 79_510, 100, {"model": "mnist_mlp", "hidden_units": 100}),
+    Workload("cnn", "CNN", 333_526, 128, {"model": "cnn"}),
+    Workload("wide", "wide MLP, 20 MB", 5_000_560, 100, {"model": "mnist_mlp", "hidden_units": 6_290}),
+)
+
+# The cores of this machine are shared out among the workers; one process alone has all of them.
+_SHARED, _ALL = {"threads": max(1, CORES // WORKERS)}, {"threads": CORES}
+_PROGRAMS = "benchmarks.programs"
+ROWS = (
+    Row("psfleet", "psfleet", flags=_SHARED),
+    Row("psfleet_2_ps", "psfleet, 2 ps", ps=2, flags=_SHARED),
+    Row("psfleet_4_ps", "psfleet, 4 ps", ps=4, flags=_SHARED),
+    Row("tutorial", "the tutorials' program", f"{_PROGRAMS}.tutorial", flags=_SHARED),
+    Row("strategy", "ParameterServerStrategy", f"{_PROGRAMS}.strategy", coordinator=True, flags=_SHARED),
+    Row("alone", "one process alone", f"{_PROGRAMS}.alone", workers=0, flags=_ALL),
+    Row("alone_1_thread", "one process, 1 thread", f"{_PROGRAMS}.alone", workers=0, flags={"threads": 1}),
+)

@@ -1,0 +1,45 @@
+"""`make bench` in small: that each program trains and each figure is there. How large they are is luck."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.network import Hosts
+from benchmarks.results import CPU, SPEED
+from tests.trainer.forked import ForkedProcess
+
+SHORT = ["--rounds=1", "--warm_up=0", "--seconds=0.1", "--workloads=mlp"]
+PROGRAMS = ("psfleet", "tutorial", "strategy", "alone")
+
+
+def forked(
+    command: Sequence[str], environment: Mapping[str, str], output: Path, hosts: Hosts, name: str
+) -> ForkedProcess:
+    """Start a task without importing TensorFlow once more."""
+    enter = [str(Path(__file__).with_name("in_network.py")), str(hosts.path(name))]
+    return ForkedProcess([*enter, *command[1:]], output.parent, environment, output)
+
+
+def test_every_program_trains_and_every_figure_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SHORT, f"--rows={','.join(PROGRAMS)}", f"--folder={tmp_path}"], forked) == 0, (
+        capsys.readouterr().out
+    )
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["failures"] == []
+    rows = results["medians"]["mlp"]
+    assert tuple(rows) == PROGRAMS
+    of_all = {"steps_per_second", SPEED, CPU, "cpu_milliseconds_per_step", "times_as_fast", "times_the_cpu"}
+    of_wire = {"bytes_per_worker_and_step", "bytes_of_twice_the_parameters", "largest_ps_of_mean"}
+    for name, figures in rows.items():
+        expected = of_all if name == "alone" else of_all | of_wire
+        assert expected <= {figure for figure, value in figures.items() if value}, name
+        assert all(value > 0 for value in figures.values() if isinstance(value, float)), figures
+    table = (tmp_path / "results.md").read_text()
+    assert table in capsys.readouterr().out
+    assert "ParameterServerStrategy" in table
+    assert "ParameterServerStrategy" in (tmp_path / "results.svg").read_text()

@@ -1,0 +1,145 @@
+"""What the figures are made of, and that a benchmark that ends early leaves nothing."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.data import write_examples
+from benchmarks.network import Hosts
+from benchmarks.programs.common import FedBatches, Training
+from benchmarks.results import CPU, SPEED, medians, table
+from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
+from benchmarks.run import Figures, Run, RunFailed, Sample, figures
+from tests.repository import ROOT
+from tests.trainer.processes import until
+from trainer.process import flags
+
+MLP = WORKLOADS[0]
+TWO_PS = replace(ROWS[0], ps=2)
+
+
+def sample(wall: float, step: int, spent: float) -> Sample:
+    """A reading of two ps and two workers that have spent so many seconds each."""
+    cpu = {task: {"python": (spent, spent / 2)} for task in TWO_PS.tasks}
+    moved = {"ps0": 300 * step, "ps1": 100 * step, "worker0": 150 * step, "worker1": 250 * step}
+    return Sample(wall, step, cpu, moved, busy=10 * spent)
+
+
+def test_figures_are_what_lies_between_two_marks() -> None:
+    found = figures(TWO_PS, replace(MLP, parameters=40), sample(100.0, 50, 1.0), sample(110.0, 250, 3.0))
+    assert (found["seconds"], found["steps"], found["steps_per_second"]) == (10.0, 200, 20.0)
+    assert found[SPEED] == 20.0 * 100
+    assert found[CPU] == pytest.approx(4 * 3.0 / 20_000 * 1000)
+    assert found["bytes_per_worker_and_step"] == 400  # each step is one worker's
+    assert found["bytes_of_twice_the_parameters"] == 400 / 320
+    assert found["largest_ps_of_mean"] == 1.5
+    assert found["cores_of_others"] == pytest.approx((20 - 12) / 10)
+    assert found["cpu_milliseconds_per_step"] == {"ps: python": [20.0, 10.0], "worker: python": [20.0, 10.0]}
+
+
+def is_running(process: Path) -> bool:
+    """Whether it has not ended, waited for or not."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def told(speed: float, cpu: float) -> Figures:
+    return {SPEED: speed, CPU: cpu, "cpu_milliseconds_per_step": {"ps: python": [speed, 0.0]}}
+
+
+def test_ratios_are_taken_within_rounds_and_medians_over_them() -> None:
+    """A round in which the machine was slow is as slow for both."""
+    base = {0: told(200, 1), 1: told(20, 10), 2: told(300, 1)}
+    other = {0: told(100, 2), 1: told(10, 20), 2: told(100, 2), 3: told(1000, 1)}
+    found = medians({"mlp": {"psfleet": base, "tutorial": other}})["mlp"]["tutorial"]
+    assert found[SPEED] == 100
+    assert found["range_of_speed"] == [100, 10, 1000]
+    assert found["times_as_fast"] == [2.0, 2.0, 3.0]
+    assert found["times_the_cpu"] == [0.5, 0.5, 0.5]
+    assert found["cpu_milliseconds_per_step"] == {"ps: python": [100, 0.0]}
+
+
+def test_the_table_has_a_line_for_each_row_and_leaves_out_what_a_row_does_not_have() -> None:
+    written = table(medians({"mlp": {"psfleet": {0: told(200, 1)}, "alone": {0: told(100, 2)}}}))
+    heads, _rule, first, second = written.splitlines()
+    assert heads.count("|") == first.count("|") == second.count("|")
+    assert "| 200 | 1.0000 |" in first
+    assert first.endswith("|  |")
+    assert second.startswith("| one process alone |")
+    assert second.endswith("| 2.00 (2.00 to 2.00) |")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_examples(folder)
+    return folder
+
+
+@pytest.mark.parametrize("known", WORKLOADS, ids=lambda workload: workload.name)
+def test_workloads_have_as_many_parameters_as_they_say(known: Workload, data: Path) -> None:
+    asked = {"job_name": "local", "data_dir": data, "batch_size": known.batch_size, **known.flags}
+    training = Training(flags.parse([f"--{name}={value}" for name, value in asked.items()]))
+    with tf.Graph().as_default():
+        assert sum(variable.shape.num_elements() for variable in training.variables()) == known.parameters
+    assert training.batch_size == known.batch_size
+
+
+def test_fed_batches_hold_every_example_once_in_an_epoch(data: Path) -> None:
+    training = Training(flags.parse(["--job_name=local", f"--data_dir={data}"]))
+    examples = training.examples
+    assert examples.features.shape == (10_000, 784)
+    fed = FedBatches(examples, 100, seed=1)
+    epochs = [[fed.next_batch() for _ in range(100)] for _ in range(2)]
+    sums = [sorted(float(row.sum()) for features, _ in epoch for row in features) for epoch in epochs]
+    assert sums[0] == sums[1] == sorted(float(row.sum()) for row in examples.features)
+    assert (epochs[0][0][1] != epochs[1][0][1]).any()
+
+
+def test_counters_hold_what_went_to_a_host_and_came_from_it() -> None:
+    with Hosts(["a", "b"]) as hosts:
+        before = hosts.counters()
+        code = "import socket; s = socket.create_server(('', 2222)); print(flush=True); s = s.accept()[0]\n"
+        listener = subprocess.Popen(
+            [*hosts.inside("a"), sys.executable, "-c", f"{code}while s.recv(65536): pass"],
+            stdout=subprocess.PIPE,
+        )
+        assert listener.stdout
+        listener.stdout.readline()
+        host = hosts.addresses["a"].partition(":")[0]
+        code = f"import socket; socket.create_connection(({host!r}, 2222)).sendall(bytes(1_000_000))"
+        subprocess.run([*hosts.inside("b"), sys.executable, "-c", code], check=True)
+        listener.communicate()
+        moved = {name: count - before[name] for name, count in hosts.counters().items()}
+    assert moved.keys() == {"a", "b"}
+    assert all(1_000_000 < count < 1_100_000 for count in moved.values()), moved
+
+
+def test_a_benchmark_that_is_killed_leaves_no_process() -> None:
+    code = (
+        "import subprocess, time\nfrom benchmarks.network import Hosts\n"
+        "hosts = Hosts(['a']).__enter__()\n"
+        "task = subprocess.Popen([*hosts.inside('a'), 'sleep', '600'])\n"
+        "holders = [holder.pid for holder in hosts._holders.values()]\n"
+        "print(task.pid, *holders, flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as benchmark:
+        assert benchmark.stdout
+        started = [Path(f"/proc/{int(pid)}") for pid in benchmark.stdout.readline().split()]
+        assert len(started) == 3
+        benchmark.send_signal(signal.SIGKILL)
+    until(lambda: not any(map(is_running, started)), "the end of all that it started", 10)
+
+
+def test_a_program_that_ends_is_a_failed_run_with_its_last_words(tmp_path: Path) -> None:
+    row = Row("gone", "no such program", "benchmarks.programs.gone", workers=0)
+    words = r"(?s)ended: worker0.*No module named benchmarks.programs.gone"
+    with Run(row, MLP, tmp_path / "run", tmp_path) as run, pytest.raises(RunFailed, match=words):
+        run.measure(0, 0)
