@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.data import ROOT, write_examples
 from benchmarks.network import NetworkError
-from benchmarks.results import Rounds, machine, medians, table
+from benchmarks.results import Rounds, machine, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS
 from benchmarks.run import Figures, Run, RunFailed, Start, start_process
 from trainer.contract.json_files import write_json
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
 def _write(
     options: argparse.Namespace, before: dict[str, object], rounds: Rounds, failures: Sequence[str]
 ) -> None:
-    """Write all that is known after a round, and print the table after the last."""
+    """Write all that is known after a round, and print the tables after the last."""
     from benchmarks.picture import write_picture
 
     summaries = medians(rounds)
@@ -59,11 +59,11 @@ def _write(
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", {**everything, "rounds": rounds, "failures": failures}, indent=1)
-    (folder / "results.md").write_text(table(summaries), encoding="utf-8")
+    (folder / "results.md").write_text(tables(summaries), encoding="utf-8")
     write_picture(folder / "results.svg", summaries)
     done = {number for rows in rounds.values() for of_row in rows.values() for number in of_row}
     if max(done) + 1 == options.rounds:
-        _say(f"\n{table(summaries)}")
+        _say(f"\n{tables(summaries)}")
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -80,16 +80,32 @@ def _range(values: Sequence[float]) -> list[float]:
     return [median(values), min(values), max(values)]
 
 
-def table(summaries: Mapping[str, Mapping[str, Figures]]) -> str:
-    """Return the table in Markdown, one for each workload."""
-    known = [workload for workload in WORKLOADS if workload.name in summaries]
-    return "\n".join(_table(workload, summaries[workload.name]) for workload in known)
+def tables(summaries: Mapping[str, Mapping[str, Figures]]) -> str:
+    """Return two tables in Markdown for each workload: the figures, and whose threads spent a step's CPU."""
+    known = [(workload, summaries[workload.name]) for workload in WORKLOADS if workload.name in summaries]
+    return "\n".join([_figures(*one) for one in known] + [_profile(*one) for one in known])
 
 
-def _table(workload: Workload, rows: Mapping[str, Figures]) -> str:
+def _figures(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
     title = f"{workload.title}: {workload.parameters:,} parameters, batch {workload.batch_size}"
     heads = [title, *(head for head, _ in _COLUMNS.values()), "psfleet is so many times as fast"]
-    cells = [_cells(row, rows[row.name]) for row in ROWS if row.name in rows]
+    return _table(heads, [_cells(row, of_rows[row.name]) for row in ROWS if row.name in of_rows])
+
+
+def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
+    spent = {row.title: of_rows[row.name]["cpu_milliseconds_per_step"] for row in ROWS if row.name in of_rows}
+    names = sorted({name for threads in spent.values() for name in threads})
+    lines = [
+        [name, *(f"{sum(threads[name]):.2f}" if name in threads else "" for threads in spent.values())]
+        for name in names
+    ]
+    sums = [f"{sum(map(sum, threads.values())):.2f}" for threads in spent.values()]
+    kernel = [f"{sum(parts[1] for parts in threads.values()):.2f}" for threads in spent.values()]
+    heads = [f"{workload.title}: CPU-ms of a step", *spent]
+    return _table(heads, [*lines, ["together", *sums], ["of these in the kernel", *kernel]])
+
+
+def _table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from benchmarks.data import write_examples
 from benchmarks.network import Hosts
 from benchmarks.programs.common import FedBatches, Training
-from benchmarks.results import CPU, SPEED, medians, table
+from benchmarks.results import CPU, SPEED, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
 from benchmarks.run import Figures, Run, RunFailed, Sample, figures
 from tests.repository import ROOT
@@ -66,14 +66,22 @@ def test_ratios_are_taken_within_rounds_and_medians_over_them() -> None:
     assert found["cpu_milliseconds_per_step"] == {"ps: python": [100, 0.0]}
 
 
-def test_the_table_has_a_line_for_each_row_and_leaves_out_what_a_row_does_not_have() -> None:
-    written = table(medians({"mlp": {"psfleet": {0: told(200, 1)}, "alone": {0: told(100, 2)}}}))
-    heads, _rule, first, second = written.splitlines()
+def test_tables_have_a_place_for_each_row_and_leave_out_what_a_row_does_not_have() -> None:
+    base = {**told(200, 1), "cpu_milliseconds_per_step": {"ps: python": [200, 50.0]}}
+    written = tables(medians({"mlp": {"psfleet": {0: base}, "alone": {0: told(100, 2)}}}))
+    figures, profile = (table.splitlines() for table in written.split("\n\n"))
+    heads, _rule, first, second = figures
     assert heads.count("|") == first.count("|") == second.count("|")
     assert "| 200 | 1.0000 |" in first
     assert first.endswith("|  |")
     assert second.startswith("| one process alone |")
     assert second.endswith("| 2.00 (2.00 to 2.00) |")
+    assert profile[0] == "| MLP 784-100-10: CPU-ms of a step | psfleet | one process alone |"
+    assert profile[2:] == [
+        "| ps: python | 250.00 | 100.00 |",
+        "| together | 250.00 | 100.00 |",
+        "| of these in the kernel | 50.00 | 0.00 |",
+    ]
 
 
 @pytest.fixture(scope="module")
