@@ -114,17 +114,18 @@ class Run:
         Raises RunFailed.
         """
         began = time.time()
-        first = self._told(since=0.0, deadline=began + _SECONDS_TO_BEGIN)
+        first = self._told(0.0, 0, began + _SECONDS_TO_BEGIN)
         deadline = first.wall + warm_up + 4 * seconds + 60
-        begin = self._told(first.wall + warm_up, deadline)
-        return figures(self._row, self._workload, begin, self._told(begin.wall + seconds, deadline))
+        begin = self._told(first.wall + warm_up, 0, deadline)
+        end = self._told(begin.wall + seconds, begin.global_step, deadline)
+        return figures(self._row, self._workload, begin, end)
 
-    def _told(self, since: float, deadline: float) -> Sample:
-        """The sample at the first word of a step that the run tells after `since`."""
+    def _told(self, since: float, after: int, deadline: float) -> Sample:
+        """The sample at the first word of a step beyond `after` that the run tells from `since` on."""
         lead = self._folder / self._row.tasks[-1] / "progress.json"
         while time.time() < deadline:
             told = read_object(lead)
-            if told.get("global_step", 0) > 0 and told["wall"] >= since:
+            if told.get("global_step", 0) > after and told["wall"] >= since:
                 return Sample(
                     told["wall"], told["global_step"], self._cpu(), self._hosts.counters(), _busy_seconds()
                 )

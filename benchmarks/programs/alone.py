@@ -12,13 +12,14 @@ v1 = tf.compat.v1
 
 def main(options: flags.Options) -> None:
     """Train until somebody ends the process."""
+    config = runtime(options.settings.threads)
     training, progress = Training(options), Progress(options)
     with tf.Graph().as_default():
         iterator = v1.data.make_initializable_iterator(training.dataset(options.settings.seed))
         global_step = v1.train.get_or_create_global_step()
         loss = training.loss(training.variables(), *iterator.get_next())
         train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
-        with v1.Session(config=runtime(options.settings.threads)) as session:
+        with v1.Session(config=config) as session:
             session.run([v1.global_variables_initializer(), iterator.initializer])
             step = session.make_callable([global_step, loss, train])
             while True:

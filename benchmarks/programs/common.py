@@ -81,8 +81,12 @@ class Progress:
             write_json(self._path, {"wall": round(time.time(), 3), "global_step": global_step, "loss": loss})
 
 
-def runtime(threads: int | None) -> tf.compat.v1.ConfigProto:
-    """So many threads for operations and within one, as --threads of the trainer."""
-    return v1.ConfigProto(
-        intra_op_parallelism_threads=threads or 0, inter_op_parallelism_threads=threads or 0
-    )
+def runtime(threads: int | None, least: int = 1) -> tf.compat.v1.ConfigProto:
+    """So many threads for operations (`least` at least) and within one, as --threads of the trainer.
+
+    To be called first: a dataset, too, makes the pool of threads that operations share in this process.
+    """
+    within, operations = threads or 0, max(threads or 0, least)
+    tf.config.threading.set_intra_op_parallelism_threads(within)
+    tf.config.threading.set_inter_op_parallelism_threads(operations)
+    return v1.ConfigProto(intra_op_parallelism_threads=within, inter_op_parallelism_threads=operations)

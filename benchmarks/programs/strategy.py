@@ -16,7 +16,7 @@ from benchmarks.programs.common import Progress, Training, runtime
 from trainer.process import flags
 
 v1 = tf.compat.v1
-# With fewer a worker that waits for a function of its own has no thread for it, and stands still.
+# With one alone a worker that waits for a function of its own has no thread for it, and stands still.
 _LEAST_INTER_OP_THREADS = 4
 # The coordinator waits for all that it has scheduled so often: the longer, the less the workers wait.
 _SECONDS_BETWEEN_JOINS = 1.5
@@ -25,15 +25,12 @@ _SECONDS_BETWEEN_JOINS = 1.5
 def main(options: flags.Options) -> None:
     """Coordinate as the chief, serve as a worker or a ps."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
-    config = runtime(options.settings.threads)
-    config.inter_op_parallelism_threads = max(config.inter_op_parallelism_threads, _LEAST_INTER_OP_THREADS)
+    config = runtime(options.settings.threads, _LEAST_INTER_OP_THREADS)
     if resolver.task_type != "chief":
         spec = resolver.cluster_spec()
         tf.distribute.Server(
             spec, resolver.task_type, resolver.task_id, protocol="grpc", config=config
         ).join()
-    tf.config.threading.set_intra_op_parallelism_threads(config.intra_op_parallelism_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
     coordinate(tf.distribute.ParameterServerStrategy(resolver), Training(options), Progress(options))
 
 
