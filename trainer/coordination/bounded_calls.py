@@ -29,6 +29,11 @@ _OPEN: set[tf.compat.v1.Session] = set()
 _EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")
 
 
+# TensorFlow runs each call in a thread of its own, which draws the numbers of its requests from a seed of 32
+# bits; a task refuses a number that is among the last 100,000 it has seen. That is one in some 43,000.
+_SAME_NUMBER = "request was received twice"
+
+
 class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
     """TensorFlow did not answer in time."""
 
@@ -93,6 +98,16 @@ def _leave_behind(thread: Thread) -> None:
     if thread.ident is not None:
         its, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_LeftBehind)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(its, error)
+
+
+def run_once_more(run: Callable[[], Result]) -> Result:
+    """Run a session's call, and again where a request of it had the number of another's, and was refused."""
+    try:
+        return run()
+    except tf.errors.AbortedError as error:
+        if _SAME_NUMBER not in str(error):
+            raise
+    return run()
 
 
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:

@@ -13,7 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.coordination.bounded_calls import NO_ANSWER, call_within, close_in_background, open_session
+from trainer.coordination.bounded_calls import (
+    NO_ANSWER,
+    call_within,
+    close_in_background,
+    open_session,
+    run_once_more,
+)
 from trainer.coordination.ledger_parts import (
     BEAT,
     END,
@@ -76,7 +82,7 @@ class _LedgerSession:
         seconds: float = _SECONDS_TO_ANSWER,
     ) -> Any:  # noqa: ANN401 - of the shape of `fetches`
         session = self._session
-        return call_within(seconds, lambda: session.run(fetches, feeds))
+        return call_within(seconds, lambda: run_once_more(lambda: session.run(fetches, feeds)))
 
 
 class OwnPart(_LedgerSession):

@@ -9,6 +9,7 @@ from threading import Condition, Event, Lock, Thread
 import numpy as np
 import tensorflow as tf
 
+from trainer.coordination.bounded_calls import run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.engine.synchronous_rounds import RoundOperations, Standing
 from trainer.process.console import say
@@ -143,7 +144,7 @@ class Aggregator:
 
     def _look(self) -> Standing:
         with self._called():
-            values = self._read()
+            values = run_once_more(self._read)
         return self._see(Standing.from_values(values))
 
     def _step(self, standing: Standing) -> Standing:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
+from trainer.coordination.bounded_calls import run_once_more
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.aggregator import Aggregator, Pace
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
@@ -114,4 +115,4 @@ class SynchronousSession(TrainingSession):
                 standing = self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
             else:
                 time.sleep(self._pace.nap())
-                standing = Standing.from_values(self._read())
+                standing = Standing.from_values(run_once_more(self._read))

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
-from trainer.coordination.bounded_calls import close_in_background, open_session
+from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
 from trainer.engine.optimizers import Gradients, Optimizers
 from trainer.engine.wire import Wire
@@ -212,7 +212,7 @@ class TrainingSession:
         def run() -> list[Any]:
             tell, graph.tell_partitions = graph.tell_partitions, None
             if tell is None:
-                return plain()
+                return run_once_more(plain)
             options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
             values: list[Any] = session.run(step, options=options, run_metadata=metadata)
             tell(metadata.partition_graphs)

@@ -6,10 +6,11 @@ from pathlib import Path
 from threading import Event, Thread, current_thread
 
 import pytest
+import tensorflow as tf
 
 from tests.trainer.coordination import deserted_program
 from tests.trainer.processes import Cluster
-from trainer.coordination.bounded_calls import CallTookTooLong, call_within
+from trainer.coordination.bounded_calls import CallTookTooLong, call_within, run_once_more
 from trainer.process.port_probes import probe
 
 
@@ -46,3 +47,22 @@ def test_a_call_that_is_left_behind_goes_no_further_once_it_is_let_go() -> None:
     for thread in threads:
         thread.join(10)
     assert not went_on.is_set()
+
+
+def test_a_call_that_is_taken_for_another_is_made_once_more() -> None:
+    twice = tf.errors.AbortedError(None, None, "The same RunGraph (Worker) request was received twice.")
+    gone = tf.errors.AbortedError(None, None, "Graph handle is not found")
+    answers: list[int | Exception] = [twice, 1, gone, 2, twice, twice]
+
+    def run() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert run_once_more(run) == 1
+    with pytest.raises(tf.errors.AbortedError, match="not found"):
+        run_once_more(run)
+    assert run_once_more(run) == 2
+    with pytest.raises(tf.errors.AbortedError, match="received twice"):
+        run_once_more(run)
