@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.data import ROOT, write_examples
 from benchmarks.network import NetworkError
-from benchmarks.results import Rounds, machine, medians, tables
+from benchmarks.results import Rounds, machine, medians, page, tables
 from benchmarks.rows import ROWS, WORKLOADS
 from benchmarks.run import Figures, Run, RunFailed, Start, start_process
 from trainer.contract.json_files import write_json
@@ -59,7 +59,7 @@ def _write(
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", {**everything, "rounds": rounds, "failures": failures}, indent=1)
-    (folder / "results.md").write_text(tables(summaries), encoding="utf-8")
+    (folder / "results.md").write_text(page(before, asked, summaries), encoding="utf-8")
     write_picture(folder / "results.svg", summaries)
     done = {number for rows in rounds.values() for of_row in rows.values() for number in of_row}
     if max(done) + 1 == options.rounds:

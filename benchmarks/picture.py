@@ -1,19 +1,17 @@
 """The speeds as bars, drawn as the report of a run is."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.results import BASE, SPEED
+from benchmarks.results import BASE, SPEED, Medians
 from benchmarks.rows import ROWS, WORKLOADS
-from benchmarks.run import Figures
 from psfleet.report.drawing import INK, PALETTE, WIDTH, as_svg, style
 
 _BAR_HEIGHT, _TITLE_HEIGHT = 0.26, 0.6
 
 
-def write_picture(path: Path, summaries: Mapping[str, Mapping[str, Figures]]) -> None:
+def write_picture(path: Path, summaries: Medians) -> None:
     """Write an SVG: for each workload a bar for each row, with the range of its rounds. Raises OSError."""
     known = [workload for workload in WORKLOADS if workload.name in summaries]
     heights = [_TITLE_HEIGHT + _BAR_HEIGHT * len(summaries[workload.name]) for workload in known]

@@ -15,6 +15,8 @@ from benchmarks.run import Figures
 
 # Workload -> row -> round -> figures.
 Rounds = Mapping[str, Mapping[str, Mapping[int, Figures]]]
+# Workload -> row -> figures.
+Medians = Mapping[str, Mapping[str, Figures]]
 
 SPEED, CPU = "examples_per_second", "cpu_seconds_per_1000_examples"
 BASE = ROWS[0].name
@@ -24,6 +26,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     CPU: ("CPU-s for 1,000 examples", lambda value: f"{value:.4f}"),
     "bytes_of_twice_the_parameters": ("bytes of 2 x parameters", lambda value: f"{value:.3f}"),
     "largest_ps_of_mean": ("largest ps of mean", lambda value: f"{value:.2f}"),
+    "cores_of_others": ("cores that others used", lambda value: f"{value:.1f}"),
 }
 
 
@@ -41,7 +44,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         package: version(package),
         "commit": commit,
-        "load": os.getloadavg()[0],
+        "load": round(os.getloadavg()[0], 1),
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
 
@@ -80,7 +83,13 @@ def _range(values: Sequence[float]) -> list[float]:
     return [median(values), min(values), max(values)]
 
 
-def tables(summaries: Mapping[str, Mapping[str, Figures]]) -> str:
+def page(machine: Mapping[str, object], asked: Mapping[str, object], summaries: Medians) -> str:
+    """Return the tables below what they were measured on and how."""
+    told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
+    return f"# Results of make bench\n\n{', '.join(told)}\n\n{tables(summaries)}"
+
+
+def tables(summaries: Medians) -> str:
     """Return two tables in Markdown for each workload: the figures, and whose threads spent a step's CPU."""
     known = [(workload, summaries[workload.name]) for workload in WORKLOADS if workload.name in summaries]
     return "\n".join([_figures(*one) for one in known] + [_profile(*one) for one in known])
