@@ -25,7 +25,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(real_runs: RealRuns) -> None:
 
 def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) -> None:
     program = [str(ROOT / "tests" / "trainer" / "broken_program.py")]
-    with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
+    with Cluster(tmp_path, workers=1, flags=[*LINEAR, "--steps_per_call=1"]) as cluster:
         cluster.start("ps0")
         cluster.start("worker0", program=program)
         assert cluster.wait() == {"ps0": PROGRAM, "worker0": PROGRAM}
