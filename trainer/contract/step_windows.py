@@ -59,11 +59,15 @@ class StepWindows:
         self._examples += examples
         self._last_after = after
 
+    @property
+    def room(self) -> int:
+        """How many more steps the window takes."""
+        of_run = math.ceil(self._last_step / _RECORDS_A_RUN)
+        return max(1, of_run or self._local_step // _SHARE_OF_THE_PAST) - self._steps
+
     def flush_in_time(self) -> None:
         """Write the steps counted so far, where they are enough or long ago."""
-        of_run = math.ceil(self._last_step / _RECORDS_A_RUN)
-        full = self._steps >= max(1, of_run or self._local_step // _SHARE_OF_THE_PAST)
-        if full or time.monotonic() - self._opened >= _WINDOW_SECONDS:
+        if self.room <= 0 or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 
     def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:

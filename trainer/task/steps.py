@@ -78,7 +78,7 @@ class Steps(ToldSteps):
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
-                taken = session.steps(self._most_steps(), lambda: others.wait(session.awaited))
+                taken = session.steps(self._most_steps(windows), lambda: others.wait(session.awaited))
                 others.over()
                 self._call_sizes.took(time.monotonic() - began, len(taken))
                 self._count(taken, windows)
@@ -128,13 +128,15 @@ class Steps(ToldSteps):
         if counters[STOP_CODE]:
             raise RunEnding(counters[STOP_CODE], "")
 
-    def _most_steps(self) -> int:
-        """How many steps may be taken in one call: nothing is due between them, nor does the run end."""
+    def _most_steps(self, windows: StepWindows) -> int:
+        """How many steps may be taken in one call: nothing is due between them, no record, nor the end."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
             left = min(left, self._chief.steps_until_save(self.global_step))
         every = self._task.settings.steps_to_validate
-        due = min(every - self.local_step % every, self.summaries.steps_until_due(self.local_step))
+        due = min(
+            windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
+        )
         # The others take as many meanwhile, and some when this call begins.
         return self._call_sizes.within(min(due, left // (2 * self._task.cluster.workers)))
 
