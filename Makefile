@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -51,6 +51,9 @@ security: setup-dev ## Run the slow scenario of attacks, which `make test` leave
 
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (5), and write benchmarks/results.*
 	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks --rounds=$(or $(ROUNDS),5)
+
+chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
+	@python -m pytest -m chaos
 
 mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)

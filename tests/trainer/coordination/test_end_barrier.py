@@ -179,7 +179,7 @@ def test_a_worker_that_is_killed_does_not_hold_the_others(tmp_path: Path) -> Non
 
 
 def test_no_model_is_read_while_a_worker_that_was_not_waited_for_may_take_a_step(tmp_path: Path) -> None:
-    with Cluster(tmp_path, flags=["--model=linear", "--steps=400"]) as cluster:
+    with Cluster(tmp_path, flags=["--model=linear", "--steps=400", "--steps_per_call=1"]) as cluster:
         cluster.start("ps0", "worker0")
         cluster.start("worker1", program=Pace(stops_itself_at=20).program)
         assert cluster.wait("ps0", "worker0") == {"ps0": 0, "worker0": 0}

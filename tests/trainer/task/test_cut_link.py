@@ -12,7 +12,10 @@ from tests.trainer.host.networks import Networks
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import STOPPED
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks"),
+]
 
 ADDRESSES = {"ps0": "10.77.0.1", "worker0": "10.77.0.2", "worker1": "10.77.0.3"}
 

@@ -12,8 +12,9 @@ from tests.trainer.held_program import NEVER, held_at, program_at
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CLUSTER_BROKE, STOPPED
 
-LINEAR = ["--model=linear", "--steps=400"]
-ENDLESS = ["--model=linear", "--steps=1000000"]
+# A step is a call, so that each can be held.
+LINEAR = ["--model=linear", "--steps=400", "--steps_per_call=1"]
+ENDLESS = ["--model=linear", "--steps=1000000", "--steps_per_call=1"]
 
 
 def _until_told_for(cluster: Cluster, seconds: float) -> None:
@@ -45,8 +46,9 @@ def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: 
         assert sum(window.integer("steps") for window in windows) == taken > 19
 
 
+@pytest.mark.chaos
 def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Path) -> None:
-    with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=4"]) as cluster:
+    with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=30"]) as cluster:
         cluster.serve("ps0")
         cluster.start("worker0")
         cluster.until_steps(30)
@@ -60,6 +62,12 @@ def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Pa
         assert again.integer("global_step") >= 30
         cluster.until_steps(30)
 
+
+def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=4"]) as cluster:
+        cluster.serve("ps0")
+        cluster.start("worker0")
+        cluster.until_steps(30)
         cluster.signal("ps0", signal.SIGSTOP)
         assert cluster.wait("worker0") == {"worker0": CLUSTER_BROKE}
         failed = cluster.only("worker0", "failed")
