@@ -63,6 +63,7 @@ def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Pa
         cluster.until_steps(30)
 
 
+@pytest.mark.chaos
 def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=4"]) as cluster:
         cluster.serve("ps0")
