@@ -76,6 +76,7 @@ def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> Non
         assert f"s for ps0 at {cluster.hosts['ps'][0]} (" in failed.text("reason")
 
 
+@pytest.mark.chaos
 def test_others_do_not_give_up_while_the_chief_sets_the_variables(tmp_path: Path) -> None:
     release = tmp_path / "release"
     with Cluster(tmp_path, flags=[*LINEAR, "--barrier_deadline_seconds=5"]) as cluster:
@@ -119,6 +120,7 @@ def told_to_manager(tmp_path: Path) -> Iterator[list[bytes]]:
         thread.join()
 
 
+@pytest.mark.chaos
 def test_a_save_after_sigterm_may_take_longer_than_the_unit_grants(
     tmp_path: Path, told_to_manager: list[bytes]
 ) -> None:
