@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask
+from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask, text_of
 from ..module_utils.host.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import parse_show, systemctl
@@ -52,11 +52,6 @@ def told(*command: str) -> str:
     return printed.strip()
 
 
-def content_of(path: Path) -> str:
-    """Return what is in a file, "" where there is none."""
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
 class WireguardMesh:
     """The files of this host's side of the mesh, in directories of root's."""
 
@@ -73,7 +68,7 @@ class WireguardMesh:
 
         Raises MeshError where there is no such interface then.
         """
-        there, unit_there = content_of(self.file), content_of(self.unit)
+        there, unit_there = text_of(self.file), text_of(self.unit)
         shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT))[0]
         stands = (shown["ActiveState"], shown["UnitFileState"], shown["NeedDaemonReload"]) == STANDS
         if stands and (there, unit_there) == (wanted, unit) and not mesh_problem(wanted, dump()):
@@ -105,7 +100,7 @@ def main() -> None:
     try:
         if lacks and not module.check_mode:
             place.make_key()
-        if key := content_of(place.key_file).strip():
+        if key := text_of(place.key_file).strip():
             public = told("sh", "-c", 'wg pubkey < "$1"', "sh", str(place.key_file))
         if key and (hosts := values["hosts"]):
             own = hosts.pop(values["host"])
