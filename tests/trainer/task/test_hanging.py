@@ -3,6 +3,7 @@
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
@@ -46,13 +47,21 @@ def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: 
         assert sum(window.integer("steps") for window in windows) == taken > 19
 
 
-@pytest.mark.chaos
-def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Path) -> None:
-    with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=30"]) as cluster:
+@contextmanager
+def _stopped_ps(directory: Path, deadline_seconds: int) -> Iterator[Cluster]:
+    """Give a run whose ps hangs, and whose one worker waits so long for it."""
+    flags = [*ENDLESS, f"--barrier_deadline_seconds={deadline_seconds}"]
+    with Cluster(directory, workers=1, flags=flags) as cluster:
         cluster.serve("ps0")
         cluster.start("worker0")
         cluster.until_steps(30)
         cluster.signal("ps0", signal.SIGSTOP)
+        yield cluster
+
+
+@pytest.mark.chaos
+def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Path) -> None:
+    with _stopped_ps(tmp_path, 30) as cluster:
         cluster.until(lambda: bool(cluster.records("worker0", "recovering")), "the worker to leave the ps")
         cluster.signal("ps0", signal.SIGCONT)
         assert "ps0 has not answered for " in cluster.only("worker0", "recovering").text("reason")
@@ -65,11 +74,7 @@ def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Pa
 
 @pytest.mark.chaos
 def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> None:
-    with Cluster(tmp_path, workers=1, flags=[*ENDLESS, "--barrier_deadline_seconds=4"]) as cluster:
-        cluster.serve("ps0")
-        cluster.start("worker0")
-        cluster.until_steps(30)
-        cluster.signal("ps0", signal.SIGSTOP)
+    with _stopped_ps(tmp_path, 4) as cluster:
         assert cluster.wait("worker0") == {"worker0": CLUSTER_BROKE}
         failed = cluster.only("worker0", "failed")
         assert failed.text("class") == "cluster_broke"
