@@ -28,8 +28,9 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
         write_examples(data)
         for number in range(options.rounds):
             for workload in options.workloads:
-                turn = number % len(options.rows)
-                for row in options.rows[turn:] + options.rows[:turn]:
+                rows = [row for row in options.rows if workload.name in (row.workloads or {workload.name})]
+                turn = number % max(len(rows), 1)
+                for row in rows[turn:] + rows[:turn]:
                     where = f"round {number + 1}, {workload.title}, {row.title}"
                     folder = Path(scratch, f"{number}-{workload.name}-{row.name}")
                     try:

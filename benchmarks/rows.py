@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 Flags = Mapping[str, object]
 
 TRAINER = "trainer"
 CORES = len(os.sched_getaffinity(0))
 WORKERS = 2
+SLOWER = 5
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Row:
     """Who trains: a module that is started in each task, and flags of its own.
 
     Without `workers` it is one process alone. With a `coordinator` the tasks learn from TF_CONFIG who they
-    are, and it is one more.
+    are, and it is one more. `gradients`: how many a global step is made of. With `straggler` the last worker
+    is SLOWER times slower. `workloads`: names of those that it is for, all where there is none.
     """
 
     name: str
@@ -42,6 +45,9 @@ class Row:
     workers: int = WORKERS
     coordinator: bool = False
     flags: Flags = field(default_factory=dict)
+    gradients: int = 1
+    straggler: bool = False
+    workloads: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -60,11 +66,18 @@ WORKLOADS = (
 
 # The cores of this machine are shared out among the workers; one process alone has all of them.
 _SHARED, _ALL = {"threads": max(1, CORES // WORKERS)}, {"threads": CORES}
+_SYNC = {"replication": "sync", "replicas_to_aggregate": WORKERS, **_SHARED}
+# Of as many gradients as there are workers without a backup.
+_sync = partial(Row, flags=_SYNC, gradients=WORKERS, workloads=("mlp",))
 _PROGRAMS = "benchmarks.programs"
 ROWS = (
     Row("psfleet", "psfleet", flags=_SHARED),
     Row("psfleet_2_ps", "psfleet, 2 ps", ps=2, flags=_SHARED),
     Row("psfleet_4_ps", "psfleet, 4 ps", ps=4, flags=_SHARED),
+    Row("psfleet_bfloat16", "psfleet, bfloat16", flags={"wire_dtype": "bfloat16", **_SHARED}),
+    _sync("psfleet_sync", "psfleet, sync"),
+    _sync("psfleet_straggler", f"psfleet, sync, one worker {SLOWER} times slower", straggler=True),
+    _sync("psfleet_backup", "psfleet, sync, the same and a backup", workers=WORKERS + 1, straggler=True),
     Row("tutorial", "the tutorials' program", f"{_PROGRAMS}.tutorial", flags=_SHARED),
     Row("strategy", "ParameterServerStrategy", f"{_PROGRAMS}.strategy", coordinator=True, flags=_SHARED),
     Row("alone", "one process alone", f"{_PROGRAMS}.alone", workers=0, flags=_ALL),

@@ -2,24 +2,27 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Protocol
 
 from benchmarks.data import ROOT
 from benchmarks.network import Hosts
-from benchmarks.rows import Row, Workload
+from benchmarks.rows import SLOWER, Row, Workload
 from trainer.contract.json_files import read_object
 from trainer.contract.settings import flags_of
 from trainer.contract.task_names import split_name
 
 _SECONDS_TO_BEGIN = 180.0
 _SECONDS_BETWEEN_LOOKS = 0.02
+_SECONDS_TO_RUN = 0.02
 _LAST_STEP = 100_000_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SHOWN = 1500
@@ -36,6 +39,7 @@ class Process(Protocol):
     def pid(self) -> int | None: ...  # noqa: D102
 
     def poll(self) -> int | None: ...  # noqa: D102
+    def send_signal(self, number: signal.Signals) -> None: ...  # noqa: D102
     def kill(self) -> None: ...  # noqa: D102
     def wait(self) -> object: ...  # noqa: D102
 
@@ -116,8 +120,10 @@ class Run:
         began = time.time()
         first = self._told(0.0, 0, began + _SECONDS_TO_BEGIN)
         deadline = first.wall + warm_up + 4 * seconds + 60
-        begin = self._told(first.wall + warm_up, 0, deadline)
-        end = self._told(begin.wall + seconds, begin.global_step, deadline)
+        straggler = self._processes[f"worker{self._row.workers - 1}"] if self._row.straggler else None
+        with nullcontext() if straggler is None else slowed(straggler, SLOWER):
+            begin = self._told(first.wall + warm_up, 0, deadline)
+            end = self._told(begin.wall + seconds, begin.global_step, deadline)
         return figures(self._row, self._workload, begin, end)
 
     def _told(self, since: float, after: int, deadline: float) -> Sample:
@@ -172,9 +178,30 @@ class Run:
         return "\n".join(f"== {task}\n{text[-_SHOWN:]}" for task, text in texts.items())
 
 
+@contextmanager
+def slowed(process: Process, times: int) -> Iterator[None]:
+    """Let a process run for one part of the time in so many, as one on a slower machine."""
+    over = Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(_SECONDS_TO_RUN):
+            process.send_signal(signal.SIGSTOP)
+            over.wait(_SECONDS_TO_RUN * (times - 1))
+            process.send_signal(signal.SIGCONT)
+
+    thread = Thread(target=stop_and_go, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
     """Return what was measured between two marks; docs/performance.md explains each figure."""
     seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
+    batches = steps * row.gradients
     cpu = _cpu_between(begin, end)
     of_all = sum(user + kernel for user, kernel in cpu.values())
     moved = {host: end.bytes[host] - count for host, count in begin.bytes.items()}
@@ -182,7 +209,7 @@ def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures
     of_ps = [count for host, count in moved.items() if host.startswith("ps")]
     wire = {}
     if row.workers:
-        a_step = of_workers / steps
+        a_step = of_workers / batches
         wire = {
             "bytes_per_worker_and_step": a_step,
             "bytes_of_twice_the_parameters": a_step / (2 * workload.parameter_bytes),
@@ -192,8 +219,8 @@ def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures
         "seconds": seconds,
         "steps": steps,
         "steps_per_second": steps / seconds,
-        "examples_per_second": steps * workload.batch_size / seconds,
-        "cpu_seconds_per_1000_examples": 1000 * of_all / (steps * workload.batch_size),
+        "examples_per_second": batches * workload.batch_size / seconds,
+        "cpu_seconds_per_1000_examples": 1000 * of_all / (batches * workload.batch_size),
         **wire,
         "cores_of_others": (end.busy - begin.busy - of_all) / seconds,
         "cpu_milliseconds_per_step": {

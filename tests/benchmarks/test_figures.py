@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from benchmarks.network import Hosts
 from benchmarks.programs.common import FedBatches, Training
 from benchmarks.results import CPU, SPEED, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
-from benchmarks.run import Figures, Run, RunFailed, Sample, figures
+from benchmarks.run import Figures, Run, RunFailed, Sample, figures, slowed
 from tests.repository import ROOT
 from tests.trainer.processes import until
 from trainer.process import flags
@@ -40,6 +41,27 @@ def test_figures_are_what_lies_between_two_marks() -> None:
     assert found["largest_ps_of_mean"] == 1.5
     assert found["cores_of_others"] == pytest.approx((20 - 12) / 10)
     assert found["cpu_milliseconds_per_step"] == {"ps: python": [20.0, 10.0], "worker: python": [20.0, 10.0]}
+
+
+def test_a_synchronous_step_learns_from_several_batches() -> None:
+    row, workload = replace(TWO_PS, gradients=2), replace(MLP, parameters=40)
+    found = figures(row, workload, sample(100.0, 50, 1.0), sample(110.0, 250, 3.0))
+    assert found["steps_per_second"] == 20.0
+    assert found[SPEED] == 2 * 20.0 * 100
+    assert found["bytes_per_worker_and_step"] == 200
+
+
+def test_a_straggler_is_stopped_again_and_again_and_goes_on_afterwards() -> None:
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
+
+        def is_in(state: str) -> bool:
+            return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == state
+
+        with slowed(process, 5):
+            for seen in ("T", "S", "T", "S"):
+                until(partial(is_in, seen), f"state {seen}", 10)
+        assert is_in("S")
+        process.kill()
 
 
 def is_running(process: Path) -> bool:
