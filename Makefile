@@ -49,8 +49,8 @@ cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB o
 security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: the wire, a host that lies, keys that are taken back
 	@tools/run_tests.py security
 
-bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (5), and write benchmarks/results.*
-	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks --rounds=$(or $(ROUNDS),5)
+bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
+	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks --rounds=$(or $(ROUNDS),3)
 
 chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
 	@python -m pytest -m chaos

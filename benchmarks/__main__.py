@@ -70,7 +70,7 @@ def _write(
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--rounds", type=int, default=5)
+    add("--rounds", type=int, default=3)
     add("--warm_up", type=float, default=3.0, help="seconds from the first step to the first mark")
     add("--seconds", type=float, default=8.0, help="from the first mark to the second")
     add("--folder", type=Path, default=ROOT / "benchmarks", help="where results.json, .md and .svg go")
