@@ -18,12 +18,14 @@ from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
 from trainer.engine.optimizers import Gradients, Optimizers
+from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext
+from trainer.model.pieces import CutVariable, wholes
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -43,7 +45,7 @@ class StepResult:
 
 
 class TrainingGraph(ABC):
-    """Variables on the ps by turns, everything else on this worker; all sessions of a process share it.
+    """Variables spread over the ps, everything else on this worker; all sessions of a process share it.
 
     An engine finds here, when its `build_step` is called: `model_variables`, `optimizers`, `counters` (what
     they count is said in ledger.py), `read_counters`, `context`, `learn` and `next_batch`. What it
@@ -71,16 +73,18 @@ class TrainingGraph(ABC):
             self.counters = create_counters(cluster)
             self.read_counters = self.counters.read_value()
             with self.placed_on(cluster.device):
-                self.model_variables = model.create_variables(self.context)
+                self.model_variables = create_on_ps(model, self.context)
                 self._wire = Wire(self.model_variables, model.travels_alone)
                 name = model.optimizer_name(settings)
                 self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
-                self.watched = dict(model.watched(self.model_variables))
-            self.variables = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
-            self.saved_parameters = [variable for variable in self.variables if variable is not self.counters]
-            self.initializers = [variable.initializer for variable in self.variables]
+                self.watched = dict(model.watched(model.values_of(self.model_variables)))
+            held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+            self.saved_parameters = [variable for variable in held if variable is not self.counters]
+            self.initializers = [variable.initializer for variable in held]
+            cut = [variable for variable in self.model_variables if isinstance(variable, CutVariable)]
+            self.variables = wholes(held, cut)
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 

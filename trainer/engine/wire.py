@@ -1,7 +1,8 @@
 """How the model's variables come to a worker, and their gradients back: one tensor each way for each ps.
 
-Each tensor that travels is a call, whose price is that of some 100 kB. So the variables of a ps are laid one
-behind the other there, and taken apart by the worker, and the gradients the other way round. Nothing else
+Each tensor that travels is a call, whose price is that of some 100 kB. So the variables of a ps, and the
+pieces of those that are cut, are laid one behind the other there, and taken apart by the worker, and the
+gradients the other way round. What is large travels by itself: to lay it down is to copy it. Nothing else
 knows of it: variables, their slots and their names are as they would be without.
 """
 
@@ -12,16 +13,20 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from trainer.engine.optimizers import Gradients
-from trainer.model.models.model import Values, Variables
+from trainer.model.models.model import Values
+from trainer.model.pieces import AnyVariable, CutVariable, apart, joined, pieces_of
 
 v1 = tf.compat.v1
 
+# From so many bytes on a variable or a piece is a tensor of its own.
+LARGE = 1 << 20
+
 
 class _Pack(NamedTuple):
-    """Variables of one type on one device, by their places in the model's list."""
+    """Variables of one type on one device, or pieces of some."""
 
     device: str
-    places: tuple[int, ...]
+    pieces: list[tf.Variable]
 
 
 class Wire:
@@ -31,44 +36,61 @@ class Wire:
     be a few rows of one, or where it lies.
     """
 
-    def __init__(self, variables: Variables, travels_alone: Callable[[tf.Variable], bool]) -> None:
+    def __init__(
+        self, variables: Sequence[AnyVariable], travels_alone: Callable[[tf.Variable], bool]
+    ) -> None:
+        def is_packed(variable: AnyVariable) -> bool:
+            if isinstance(variable, CutVariable):
+                return True
+            return _is_on_ps(variable) and variable.shape.is_fully_defined() and not travels_alone(variable)
+
         self._variables = variables
-        packs: dict[tuple[str, tf.DType], list[int]] = defaultdict(list)
-        for place, variable in enumerate(variables):
-            if _is_on_ps(variable) and variable.shape.is_fully_defined() and not travels_alone(variable):
-                packs[variable.device, variable.dtype.base_dtype].append(place)
-        self._packs = [_Pack(device, tuple(places)) for (device, _), places in packs.items()]
-        self.packs_all = sum(len(pack.places) for pack in self._packs) == len(variables)
+        packed = [variable for variable in variables if is_packed(variable)]
+        self.packs_all = len(packed) == len(variables)
+        packs: dict[tuple[str, tf.DType, str], list[tf.Variable]] = defaultdict(list)
+        for piece in (piece for variable in packed for piece in pieces_of(variable)):
+            is_large = piece.shape.num_elements() * piece.dtype.size >= LARGE
+            by_itself = piece.op.name if is_large else ""
+            packs[piece.device, piece.dtype.base_dtype, by_itself].append(piece)
+        self._packs = [_Pack(device, pieces) for (device, *_), pieces in packs.items()]
 
     def pull(self, after: Sequence[tf.Tensor] = ()) -> Values:
         """What the model computes with: of each variable that is packed its value, as it is `after` these."""
-        values = list(self._variables)
-        for pack in self._packs:
-            variables = [self._variables[place] for place in pack.places]
-            with tf.device(pack.device), tf.control_dependencies(after):
-                flat = _laid([variable.read_value() for variable in variables])
-            pieces = _apart(flat, variables)
-            for place, piece in zip(pack.places, pieces, strict=True):
-                values[place] = piece
-        return values
+        found: dict[str, tf.Tensor] = {}
+        for device, pieces in self._packs:
+            with tf.device(device), tf.control_dependencies(after):
+                flat = _laid([piece.read_value() for piece in pieces])
+            found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
+        with tf.name_scope("wire"):
+            return [
+                joined(variable, [found[name] for name in names]) if names[0] in found else variable
+                for variable in self._variables
+                for names in [_names(pieces_of(variable))]
+            ]
 
     def push(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Gradients:
         """The gradients of what was pulled, those of packed variables there where their variable lies.
 
         None is of a variable that the loss does not depend on.
         """
-        found = dict(enumerate(gradients))
-        for pack in self._packs:
-            places = [place for place in pack.places if found[place] is not None]
-            variables = [self._variables[place] for place in places]
-            if not places:
+        found: dict[str, tf.Tensor | tf.IndexedSlices] = {}
+        for variable, gradient in zip(self._variables, gradients, strict=True):
+            if gradient is not None:
+                with tf.name_scope("wire"):
+                    found.update(zip(_names(pieces_of(variable)), apart(variable, gradient), strict=True))
+        for device, packed in self._packs:
+            pieces = [piece for piece in packed if piece.op.name in found]
+            if not pieces:
                 continue
-            flat = _laid([tf.convert_to_tensor(found[place]) for place in places])
-            with tf.device(pack.device):
-                found.update(zip(places, _apart(flat, variables), strict=True))
-        return [
-            (gradient, self._variables[place]) for place, gradient in found.items() if gradient is not None
-        ]
+            flat = _laid([tf.convert_to_tensor(found[name]) for name in _names(pieces)])
+            with tf.device(device):
+                found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
+        every = [piece for variable in self._variables for piece in pieces_of(variable)]
+        return [(found[piece.op.name], piece) for piece in every if piece.op.name in found]
+
+
+def _names(pieces: Sequence[tf.Variable]) -> list[str]:
+    return [piece.op.name for piece in pieces]
 
 
 def _is_on_ps(variable: tf.Variable) -> bool:
@@ -82,7 +104,7 @@ def _laid(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
         return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
 
-def _apart(flat: tf.Tensor, variables: Variables) -> list[tf.Tensor]:
+def _apart(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
     """The pieces of what was laid, each of the shape of its variable."""
     with tf.name_scope("wire"):
         pieces = tf.split(flat, [variable.shape.num_elements() for variable in variables])

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
+from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -38,7 +39,7 @@ class SaveOperation:
     """The part of the chief's graph that writes a checkpoint named by the global step that is in it."""
 
     def __init__(
-        self, directory: Path, variables: Sequence[tf.Variable], counters: tf.Variable, device: str | None
+        self, directory: Path, variables: Sequence[AnyVariable], counters: tf.Variable, device: str | None
     ) -> None:
         """Add it to the default graph; `counters` is one of the variables.
 
@@ -46,7 +47,7 @@ class SaveOperation:
         server, whose disk may be another: then the values are fetched and written by the client.
         """
         self._directory = directory
-        self._values = {variable.op.name: _finite(variable, device) for variable in variables}
+        self._values = {name_of(variable): _finite(variable, device) for variable in variables}
         self._write = None
         with tf.device(device):
             if device is not None:
@@ -68,11 +69,13 @@ class SaveOperation:
 class RestoreOperation:
     """The operations that set variables to what a checkpoint holds of them."""
 
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+    def __init__(self, variables: Sequence[AnyVariable]) -> None:
+        self._variables = {name_of(variable): variable for variable in variables}
         self._assignments = {
-            variable.op.name: (placeholder, variable.assign(placeholder).op)
+            piece.op.name: (placeholder, piece.assign(placeholder).op)
             for variable in variables
-            for placeholder in [v1.placeholder(variable.dtype, variable.shape)]
+            for piece in pieces_of(variable)
+            for placeholder in [v1.placeholder(piece.dtype, piece.shape)]
         }
 
     def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
@@ -81,27 +84,33 @@ class RestoreOperation:
         Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster, and
         tf.errors.OpError.
         """
-        self._require_all_of(checkpoint)
-        feeds = {placeholder: _held(checkpoint, name) for name, (placeholder, _) in self._assignments.items()}
-        if COUNTERS in self._assignments:
-            counters = checkpoint.values[COUNTERS].copy()
-            counters[STOP_CODE] = 0
-            feeds[self._assignments[COUNTERS][0]] = counters
+        values = self._values_in(checkpoint)
+        if COUNTERS in values:
+            values[COUNTERS] = values[COUNTERS].copy()
+            values[COUNTERS][STOP_CODE] = 0
+        feeds = {}
+        for name, variable in self._variables.items():
+            for piece, start in zip(pieces_of(variable), offsets_of(variable), strict=True):
+                row = values[name].reshape(-1)[start : start + piece.shape.num_elements()]
+                feeds[self._assignments[piece.op.name][0]] = row.reshape(piece.shape)
         session.run([assignment for _, assignment in self._assignments.values()], feeds)
 
-    def _require_all_of(self, checkpoint: Checkpoint) -> None:
-        differences = []
-        for name, (placeholder, _) in self._assignments.items():
+    def _values_in(self, checkpoint: Checkpoint) -> dict[str, npt.NDArray[np.generic]]:
+        values, differences = {}, []
+        for name, variable in self._variables.items():
             value = _held(checkpoint, name)
-            needed = f"{placeholder.dtype.name} of shape {tuple(placeholder.shape)}"
+            needed = f"{variable.dtype.base_dtype.name} of shape {tuple(variable.shape)}"
             found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
-            if found != needed:
+            if value is None or found != needed:
                 differences.append(f"{found} for {name}, this run needs {needed}")
+            else:
+                values[name] = value
         if differences:
             holds = f"checkpoint {checkpoint.path} holds {'; '.join(differences)}"
             why = "it is of another model or number of workers"
             remedy = "take the settings it was saved with, or another run directory"
             raise TaskFailure(CONFIGURATION, f"{holds}: {why}; {remedy}")
+        return values
 
 
 class CheckpointFolder:
@@ -162,18 +171,17 @@ def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> t
     )
 
 
-def _finite(variable: tf.Variable, device: str | None) -> tf.Tensor:
+def _finite(variable: AnyVariable, device: str | None) -> tf.Tensor:
     """Its value, checked on the device.
 
     The save fails where it is not finite, so that no checkpoint keeps a diverged model. It is read where it
     lies: a variable that is read on a CPU is placed there, also in a run that could have it on a GPU.
     """
-    with tf.device(variable.device):
-        value = variable.read_value()
-    if not value.dtype.is_floating:
-        return value
     with tf.device(device):
-        return tf.debugging.check_numerics(value, f"{variable.op.name} is not finite")
+        value = value_of(variable)
+        if not value.dtype.is_floating:
+            return value
+        return tf.debugging.check_numerics(value, f"{name_of(variable)} is not finite")
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:

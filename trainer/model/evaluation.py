@@ -1,5 +1,7 @@
 """What a model is worth: its metrics over examples, for a task that trains and for one that took no part."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
@@ -11,6 +13,7 @@ from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Examples
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Model, ModelContext, Variables
+from trainer.model.pieces import AnyVariable, name_of
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -24,11 +27,12 @@ _NAMES_SHOWN = 5
 class Evaluation:
     """The operations that evaluate a model, in the default graph."""
 
-    def __init__(self, model: Model, context: ModelContext, variables: Variables) -> None:
+    def __init__(self, model: Model, context: ModelContext, variables: Sequence[AnyVariable]) -> None:
         test = context.data.test
         self._features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
         self._labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None, *test.labels.shape[1:]])
-        self._metrics = dict(model.metrics(context, variables, self._features, self._labels))
+        values = model.values_of(variables)
+        self._metrics = dict(model.metrics(context, values, self._features, self._labels))
 
     def run(self, session: tf.compat.v1.Session, examples: Examples) -> dict[str, float]:
         """The model's metrics over these examples, a mean weighted by the size of each piece.
@@ -74,7 +78,7 @@ def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variable
     What an optimizer keeps of a variable is named after it, as in "hidden/weights/Adam"; what it keeps of
     all is a scalar.
     """
-    own = {variable.op.name for variable in variables}
+    own = {name_of(variable) for variable in variables}
     others = [
         name
         for name, value in sorted(checkpoint.values.items())

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
+from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of
 
 v1 = tf.compat.v1
 
@@ -46,12 +47,12 @@ def fingerprint_of(values: Values) -> str:
 class FingerprintOperations:
     """The part of a graph that sums up each variable where it lies: only the sums travel, 8 bytes each.
 
-    `fetches`: the global step, the global step once the sums are there, and the sums.
+    `fetches`: the global step, the global step once the sums are there, and the sums of all pieces.
     """
 
-    def __init__(self, variables: Iterable[tf.Variable], counters: tf.Variable) -> None:
+    def __init__(self, variables: Iterable[AnyVariable], counters: tf.Variable) -> None:
         """Add it to the default graph. Raises ValueError naming a variable that does not hold numbers."""
-        self._variables = [variable for variable in variables if variable.op.name != COUNTERS]
+        self._variables = [variable for variable in variables if name_of(variable) != COUNTERS]
         with tf.name_scope("fingerprint"):
             before = _global_step(counters)
             with tf.control_dependencies([before]):
@@ -67,9 +68,11 @@ class FingerprintOperations:
         before, after, *sums = session.run(self.fetches)
         if before != after:
             return None
+        left = iter(sums)
         lines = [
-            _line(variable.op.name, variable.dtype.base_dtype.name, variable.shape.as_list(), int(total))
-            for variable, total in zip(self._variables, sums, strict=True)
+            _line(name_of(variable), variable.dtype.base_dtype.name, variable.shape.as_list(), total % 2**64)
+            for variable in self._variables
+            for total in [sum(int(next(left)) for _ in pieces_of(variable))]
         ]
         return _digest(lines), int(after)
 
@@ -117,18 +120,23 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
         return counters.read_value()[GLOBAL_STEP]
 
 
-def _sums_in_graph(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """The sum of each variable, on the processor of the task that holds it."""
-    flats = [_flat(variable) for variable in variables]
+def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
+    """The sum of each piece, on the processor of the task that holds it."""
+    flats = [
+        (_flat(piece), offset)
+        for variable in variables
+        for piece, offset in zip(pieces_of(variable), offsets_of(variable), strict=True)
+    ]
     longest: dict[str, int] = {}
-    for flat in flats:
-        longest[flat.device] = max(longest.get(flat.device, 0), flat.shape.num_elements())
+    for flat, offset in flats:
+        end = offset % BLOCK + flat.shape.num_elements()
+        longest[flat.device] = max(longest.get(flat.device, 0), end)
     within = {}
     for place, size in longest.items():
         with tf.device(place):
             places = tf.range(min(size, BLOCK), dtype=tf.int64)
             within[place] = _scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
-    return [_sum_of_flat(flat, within[flat.device]) for flat in flats]
+    return [_sum_of_flat(flat, offset, within[flat.device]) for flat, offset in flats]
 
 
 def _flat(variable: tf.Variable) -> tf.Tensor:
@@ -142,20 +150,26 @@ def _flat(variable: tf.Variable) -> tf.Tensor:
         return tf.reshape(value, [-1])
 
 
-def _sum_of_flat(flat: tf.Tensor, within: tf.Tensor) -> tf.Tensor:
-    """The sum of a row, block by block; `within` has at least as many multipliers as its longest block."""
+def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
+    """The sum of a row, block by block, that is the whole's from `offset` on.
+
+    `within` has the multipliers of all places that it takes in a block.
+    """
     size = flat.shape.num_elements()
 
     def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        block = tf.cast(flat[start : start + BLOCK], tf.uint64)
-        factor = _scrambled(tf.bitcast(start // BLOCK, tf.uint64), tf.bitwise)
-        return start + BLOCK, total + tf.reduce_sum(block * within[: tf.size(block)]) * factor
+        first = (offset + start) % BLOCK
+        block = tf.cast(flat[start : start + BLOCK - first], tf.uint64)
+        factor = _scrambled(tf.bitcast((offset + start) // BLOCK, tf.uint64), tf.bitwise)
+        stop = start + tf.size(block, tf.int64)
+        return stop, total + tf.reduce_sum(block * within[first : first + stop - start]) * factor
 
     with tf.device(flat.device):
-        if size <= BLOCK:
+        number, first = divmod(offset, BLOCK)
+        if first + size <= BLOCK:
             # So are most variables, and a loop costs more to build and to start than all of these together.
-            factor = _scrambled(np.zeros(1, np.uint64), np)[0]
-            return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[:size]) * factor
-        first = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
-        _, total = v1.while_loop(lambda start, _: start < size, add, first, parallel_iterations=1)
+            factor = _scrambled(np.asarray([number], np.uint64), np)[0]
+            return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[first : first + size]) * factor
+        begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
+        _, total = v1.while_loop(lambda start, _: start < size, add, begin, parallel_iterations=1)
         return total

@@ -43,7 +43,7 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path, monkeypatch
         assert not cluster.records("worker1", "peers_ready")
         cluster.assert_one_fingerprint("worker0")
         assert "fingerprint" not in cluster.only("worker1", "finished").fields
-        # Two weights of each worker; the ps take their variables by turns.
+        # Two weights of each worker; each ps has a variable.
         held = {"variables": 1, "bytes": 4 * 3}
         assert cluster.only("worker0", "initialised").fields["ps_parameters"] == {"ps0": held, "ps1": held}
         assert_all_parts_found(cluster, monkeypatch)

@@ -1,4 +1,4 @@
-"""Each optimizer, over packed wires and on two ps, does what TensorFlow's own does to separate variables."""
+"""Each optimizer, packed and on pieces on two ps, does what TensorFlow's own does to whole variables."""
 
 from functools import partial
 
@@ -13,6 +13,7 @@ from trainer.engine.training import StepResult, TrainingGraph
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext
+from trainer.model.pieces import CutVariable, name_of, value_of
 
 v1 = tf.compat.v1
 
@@ -32,7 +33,9 @@ def tasks() -> Tasks:
 
 
 def _values(session: tf.compat.v1.Session, graph: TrainingGraph) -> Weights:
-    found: Weights = session.run({variable.op.name: variable for variable in graph.saved_parameters})
+    with graph.graph.as_default():
+        values = {name_of(its): value_of(its) for its in graph.variables if its is not graph.counters}
+    found: Weights = session.run(values)
     return found
 
 
@@ -62,6 +65,7 @@ def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str, steps
         model="mnist_mlp", optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call
     )
     graph, session = tasks.begin(0, settings)
+    assert isinstance(graph.model_variables[0], CutVariable)
     session.initialise()
     first = _values(session.session, graph)
     taken: list[StepResult] = []

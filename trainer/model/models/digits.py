@@ -28,9 +28,7 @@ def digits_model(
     def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return _cross_entropy(logits(context, variables, features), labels)
 
-    def metrics(
-        context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
-    ) -> Scalars:
+    def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
         scores = logits(context, variables, features)
         right = tf.equal(tf.argmax(scores, axis=1), labels)
         return {

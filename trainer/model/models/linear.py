@@ -35,15 +35,15 @@ def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels:
     return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
 
 
-def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
+def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """Weight, bias and mean squared error."""
     return {**watched(variables), "loss": loss(context, variables, features, labels)}
 
 
-def watched(variables: Variables) -> Scalars:
+def watched(variables: Values) -> Scalars:
     """Weight and bias."""
     weight, bias = variables
-    return {"weight": weight.read_value(), "bias": bias.read_value()}
+    return {"weight": weight, "bias": bias}
 
 
 def _points(generator: np.random.Generator, count: int) -> Examples:

@@ -8,10 +8,11 @@ import tensorflow as tf
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
+from trainer.model.pieces import AnyVariable, CutVariable, value_of
 from trainer.process.failure import TaskFailure
 
 Variables = Sequence[tf.Variable]
-# What a loss is computed of: a variable, or its value.
+# What a model computes with: a variable, or its value.
 Values = Sequence[tf.Variable | tf.Tensor]
 # By name.
 Scalars = Mapping[str, tf.Tensor]
@@ -59,17 +60,17 @@ class StepReport:
 class Model:
     """Functions called while a graph is built.
 
-    Variables go to the ps by turns and operations to the worker, unless a model says otherwise with
-    `tf.device` and the devices of its context. With several workers in one graph, `loss` is called for each
-    with a context of its own.
+    Variables are spread over the ps, a large one in pieces, and operations go to the worker, unless a model
+    says otherwise with `tf.device` and the devices of its context. With several workers in one graph, `loss`
+    is called for each with a context of its own.
 
     Attributes:
         name: the value of --model.
         learning_rates: optimizer -> learning rate where none is given; the first is the default optimizer.
         load: the examples, where so many workers learn; raises TaskFailure of class `input`.
         create_variables: what is trained, as resource variables.
-        loss: the mean loss of a batch of features and labels, a float scalar. Most variables come as their
-            values, tensors of their shape: `tf.convert_to_tensor` takes either.
+        loss: the mean loss of a batch of features and labels, a float scalar. Here as in `metrics` and
+            `watched` variables come as their values, tensors of their shape, but for those that travel alone.
         metrics: name -> a float scalar that is a mean over the examples given.
         watched: name -> a scalar to show in the step lines.
         step_line: the line printed every `steps_to_validate` local steps.
@@ -77,8 +78,8 @@ class Model:
         rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd and momentum, a
             step that applies the mean of several then takes the rate as many times. For a model whose
             workers each learn something else, so that a mean has one worker's word only once in all.
-        travels_alone: whether `loss` is to have a variable itself, and not its value: one of which it reads
-            some rows, or that it computes with on the ps.
+        travels_alone: whether a variable is to come itself, and not its value: one of which `loss` reads some
+            rows, or that it computes with on the ps. It stays in one piece.
 
     """
 
@@ -87,12 +88,21 @@ class Model:
     load: Callable[[TrainingSettings, int], Data]
     create_variables: Callable[[ModelContext], Variables]
     loss: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], tf.Tensor]
-    metrics: Callable[[ModelContext, Variables, tf.Tensor, tf.Tensor], Scalars]
-    watched: Callable[[Variables], Scalars]
+    metrics: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], Scalars]
+    watched: Callable[[Values], Scalars]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
     rates_per_gradient: bool = False
     travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
+
+    def values_of(self, variables: Sequence[AnyVariable]) -> Values:
+        """What `metrics` and `watched` are computed of."""
+        return [
+            variable
+            if not isinstance(variable, CutVariable) and self.travels_alone(variable)
+            else value_of(variable)
+            for variable in variables
+        ]
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
         """The optimizer that the settings ask for, or the model's own."""

@@ -58,11 +58,12 @@ def create_variables(context: ModelContext) -> Variables:
     """
     weights = context.data.test.features.shape[1]
     pieces = np.array_split(np.arange(weights), min(weights, max(1, len(context.devices.ps))))
-    zeros = v1.zeros_initializer()
-    return [
-        v1.get_variable(f"weights{number}", [len(piece)], initializer=zeros, use_resource=True)
-        for number, piece in enumerate(pieces)
-    ]
+    zeros, variables = v1.zeros_initializer(), []
+    for number, piece in enumerate(pieces):
+        with tf.device(context.devices.ps_device(number)):
+            weights = v1.get_variable(f"weights{number}", [len(piece)], initializer=zeros, use_resource=True)
+            variables.append(weights)
+    return variables
 
 
 def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -70,7 +71,7 @@ def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels:
     return tf.reduce_mean(tf.square(labels - tf.linalg.matvec(features, _all_weights(variables))))
 
 
-def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
+def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """How far the weights are from the known ones, of how many workers they were found, and the loss.
 
     Up to MOST_ERRORS_SHOWN workers each have a largest error of their own; of more, `worst_worker` is the
@@ -85,7 +86,7 @@ def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, la
     return {**watched(variables), **shown, "loss": loss(context, variables, features, labels)}
 
 
-def watched(variables: Variables) -> Scalars:
+def watched(variables: Values) -> Scalars:
     """How many workers' weights are found, as this worker reads them."""
     errors = _errors_of_workers(variables)
     return {
@@ -99,7 +100,7 @@ def _all_weights(variables: Values) -> tf.Tensor:
     return tf.concat([tf.convert_to_tensor(variable) for variable in variables], axis=0)
 
 
-def _errors_of_workers(variables: Variables) -> tf.Tensor:
+def _errors_of_workers(variables: Values) -> tf.Tensor:
     """The largest error among each worker's weights, [workers]."""
     weights = _all_weights(variables)
     known = known_weights(weights.shape[0] // WEIGHTS_OF_A_WORKER)

@@ -49,7 +49,7 @@ def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: 
         return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
 
 
-def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
+def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
     """The largest error of the numbers that were learned, and the mean squared error."""
     return {
         "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
@@ -57,7 +57,7 @@ def metrics(context: ModelContext, variables: Variables, features: tf.Tensor, la
     }
 
 
-def watched(variables: Variables) -> Scalars:
+def watched(variables: Values) -> Scalars:
     """The largest error of each variable's numbers; the name says where the variable lies."""
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
