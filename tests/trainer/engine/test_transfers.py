@@ -11,7 +11,7 @@ from trainer.engine.asynchronous import AsynchronousGraph
 tasks_with = cache(Tasks)
 
 
-# Four variables: each ps is pulled from once, and pushed to once.
+# Four variables, the largest in a piece on each ps: each is pulled from once, and pushed to once.
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize(
     ("replication", "ps", "expected"),
@@ -64,6 +64,20 @@ def test_no_more_travels_in_a_step_than_must(
     graph, session = tasks_with(ps).begin(0, settings)
     session.initialise()
     assert transfers_of(session.session, graph.step) == expected
+    session.close()
+
+
+def test_what_is_large_travels_by_itself() -> None:
+    """Of 2.6 MB of weights ps0 has 1.5, ps1 the rest, and three small variables beside."""
+    graph, session = tasks_with(2).begin(0, TrainingSettings(hidden_units=10_000))
+    session.initialise()
+    assert transfers_of(session.session, graph.step) == {
+        ("ps0", "worker0"): 1 + 1,
+        ("ps1", "worker0"): 2,
+        ("worker0", "ps0"): 1,
+        ("worker0", "ps1"): 2,
+        ("ps1", "ps0"): 1,
+    }
     session.close()
 
 

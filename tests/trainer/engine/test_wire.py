@@ -1,13 +1,14 @@
 """What is packed for the wire, and that nobody sees it: values, gradients, types, and who travels alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
-from trainer.engine.wire import Wire
+from trainer.engine.wire import LARGE, Wire
+from trainer.model.pieces import CutVariable
 
 v1 = tf.compat.v1
 
@@ -85,3 +86,36 @@ def test_what_comes_back_are_the_gradients_of_the_variables(alone: str) -> None:
         session.run(first)
         for found, right in zip(*session.run([dense, as_expected]), strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-6)
+
+
+@pytest.mark.parametrize("alone", [lambda _: False, lambda its: its.shape.rank == 1])
+def test_a_cut_variable_is_pulled_whole_and_pushed_in_pieces(alone: Callable[[tf.Variable], bool]) -> None:
+    # The pieces come in their own order, whichever ps comes first.
+    with tf.Graph().as_default() as graph, tf.device(WORKER):
+        first = _variable("first", [2], PS[1])
+        pieces = (_variable("matrix/part_0", [4]), _variable("matrix/part_1", [2], PS[1]))
+        cut = CutVariable("matrix", tf.TensorShape([3, 2]), pieces)
+        wire = Wire([first, cut], alone)
+        values = wire.pull()
+        pushed = wire.push(v1.gradients(tf.reduce_sum(tf.linalg.matvec(values[1], values[0]) ** 2), values))
+        row = np.array([1, -2, 3, 5, -8, 13], np.float32)
+        set_all = [its.assign(part).op for its, part in zip(pieces, (row[:4], row[4:]), strict=True)]
+        set_all.append(first.assign([2, -1]).op)
+    assert [variable.op.name for _, variable in pushed] == ["first", "matrix/part_0", "matrix/part_1"]
+    assert [gradient.device for gradient, _ in pushed[1:]] == list(PS)
+    with v1.Session(Tasks(2).target(0), graph=graph) as session:
+        session.run(set_all)
+        found, (_, *gradients) = session.run([values[1], [gradient for gradient, _ in pushed]])
+    matrix, vector = row.reshape(3, 2), np.array([2, -1])
+    np.testing.assert_array_equal(found, matrix)
+    expected = np.outer(2 * matrix @ vector, vector).reshape(-1)
+    np.testing.assert_allclose(np.concatenate(gradients), expected, rtol=1e-6)
+
+
+def test_what_is_large_is_not_laid_beside_others() -> None:
+    with tf.Graph().as_default() as graph, tf.device(WORKER):
+        sizes = [5, LARGE // 4, 6, LARGE // 4 - 1]
+        variables = [_variable(f"v{place}", [size]) for place, size in enumerate(sizes)]
+        assert all(_packed(Wire(variables, lambda _: False), variables))
+        sent = [operation.inputs[0] for operation in graph.get_operations() if operation.type == "SplitV"]
+    assert [its.shape.as_list() for its in sent] == [[5 + 6 + LARGE // 4 - 1], [LARGE // 4]]

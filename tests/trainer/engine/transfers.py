@@ -34,9 +34,13 @@ class Tasks:
         """Where a worker's sessions go."""
         return str(self._servers[worker].target)
 
+    def cluster(self, worker: int, replication: str = "async") -> Cluster:
+        """The cluster as a worker sees it."""
+        return Cluster("worker", worker, *self._hosts, replication=replication)
+
     def begin(self, worker: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
         """A worker's graph and its session; nothing is initialised."""
-        cluster = Cluster("worker", worker, *self._hosts, replication=settings.replication)
+        cluster = self.cluster(worker, settings.replication)
         model = REGISTRY[settings.model]
         graph = ENGINES[settings.replication](cluster, settings, model, model.load(settings, 2))
         if settings.replication == "in_graph":

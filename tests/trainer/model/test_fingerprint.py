@@ -1,6 +1,7 @@
 """The fingerprint of a model: alike from its values and from the ps that hold them, and of every bit."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import tensorflow as tf
 from tests.trainer.ports import free_ports
 from trainer.coordination.ledger_parts import COUNTERS, create_counters
 from trainer.model.fingerprint import BLOCK, FingerprintOperations, fingerprint_of
+from trainer.model.pieces import CutVariable
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -101,6 +103,26 @@ def test_a_step_that_is_made_meanwhile_is_noticed(on_ps: _OnPs) -> None:
             return [before, *on_ps.session.run(fetches[1:])]
 
     assert on_ps.operations.run(Stepping()) is None
+
+
+@pytest.mark.parametrize("name", ["blocks", "float16", "float64"])
+def test_pieces_have_the_sum_of_the_whole(name: str) -> None:
+    value = _values()[name]
+    row = value.reshape(-1)
+    # Wherever a piece begins and ends in a block, also longer than one, and without any number.
+    limits = {"blocks": [0, 1, BLOCK - 1, BLOCK, BLOCK, 2 * BLOCK + 5, len(row)]}.get(name, [0, 5, len(row)])
+    with tf.Graph().as_default(), v1.Session() as session:
+        counters = v1.get_variable("psfleet/counters", initializer=np.array([STEP, 0]), use_resource=True)
+        pieces = tuple(
+            v1.get_variable(f"{name}/part_{number}", initializer=row[begin:end], use_resource=True)
+            for number, (begin, end) in enumerate(pairwise(limits))
+        )
+        cut = CutVariable(name, tf.TensorShape(value.shape), pieces)
+        other = v1.get_variable("other", initializer=np.float32(2), use_resource=True)
+        operations = FingerprintOperations([counters, cut, other], counters)
+        session.run(v1.global_variables_initializer())
+        found = operations.run(session)
+    assert found == (fingerprint_of({name: value, "other": np.asarray(2, np.float32)}), STEP)
 
 
 def _swap(first: int, second: int) -> Callable[[dict[str, Value]], None]:
