@@ -110,7 +110,9 @@ def test_pieces_have_the_sum_of_the_whole(name: str) -> None:
     value = _values()[name]
     row = value.reshape(-1)
     # Wherever a piece begins and ends in a block, also longer than one, and without any number.
-    limits = {"blocks": [0, 1, BLOCK - 1, BLOCK, BLOCK, 2 * BLOCK + 5, len(row)]}.get(name, [0, 5, len(row)])
+    limits = {"blocks": [0, 1, BLOCK - 1, BLOCK, BLOCK, 2 * BLOCK + 5, 2 * BLOCK + 9, len(row)]}.get(
+        name, [0, 5, len(row)]
+    )
     with tf.Graph().as_default(), v1.Session() as session:
         counters = v1.get_variable("psfleet/counters", initializer=np.array([STEP, 0]), use_resource=True)
         pieces = tuple(
