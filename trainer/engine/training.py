@@ -101,7 +101,7 @@ class TrainingGraph(ABC):
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
-        """Place what is built inside: variables on the ps by turns, operations on this worker."""
+        """Place what is built inside: variables on the ps, operations on this worker."""
         ps = len(self.cluster.ps_devices)
         # The variables of a ps lie in its host's memory, whatever GPUs it may see: each step reads and writes
         # them over the network, which goes through that memory. And every task's graph must say the same of a

@@ -1,5 +1,6 @@
 """A run goes on with another number of ps, whatever pieces of the variables each of them has held."""
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.trainer.processes import Cluster
 from trainer import evaluator
-from trainer.contract.exit_codes import FINISHED
+from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.coordination.ledger_parts import COUNTERS
 from trainer.model.checkpoints import read_checkpoint
 
@@ -17,39 +18,51 @@ SHAPES = {
     "output/weights": (100, 10),
     "output/biases": (10,),
 }
+SLOTS = {f"{name}/{slot}": shape for name, shape in SHAPES.items() for slot in ("Adam", "Adam_1")}
 STEPS, MORE = 300, 10
 
 
 @pytest.mark.parametrize(
-    ("replication", "numbers"), [("async", (2, 1, 3)), ("sync", (2, 3)), ("in_graph", (3, 2))]
+    ("replication", "servers", "numbers"),
+    [("async", [], (2, 1, 3)), ("sync", [], (2, 3)), ("in_graph", [0], (3, 2))],
 )
 def test_a_run_goes_on_with_another_number_of_ps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, numbers: Sequence[int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    replication: str,
+    servers: Sequence[int],
+    numbers: Sequence[int],
 ) -> None:
-    flags = [f"--replication={replication}", "--optimizer=adam", "--steps_per_call=5"]
-    saved_step = 0
-    for ps in numbers:
-        steps = saved_step + (MORE if saved_step else STEPS)
-        with Cluster(tmp_path, ps=ps, flags=[*flags, f"--steps={steps}"]) as cluster:
+    flags = [f"--replication={replication}", "--optimizer=adam", f"--existing_servers={bool(servers)}"]
+    with Cluster(tmp_path, numbers[0], flags=flags, servers=servers) as cluster:
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until_steps(STEPS)
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+        saved = _saved_step(cluster, "initialised")
+    for ps in numbers[1:]:
+        with Cluster(tmp_path, ps, flags=[*flags, f"--steps={saved + MORE}"], servers=servers) as cluster:
             cluster.start()
             assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
-
-            begun = cluster.records("worker0", "restored" if saved_step else "initialised")[-1]
-            assert begun.integer("global_step") == saved_step
-            parameters = begun.fields["ps_parameters"]
-            assert isinstance(parameters, dict)
-            held = [its["bytes"] for its in parameters.values()]
-            assert len(held) == ps
-            assert max(held) <= 1.05 * sum(held) / ps
-            saved_step = cluster.records("worker0", "finished")[-1].integer("global_step")
-            clients = ("worker0",) if replication == "in_graph" else ("worker0", "worker1")
-            cluster.assert_one_fingerprint(*clients)
-            checkpoint, _ = read_checkpoint(tmp_path / f"worker0/checkpoints/model.ckpt-{saved_step}")
-            assert checkpoint is not None
-            slots = {f"{name}/{slot}": shape for name, shape in SHAPES.items() for slot in ("Adam", "Adam_1")}
-            found = {name: its.shape for name, its in checkpoint.values.items() if its.shape}
-            assert found == SHAPES | slots | {COUNTERS: (4,)}
+            assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved
+            saved = _saved_step(cluster, "restored")
+            cluster.assert_one_fingerprint("worker0", *(["worker1"] if replication != "in_graph" else []))
             # What was learned is there: these few steps would not do.
             assert cluster.metrics()["accuracy"] > 0.93
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
+
+
+def _saved_step(cluster: Cluster, begun: str) -> int:
+    """The step of the last checkpoint, which holds whole variables, where each ps held as much as others."""
+    parameters = cluster.records("worker0", begun)[-1].fields["ps_parameters"]
+    assert isinstance(parameters, dict)
+    held = [its["bytes"] for its in parameters.values()]
+    assert len(held) == len(cluster.hosts["ps"])
+    assert max(held) <= 1.05 * sum(held) / len(held)
+    step = cluster.records("worker0", "finished")[-1].integer("global_step")
+    checkpoint, problem = read_checkpoint(cluster.directory("worker0") / f"checkpoints/model.ckpt-{step}")
+    assert checkpoint is not None, problem
+    shapes = {name: value.shape for name, value in checkpoint.values.items() if value.shape}
+    assert shapes == SHAPES | SLOTS | {COUNTERS: (4,)}
+    return step
