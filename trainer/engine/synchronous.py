@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
-from trainer.coordination.bounded_calls import run_once_more
+import numpy as np
+
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
-from trainer.engine.aggregator import Aggregator, Pace
+from trainer.engine.aggregator import Aggregator
+from trainer.engine.bells import Waker
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 from trainer.process.failure import RunEnding, StopRequested
-
-_LONGEST_WAIT = 0.25
 
 
 class SynchronousGraph(TrainingGraph):
@@ -43,9 +43,9 @@ class SynchronousSession(TrainingSession):
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
         self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
-        self._read = self.session.make_callable(graph.rounds.standing)
+        self._wait = self.session.make_callable(graph.rounds.wait)
+        self._waker = Waker(self.session.make_callable(graph.rounds.ring_own))
         self._aggregator: Aggregator | None = None
-        self._pace = Pace()
         self._offered = CLOSED
         self._standing: Standing | None = None
 
@@ -55,16 +55,18 @@ class SynchronousSession(TrainingSession):
         super().initialise()
 
     def begin(self) -> None:
-        """Start the aggregator, where this is the chief."""
+        """Start what wakes this worker; where this is the chief, the aggregator, too."""
+        self._waker.start()
         if self._is_chief:
             self._aggregator = Aggregator(self.session, self._rounds, self.last_step)
             self._aggregator.start()
 
     def end(self) -> None:
-        """Stop the aggregator at a step's boundary."""
+        """Stop both, the aggregator at a step's boundary."""
         if self._aggregator is not None:
             self._aggregator.stop()
         self._aggregator = None
+        self._waker.stop()
 
     def held_still(self) -> AbstractContextManager[object]:
         """Let the aggregator begin no step meanwhile."""
@@ -81,9 +83,11 @@ class SynchronousSession(TrainingSession):
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
         offered = time.monotonic()
-        loss, standings = self._step()
-        seconds_of_offer = time.monotonic() - offered
-        before, standing = map(Standing.from_values, standings)
+        loss, numbers = self._waker.watch(self._step)
+        # By the clock of ps 0, which may be set meanwhile.
+        seconds_of_call = time.monotonic() - offered
+        seconds_of_offer = seconds_of_call - min(max(numbers[-1] / 1e6, 0.0), seconds_of_call)
+        before, standing = map(Standing.from_values, np.split(numbers[:-1], 2))
         self._offered = before.round
         if math.isfinite(loss):
             # Who was told to stop hears of it again before the next step.
@@ -97,22 +101,18 @@ class SynchronousSession(TrainingSession):
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
     ) -> Standing:
         """Wait until another round is open than this one; the run's end and its last step end this too."""
-        self._pace.begin()
         while True:
             if standing is not None:
                 others = tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
                 # The chief, where enough gradients are there and it makes no step.
                 self.awaited = (0,) if len(standing.contributors) >= self._rounds.replicas else others
                 if standing.round > round_:
-                    self._pace.end()
                     return standing
                 if standing.counters[STOP_CODE] or standing.counters[GLOBAL_STEP] >= self.last_step:
                     return standing
+            if self._aggregator is not None:
+                self._aggregator.raise_if_failed()
             # Where TensorFlow holds the aggregator, this thread must look held too: to the watchdog.
             if self._aggregator is None or not self._aggregator.hangs:
                 raise_if_stopping()
-            if self._aggregator is not None:
-                standing = self._aggregator.wait_beyond(round_, _LONGEST_WAIT)
-            else:
-                time.sleep(self._pace.nap())
-                standing = Standing.from_values(run_once_more(self._read))
+            standing = Standing.from_values(self._waker.watch(self._wait))

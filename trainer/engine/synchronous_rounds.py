@@ -7,7 +7,8 @@ round the first `replicas` workers whose gradients lie on every ps are admitted,
 over the same workers, and the counters on ps 0 get exactly these.
 
 A variable on ps 0 says where that stands: [the open round, the round each worker was last admitted to, the
-last round for which all gradients of each worker have been added].
+last round for which all gradients of each worker have been added]. A worker's bell (bells.py) is rung when a
+round is opened, the aggregator's when a round has its gradients.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import FIRST_WORKER, variable_on
+from trainer.engine.bells import create_bell, ring
 from trainer.engine.optimizers import Gradients, Optimizers
 
 v1 = tf.compat.v1
@@ -82,8 +84,13 @@ class RoundOperations:
             places = [1 + 2 * self.workers]
             self._rounds = variable_on("rounds", "", places, tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name="psfleet/rounds_mutex", container="")
+            self._bells = [create_bell(f"worker{worker}") for worker in range(self.workers)]
+            own, aggregators = self._bells[self.worker], create_bell("aggregator")
+            self._aggregators_bell = aggregators
+            self.ring_own, self.ring_aggregator = ring([own]), ring([aggregators])
         self.initializer = self._rounds.initializer
         self.standing = self._read_standing()
+        self.wait, self.wait_for_gradients = self._read_after(own), self._read_after(aggregators)
 
     def build(self, loss: tf.Tensor, gradients: Gradients, optimizers: Optimizers) -> None:
         """Add `offer`, `advance` and what opens a round.
@@ -109,8 +116,17 @@ class RoundOperations:
                 counters = self.counters.read_value()
             return tf.concat([rounds, counters], axis=0)
 
+    def _read_after(self, bell: tf.queue.QueueBase) -> tf.Tensor:
+        """The standing once this bell has rung."""
+        with tf.device(self.counters.device), tf.control_dependencies([bell.dequeue()]):
+            return self._read_standing()
+
     def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
-        """[loss, [the standing before, the standing after]] of one batch's gradients."""
+        """Offer one batch's gradients, and wait for this worker's bell.
+
+        Gives the loss, and in one tensor the standing before, the standing after, and for how many
+        microseconds of ps 0 the bell was waited for.
+        """
         local_step = self._admission(received)
         added = []
         for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
@@ -118,8 +134,18 @@ class RoundOperations:
                 added.append(accumulator.apply_grad(gradient, local_step=local_step))
         with tf.device(self.counters.device), tf.control_dependencies(added):
             delivered = self._set(1 + self.workers + self.worker, local_step)
-        with tf.device(self.counters.device), tf.control_dependencies([delivered]):
-            self.offer = [loss, tf.stack([self.standing, self._read_standing()])]
+            with tf.control_dependencies([delivered]):
+                now = self._rounds.read_value()
+            deliveries = tf.reduce_sum(tf.cast(tf.equal(now[1 + self.workers :], now[0]), tf.int32))
+            is_complete = tf.equal(local_step, now[0]) & (deliveries >= self.replicas)
+            rung = ring([self._aggregators_bell], is_complete)
+            with tf.control_dependencies([rung]):
+                began = tf.timestamp()
+            with tf.control_dependencies([began]):
+                after = self._read_after(self._bells[self.worker])
+            with tf.control_dependencies([after]):
+                waited = tf.cast(1e6 * (tf.timestamp() - began), tf.int64)
+            self.offer = [loss, tf.concat([self.standing, after, [waited]], axis=0)]
 
     def _admission(self, received: Sequence[tf.Tensor]) -> tf.Tensor:
         """The step to add gradients with: this worker's round where it is admitted.
@@ -161,6 +187,8 @@ class RoundOperations:
             with tf.control_dependencies([counters]):
                 opened = self._set(0, self.next_round)
             with tf.control_dependencies([opened]):
+                rung = ring(self._bells)
+            with tf.control_dependencies([rung]):
                 self.advance = tf.identity(counters)
 
     def _build_opening(self) -> None:
@@ -172,8 +200,8 @@ class RoundOperations:
                 self.drops.append(accumulator.take_grad(1).op)
                 moves.append(accumulator.set_global_step(self.next_round))
         self.move = tf.group(*moves)
-        with tf.device(self.counters.device):
-            self.open = self._set(0, self.next_round)
+        with tf.device(self.counters.device), tf.control_dependencies([self._set(0, self.next_round)]):
+            self.open = ring(self._bells)
 
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
         """Set one number of the rounds, whatever others do to the other numbers meanwhile."""

@@ -7,12 +7,14 @@ import pytest
 import tensorflow as tf
 
 from tests.trainer.ports import free_ports
+from tests.trainer.processes import until
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.ledger import OwnPart
+from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.aggregator import Aggregator
 from trainer.engine.in_graph import InGraphGraph
 from trainer.engine.synchronous import SynchronousGraph
-from trainer.engine.synchronous_rounds import CLOSED
+from trainer.engine.synchronous_rounds import CLOSED, Standing
 from trainer.model.models import linear
 from trainer.model.models.model import Model, ModelContext, Variables
 from trainer.process.cluster import Cluster
@@ -101,18 +103,20 @@ def test_synchronous_gradients_of_both_workers_make_one_step(targets: list[str])
     chief.initialise()
     weight, bias = chief.session.run(graphs[0].model_variables)
     aggregator = Aggregator(chief.session, graphs[0].rounds, last_step=1)
+
+    def standing() -> Standing:
+        return Standing.from_values(other.session.run(graphs[1].rounds.standing))
+
     aggregator.start()
-    opened = aggregator.wait_beyond(CLOSED, seconds=60)
-    assert opened is not None
+    until(lambda: standing().round != CLOSED, "an open round")
 
     read = [
         session.session.run([of_worker[0], graph.rounds.offer])[0]
         for session, of_worker, graph in zip((chief, other), batches, graphs, strict=True)
     ]
 
-    made = aggregator.wait_beyond(opened.round, seconds=60)
-    assert made is not None
-    assert made.counters == (1, 0, 1, 1)
+    until(lambda: standing().counters[GLOBAL_STEP] == 1, "the step")
+    assert standing().counters == (1, 0, 1, 1)
     x, y = (np.concatenate(parts) for parts in zip(*read, strict=True))
     assert len(x) == 2 * BATCH_SIZES[0]
     error = weight * x + bias - y

@@ -114,7 +114,7 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         assert isinstance(missing, list)
         assert [entry["task"] for entry in missing] == ["worker1"]
         assert f"The step waits for worker1 at {cluster.hosts['worker'][1]} (" in cluster.output("worker0")
-        # The chief, which looks for a step all the time, has told four times more and seen none.
+        # The chief, which looks for a step four times a second, has told four times more and seen none.
         cluster.until(lambda: cluster.wall() >= since + 2, "what the chief tells 2 s later, by its clock")
         assert cluster.global_step() == stood
         assert cluster.progress()["phase"] == "waiting"
@@ -176,6 +176,26 @@ def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -
         assert finished.integer("global_step") == 100
         assert finished.integers("contributions") == {"worker0": 100, "worker1": 100}
         assert cluster.only("worker1", "finished").integer("local_step") == 81
+
+
+def test_a_worker_killed_while_it_waits_comes_back_and_who_waits_holds_no_thread_of_a_ps(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path, workers=3, flags=_sync(3, "--model=linear", ENDLESS)) as cluster:
+        cluster.start("ps0", flags=["--threads=1"])
+        cluster.start("worker0", "worker1", "worker2")
+        cluster.until_steps(30)
+        cluster.signal("worker2", signal.SIGSTOP)
+        awaited = f"The step waits for worker2 at {cluster.hosts['worker'][2]} ("
+        cluster.until(lambda: awaited in cluster.output("worker1"), "worker 1 to wait")
+        cluster.signal("worker1", signal.SIGKILL)
+        cluster.start("worker1")
+        cluster.until(lambda: len(cluster.records("worker1", "peers_ready")) == 2, "worker 1 to be back")
+        cluster.signal("worker2", signal.SIGCONT)
+        cluster.until_steps(50)
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+        _assert_exact(cluster.only("worker0", "finished"), replicas=3)
 
 
 def test_a_run_whose_worker_never_comes_back_ends_and_names_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.trainer.engine.transfers import Tasks, transfers_of
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
+from trainer.engine.synchronous import SynchronousGraph
 
 tasks_with = cache(Tasks)
 
@@ -63,6 +64,8 @@ def test_no_more_travels_in_a_step_than_must(
     settings = TrainingSettings(replication=replication, optimizer=optimizer)
     graph, session = tasks_with(ps).begin(0, settings)
     session.initialise()
+    if isinstance(graph, SynchronousGraph):
+        session.session.run(graph.rounds.ring_own)  # which the step waits for
     assert transfers_of(session.session, graph.step) == expected
     session.close()
 
