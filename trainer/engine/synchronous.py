@@ -86,7 +86,7 @@ class SynchronousSession(TrainingSession):
         loss, numbers = self._waker.watch(self._step)
         # By the clock of ps 0, which may be set meanwhile.
         seconds_of_call = time.monotonic() - offered
-        seconds_of_offer = seconds_of_call - min(max(numbers[-1] / 1e6, 0.0), seconds_of_call)
+        seconds_of_offer = seconds_of_call - min(max(float(numbers[-1]) / 1e6, 0.0), seconds_of_call)
         before, standing = map(Standing.from_values, np.split(numbers[:-1], 2))
         self._offered = before.round
         if math.isfinite(loss):

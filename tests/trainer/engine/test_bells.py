@@ -158,21 +158,24 @@ def test_who_waits_without_a_chief_is_asked_whether_to_stop(run: _Run) -> None:
     assert run.standing().round == CLOSED
 
 
-@pytest.mark.parametrize("run", [(2, 3)], indirect=True)
+@pytest.mark.parametrize("run", [(2, 2)], indirect=True)
 def test_a_wait_that_a_process_has_left_on_the_ps_costs_its_successor_little(run: _Run) -> None:
     chief, worker = run.sessions
     left = run.session(1)
-    Thread(target=left.session.run, args=[run.graphs[2].rounds.wait], daemon=True).start()
-    time.sleep(1)  # so that it waits on the ps
-    for session in (chief, worker):
-        session.begin()
-    other = Thread(target=lambda: [_take(worker) for _ in range(3)], daemon=True)
-    other.start()
-    for _ in range(3):
+    wait_of_gone = Thread(target=left.session.run, args=[run.graphs[2].rounds.wait], daemon=True)
+    chief.begin()
+    worker.begin()
+    for step in (1, 2):
+        other = Thread(target=_take, args=[worker], daemon=True)
+        other.start()
         _take(chief)
-    other.join(SECONDS)
-    assert not other.is_alive()
-    assert run.standing().counters[GLOBAL_STEP] == 3
+        other.join(SECONDS)
+        assert not other.is_alive()
+        assert run.standing().counters[GLOBAL_STEP] == step
+        if step == 1:
+            wait_of_gone.start()
+            time.sleep(1)  # so that it is the first to wait on the ps
+    assert not wait_of_gone.is_alive()
     left.close()
 
 
