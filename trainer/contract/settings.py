@@ -216,6 +216,7 @@ class TrainingSettings:
     steps: int = setting(2000, integer(1))
     epochs: int = setting(0, integer(0))
     steps_per_call: int = setting(10, integer(1, MOST_STEPS_PER_CALL))
+    wire_dtype: str = setting("float32", _choice("float32", "bfloat16"))
     batch_size: int = setting(100, integer(1))
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
     optimizer: str | None = setting(None, or_null(_choice(*OPTIMIZERS)))

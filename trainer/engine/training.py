@@ -74,7 +74,8 @@ class TrainingGraph(ABC):
             self.read_counters = self.counters.read_value()
             with self.placed_on(cluster.device):
                 self.model_variables = create_on_ps(model, self.context)
-                self._wire = Wire(self.model_variables, model.travels_alone)
+                dtype = tf.as_dtype(settings.wire_dtype)
+                self._wire = Wire(self.model_variables, model.travels_alone, dtype)
                 name = model.optimizer_name(settings)
                 self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()

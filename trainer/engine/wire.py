@@ -33,18 +33,21 @@ class Wire:
     """What a worker pulls from the ps, and what it pushes.
 
     Packed are all variables on a ps but those that travel alone: these the model reads for itself, which may
-    be a few rows of one, or where it lies.
+    be a few rows of one, or where it lies. What is packed and float32 travels as `dtype`, both ways.
     """
 
     def __init__(
-        self, variables: Sequence[AnyVariable], travels_alone: Callable[[tf.Variable], bool]
+        self,
+        variables: Sequence[AnyVariable],
+        travels_alone: Callable[[tf.Variable], bool],
+        dtype: tf.DType = tf.float32,
     ) -> None:
         def is_packed(variable: AnyVariable) -> bool:
             if isinstance(variable, CutVariable):
                 return True
             return _is_on_ps(variable) and variable.shape.is_fully_defined() and not travels_alone(variable)
 
-        self._variables = variables
+        self._variables, self._dtype = variables, dtype
         packed = [variable for variable in variables if is_packed(variable)]
         self.packs_all = len(packed) == len(variables)
         packs: dict[tuple[str, tf.DType, str], list[tf.Variable]] = defaultdict(list)
@@ -59,7 +62,7 @@ class Wire:
         found: dict[str, tf.Tensor] = {}
         for device, pieces in self._packs:
             with tf.device(device), tf.control_dependencies(after):
-                flat = _laid([piece.read_value() for piece in pieces])
+                flat = _laid([piece.read_value() for piece in pieces], self._dtype)
             found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
         with tf.name_scope("wire"):
             return [
@@ -82,7 +85,7 @@ class Wire:
             pieces = [piece for piece in packed if piece.op.name in found]
             if not pieces:
                 continue
-            flat = _laid([tf.convert_to_tensor(found[name]) for name in _names(pieces)])
+            flat = _laid([tf.convert_to_tensor(found[name]) for name in _names(pieces)], self._dtype)
             with tf.device(device):
                 found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
         every = [piece for variable in self._variables for piece in pieces_of(variable)]
@@ -98,14 +101,16 @@ def _is_on_ps(variable: tf.Variable) -> bool:
     return bool(tf.DeviceSpec.from_string(variable.device).job == "ps")
 
 
-def _laid(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """These, one behind the other."""
+def _laid(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+    """These, one behind the other, and as `dtype` where they are float32."""
     with tf.name_scope("wire"):
-        return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+        flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+        return tf.cast(flat, dtype) if flat.dtype == tf.float32 else flat
 
 
 def _apart(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """The pieces of what was laid, each of the shape of its variable."""
+    """The pieces of what was laid, each of the shape and the type of its variable."""
     with tf.name_scope("wire"):
+        flat = tf.cast(flat, variables[0].dtype.base_dtype)
         pieces = tf.split(flat, [variable.shape.num_elements() for variable in variables])
         return [tf.reshape(piece, variable.shape) for piece, variable in zip(pieces, variables, strict=True)]

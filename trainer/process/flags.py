@@ -43,6 +43,7 @@ _SETTING_HELP = {
     "existing_servers": "connect to servers that run already, at the workers' addresses",
     "steps": "global steps of the run",
     "epochs": "when above 0: as many steps as let the chief read the examples this often",
+    "wire_dtype": "type that float32 parameters and gradients travel as",
     "batch_size": "examples in a step of this worker",
     "hidden_units": "width of the hidden layer",
     "activation": "of the hidden layer",

@@ -1,10 +1,14 @@
 """How many tensors travel in a step, from the graphs that TensorFlow executed; each of them is a call."""
 
+from collections import Counter
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import tensorflow as tf
 
-from tests.trainer.engine.transfers import Tasks, transfers_of
+from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_of
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.synchronous import SynchronousGraph
@@ -109,3 +113,42 @@ def test_the_counts_of_a_call_come_together(ps: int, expected: dict[tuple[str, s
     session.initialise()
     assert transfers_of(session.session, graph.calls[5]) == expected
     session.close()
+
+
+@pytest.mark.parametrize(("replication", "workers"), [("async", 1), ("sync", 1), ("in_graph", 2)])
+def test_parameters_and_gradients_alone_travel_as_the_type_that_was_asked_for(
+    replication: str, workers: int
+) -> None:
+    def travelling(dtype: str) -> Counter[tuple[str, str, tf.DType]]:
+        settings = TrainingSettings(replication=replication, wire_dtype=dtype)
+        graph, session = tasks_with(1).begin(0, settings)
+        session.initialise()
+        found = typed_transfers_of(session.session, graph.step)
+        session.close()
+        return found
+
+    ways = [
+        way for worker in range(workers) for way in (("ps0", f"worker{worker}"), (f"worker{worker}", "ps0"))
+    ]
+    usual, small = travelling("float32"), travelling("bfloat16")
+    assert usual - small == {(*way, tf.float32): 1 for way in ways}
+    assert small - usual == {(*way, tf.bfloat16): 1 for way in ways}
+
+
+def test_a_model_learns_as_well_where_bfloat16_travels() -> None:
+    def trained(dtype: str) -> tuple[dict[str, float], npt.NDArray[np.float32]]:
+        graph, session = tasks_with(1).begin(0, TrainingSettings(wire_dtype=dtype))
+        session.initialise()
+        taken = 0
+        while taken < 300:
+            taken += len(session.steps(300 - taken, lambda: None))
+        metrics = session.evaluate(graph.data.test)
+        weights = session.session.run(graph.model_variables[0])
+        session.close()
+        return metrics, weights
+
+    (usual, _), (small, weights) = trained("float32"), trained("bfloat16")
+    assert usual["accuracy"] > 0.9
+    assert small == pytest.approx(usual, abs=0.01)
+    # What the ps holds has the digits that do not travel.
+    assert (weights != weights.astype(tf.bfloat16.as_numpy_dtype)).mean() > 0.9

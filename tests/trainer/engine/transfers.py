@@ -51,10 +51,16 @@ class Tasks:
 
 def transfers_of(session: tf.compat.v1.Session, step: object) -> Counter[tuple[str, str]]:
     """(from, to) -> how many tensors go from one task to another, as in ("ps0", "worker1")."""
+    typed = typed_transfers_of(session, step)
+    return Counter((sender, receiver) for sender, receiver, _ in typed.elements())
+
+
+def typed_transfers_of(session: tf.compat.v1.Session, step: object) -> Counter[tuple[str, str, tf.DType]]:
+    """The same by what type of tensors they are."""
     options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
     session.run(step, options=options, run_metadata=metadata)
     return Counter(
-        (sender, receiver)
+        (sender, receiver, tf.as_dtype(node.attr["tensor_type"].type))
         for graph in metadata.partition_graphs
         for node in graph.node
         if node.op == "_Recv"
