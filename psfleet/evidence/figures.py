@@ -114,7 +114,8 @@ def _staleness(run: Run) -> dict[str, Any] | None:
     counts = [window.staleness or () for window in run.windows]
     maximum = max((window.staleness_max or 0 for window in run.windows), default=0)
     histogram = [sum(places) for places in zip_longest(*counts, fillvalue=0)]
-    return {"histogram": histogram, "mean": _rounded(mean), "maximum": maximum}
+    behind = sum(window.own_steps_behind for window in run.windows)
+    return {"histogram": histogram, "mean": _rounded(mean), "maximum": maximum, "own_steps_behind": behind}
 
 
 def _ps(run: Run) -> dict[str, dict[str, float]]:

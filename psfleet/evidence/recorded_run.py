@@ -20,7 +20,8 @@ class Window:
 
     `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite, None where the
     program told none. `staleness` has counts: of gradients that missed no step of others, and of those that
-    missed 2**(b-1) to 2**b - 1 for each b from 1 on. `waiting_seconds` are those of `seconds` in which the
+    missed 2**(b-1) to 2**b - 1 for each b from 1 on; `own_steps_behind` of them missed the worker's own last
+    step, too. `waiting_seconds` are those of `seconds` in which the
     worker waited for others. What a record does not tell is None.
     """
 
@@ -35,6 +36,7 @@ class Window:
     staleness: tuple[int, ...] | None
     staleness_mean: float | None
     staleness_max: int | None
+    own_steps_behind: int
     waiting_seconds: float | None
 
     @classmethod
@@ -53,6 +55,7 @@ class Window:
             staleness=_counts(record.fields.get("staleness_histogram")),
             staleness_mean=_finite(record, "staleness_mean"),
             staleness_max=maximum if type(maximum) is int else None,
+            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in told else 0,
             waiting_seconds=_finite(record, "waiting_seconds"),
         )
 

@@ -70,7 +70,9 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"test {name.replace('_', ' ')}", _metric(value)
     stale = figures["staleness"]
     if stale is not None:
-        yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
+        own = stale["own_steps_behind"]
+        too = f"; {counted(own, 'gradient')} missed their worker's own last step, too" if own else ""
+        yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}{too}"
     if len(figures["ps"]) > 1:
         shares = [ps["share"] for ps in figures["ps"].values()]
         yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"

@@ -53,6 +53,7 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "existing_servers": False,
         "steps": asynchronous if replication == "async" else _STEPS_OF_A_WORKER,
         "epochs": 0,
+        "pull_ahead": False,
         "learning_rate": None,
         "optimizer": None,
         "data_dir": "",

@@ -63,7 +63,9 @@ _OPTIONAL = {
     "finished": _fields("fingerprint:str fingerprint_step:int") | _FINISHED_WORKER | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object"),
-    "step": _fields("staleness_histogram:counts waiting_seconds:seconds loss:number loss_mean:number"),
+    "step": _fields(
+        "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
+    ),
 }
 # What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the
 # hash of its code.

@@ -216,6 +216,7 @@ class TrainingSettings:
     steps: int = setting(2000, integer(1))
     epochs: int = setting(0, integer(0))
     steps_per_call: int = setting(10, integer(1, MOST_STEPS_PER_CALL))
+    pull_ahead: bool = setting(False, BOOLEAN)
     wire_dtype: str = setting("float32", _choice("float32", "bfloat16"))
     batch_size: int = setting(100, integer(1))
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
@@ -288,6 +289,11 @@ def replication_problems(
     elif replicas and workers and replicas > workers:
         problems["replicas_to_aggregate"] = (
             f"{prefix}replicas_to_aggregate is {replicas}; expected at most {workers}, the number of workers"
+        )
+    if settings.get("pull_ahead") and replication in set(REPLICATIONS) - {"async"}:
+        problems["pull_ahead"] = (
+            f"{prefix}pull_ahead is true with {prefix}replication {replication!r}; "
+            f"expected false, or {prefix}replication async"
         )
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (

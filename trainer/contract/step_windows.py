@@ -14,29 +14,45 @@ _WINDOW_SECONDS = 30.0
 class StepWindows:
     """Gathers steps into `step` records: about 200 in a run from each worker, and one every 30 s."""
 
-    def __init__(self, records: RecordWriter, last_step: int, batch_size: int = 0) -> None:
-        """Take where to write, how long the run is (0: not known), and how many examples a step has."""
+    def __init__(
+        self, records: RecordWriter, last_step: int, batch_size: int = 0, local_step: int = 0
+    ) -> None:
+        """Take where to write, how long the run is (0: not known), and how many examples a step has.
+
+        `local_step` is the last step before these.
+        """
         self._records = records
         self._last_step = last_step
         self._batch_size = batch_size
         self._losses: list[float] = []
         self._staleness: list[int] = []
         self._waiting_seconds: float | None = None
-        self._steps = self._examples = 0
-        self._first_before = self._last_after = self._local_step = 0
+        self._steps = self._examples = self._own_steps_behind = 0
+        self._first_before = self._last_after = 0
+        self._local_step = local_step
         self._opened = time.monotonic()
 
     def add(
-        self, local_step: int, loss: float, before: int, after: int, waiting_seconds: float | None = None
+        self,
+        loss: float,
+        before: int,
+        after: int,
+        waiting_seconds: float | None = None,
+        read: int | None = None,
     ) -> None:
         """Count a step that went from global step `before` to `after`, and what it waited where known.
+
+        Where its variables were `read` at an earlier global step, `before` is that of the worker's own last
+        step, which it thus missed. Staleness is of others' steps alone.
 
         Then `flush_in_time`; of several steps that were taken in one call behind the last, for nobody knows
         how long each of them took.
         """
+        read = before if read is None else read
+        missed_own = int(read < before)
+        self._own_steps_behind += missed_own
         # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
-        self._staleness.append(max(after - before - 1, 0))
-        self._local_step = local_step - 1
+        self._staleness.append(max(after - read - 1 - missed_own, 0))
         if waiting_seconds is not None:
             self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
         self._add(loss, before, after, self._batch_size, 1)
@@ -97,9 +113,11 @@ class StepWindows:
                 # How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
                 buckets = [step.bit_length() for step in self._staleness]
                 fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
+            if self._own_steps_behind:
+                fields["own_steps_behind"] = self._own_steps_behind
             if self._waiting_seconds is not None:
                 fields["waiting_seconds"] = round(self._waiting_seconds, 6)
             self._records.write("step", fields)
         self._losses, self._staleness, self._waiting_seconds = [], [], None
-        self._steps = self._examples = 0
+        self._steps = self._examples = self._own_steps_behind = 0
         self._opened = now

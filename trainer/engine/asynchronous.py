@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 
 
@@ -14,7 +15,8 @@ class AsynchronousGraph(TrainingGraph):
     """A step applies this worker's gradients and adds one to the global step and to this worker's count.
 
     Several steps are there in a row, for one call: each reads the variables after the step before was
-    counted. `calls`: number of steps -> their losses, and what `apply_and_count` gave for each.
+    counted; with `pull_ahead`, while that one computes. `calls`: number of steps -> their losses, and what
+    `apply_and_count` gave for each.
     """
 
     waiting_seconds = 0.0
@@ -25,9 +27,10 @@ class AsynchronousGraph(TrainingGraph):
         losses: list[tf.Tensor] = []
         counted: list[tf.Tensor] = []
         for batch in self.next_batches(index, self.settings.batch_size, most):
-            loss, gradients = self.learn(self.context, batch, after=counted[-1:])
+            pulled_after = counted[-2:-1] if self.settings.pull_ahead else counted[-1:]
+            loss, gradients = self.learn(self.context, batch, after=pulled_after)
             losses.append(loss)
-            counted.append(self.apply_and_count(gradients, [index], after=counted[-1:]))
+            counted.append(self.apply_and_count(gradients, [index], counted[-1:], pulled_after))
         self.step = [losses[0], counted[0]]
         # Each number of steps is a graph of its own to TensorFlow: not all of them, and one close to any.
         sizes = {most, *(2**power for power in range(1, most.bit_length()))}
@@ -57,7 +60,10 @@ class AsynchronousSession(TrainingSession):
         if size == 1:
             return super().steps(most, raise_if_stopping)
         losses, rows = self._calls[size]()
-        return [
-            StepResult(float(loss), int(before), tuple(map(int, counters)), self._waiting_seconds)
-            for loss, (before, *counters) in zip(losses, rows, strict=True)
-        ]
+        taken: list[StepResult] = []
+        for loss, (read, *counters) in zip(losses, rows.tolist(), strict=True):
+            own = taken[-1].counters[GLOBAL_STEP] if taken else read
+            taken.append(
+                StepResult(float(loss), max(read, own), tuple(counters), self._waiting_seconds, read)
+            )
+        return taken

@@ -36,12 +36,15 @@ class StepResult:
     """One step of this worker: its loss, the global step before, and the counters of ps 0 after.
 
     `waiting_seconds`: how long the step waited for other workers; None where that is not known.
+    `global_step_read`: when its variables were read. Where that was before this worker's own last step was
+    counted, `global_step_before` is that of the count.
     """
 
     loss: float
     global_step_before: int
     counters: tuple[int, ...]
     waiting_seconds: float | None = None
+    global_step_read: int | None = None
 
 
 class TrainingGraph(ABC):
@@ -138,17 +141,22 @@ class TrainingGraph(ABC):
             return read
 
     def apply_and_count(
-        self, gradients: Gradients, workers: Sequence[int], after: Sequence[tf.Tensor] = ()
+        self,
+        gradients: Gradients,
+        workers: Sequence[int],
+        after: Sequence[tf.Tensor] = (),
+        pulled_after: Sequence[tf.Tensor] = (),
     ) -> tf.Tensor:
         """Apply gradients and count that for these workers: [the global step before, *the counters after].
 
         Counted on ps 0 once each ps has applied its own; one tensor, for each that travels is a call. What is
-        read for it is read `after` these.
+        read for it is read `after` these; the global step before as the variables were, `pulled_after` these.
         """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
-        with tf.control_dependencies(after), tf.device(self.counters.device):
+        with tf.control_dependencies(pulled_after), tf.device(self.counters.device):
             before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
+        with tf.control_dependencies(after), tf.device(self.counters.device):
             # What an optimizer reads of its own, as the powers of beta, is of this step, too.
             applied = self.optimizers.apply(gradients)
             with tf.control_dependencies([*applied, before]):

@@ -43,6 +43,7 @@ _SETTING_HELP = {
     "existing_servers": "connect to servers that run already, at the workers' addresses",
     "steps": "global steps of the run",
     "epochs": "when above 0: as many steps as let the chief read the examples this often",
+    "pull_ahead": "async: pull the next step's parameters while this one computes, without what it changes",
     "wire_dtype": "type that float32 parameters and gradients travel as",
     "batch_size": "examples in a step of this worker",
     "hidden_units": "width of the hidden layer",

@@ -146,7 +146,8 @@ class Steps(ToldSteps):
         for step in taken:
             self.local_step += 1
             before, after = step.global_step_before, step.counters[GLOBAL_STEP]
-            windows.add(self.local_step, step.loss, before, after, step.waiting_seconds)
+            read = step.global_step_read
+            windows.add(step.loss, before, after, step.waiting_seconds, read)
         windows.flush_in_time()
         self.loss = self._progress.loss = taken[-1].loss
         self._keep(taken[-1].counters)

@@ -45,7 +45,7 @@ class ToldSteps:
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
-        self._windows = StepWindows(self._task.records, last_step, self._batch_size)
+        self._windows = StepWindows(self._task.records, last_step, self._batch_size, self.local_step)
         return self._windows
 
     def print_totals(self) -> None:

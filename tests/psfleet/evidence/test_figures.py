@@ -34,6 +34,8 @@ def test_a_worker_that_waits_for_others_is_no_straggler(run: Path) -> None:
 
 def test_staleness_is_counted_over_all_workers(run: Path) -> None:
     edit(run, "worker0", "step", staleness_histogram=[1, 2], staleness_mean=1.0, staleness_max=1, steps=3)
+    assert "own" not in lines(run)["staleness"]
+    edit(run, "worker0", "step", own_steps_behind=2)
     edit(
         run, "worker1", "step", staleness_histogram=[0, 1, 0, 1], staleness_mean=4.0, staleness_max=7, steps=2
     )
@@ -44,7 +46,7 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
     assert found["mean"] == pytest.approx(
         (3 * windows[0] + 8 * windows[1]) / (3 * windows[0] + 2 * windows[1]), abs=1e-3
     )
-    assert "at most 7" in lines(run)["staleness"]
+    assert f"at most 7; {2 * windows[0]} gradients missed their worker's own last" in lines(run)["staleness"]
 
 
 def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[str], Path]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.run_folders import UNSHARED, checks, detail, verdict_of
+from tests.psfleet.evidence.run_folders import UNSHARED, checks, detail, steps_and_others, train, verdict_of
 from tests.repository import ROOT
 
 SHARING = {*UNSHARED, "fingerprints_agree"}
@@ -57,3 +57,18 @@ def test_the_program_needs_nothing_but_python_and_the_folder(run: Path) -> None:
 
     done = subprocess.run([*program, "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert json.loads(done.stdout) == written
+
+
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_of_steps_that_pull_ahead_nobody_takes_his_own_for_others(tmp_path: Path, workers: int) -> None:
+    run = train(tmp_path, workers, ["--model=linear", "--steps=1000", "--pull_ahead=true"])
+    verdict = verdict_of(run)
+    assert verdict.verdict == "proven", verdict.failing
+    for number in range(workers):
+        windows = steps_and_others(run, f"worker{number}")[0]
+        behind = sum(window.get("own_steps_behind", 0) for window in windows)
+        assert 0 < behind < sum(window["steps"] for window in windows)
+        if workers == 1:
+            assert {window["staleness_max"] for window in windows} == {0}
+            moved = [window["global_step_after"] - window["global_step_before"] for window in windows]
+            assert moved == [window["steps"] for window in windows]

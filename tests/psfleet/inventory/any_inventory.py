@@ -51,6 +51,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_replication": st.sampled_from(REPLICATIONS),
     "trainer_replicas_to_aggregate": st.none() | st.integers(1, 3),
     "trainer_existing_servers": st.booleans(),
+    "trainer_pull_ahead": st.booleans(),
     "trainer_program": FILE,
     "trainer_program_arguments": st.lists(st.text(max_size=3), max_size=2),
     "trainer_data_source": FILE,

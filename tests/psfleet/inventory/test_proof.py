@@ -29,6 +29,8 @@ def test_a_proof_keeps_what_is_the_cluster_s_and_replaces_what_is_the_training_s
         replicas_to_aggregate=2,
         existing_servers=True,
         epochs=9,
+        pull_ahead=True,
+        wire_dtype="bfloat16",
         batch_size=17,
         learning_rate=3.0,
         optimizer="adam",
@@ -38,7 +40,9 @@ def test_a_proof_keeps_what_is_the_cluster_s_and_replaces_what_is_the_training_s
         seed=7,
         barrier_deadline_seconds=5.0,
     )
-    kept = TrainingSettings(batch_size=17, threads=2, seed=7, barrier_deadline_seconds=5.0).as_dict()
+    kept = TrainingSettings(
+        wire_dtype="bfloat16", batch_size=17, threads=2, seed=7, barrier_deadline_seconds=5.0
+    ).as_dict()
     for replication, steps in (("async", 2000), ("sync", 200)):
         chosen = {"model": "partition", "replication": replication, "steps": steps}
         assert proof_settings(own, replication, plan(1, 3)).as_dict() == kept | chosen

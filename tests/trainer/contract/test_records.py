@@ -152,7 +152,9 @@ def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
     step = dict.fromkeys(("local_step", "steps", "global_step_before", "global_step_after", "examples"), 1)
     step |= dict.fromkeys(("loss", "loss_mean", "seconds", "staleness_mean", "staleness_max"), 1)
     writer = RecordWriter(None, WORKER)
-    writer.write("step", {**step, "staleness_histogram": [1, 2]})
+    writer.write("step", {**step, "staleness_histogram": [1, 2], "own_steps_behind": 1})
+    with pytest.raises(ValueError, match=r"own_steps_behind is '1\.5', expected int"):
+        writer.write("step", {**step, "own_steps_behind": 1.5})
     with pytest.raises(ValueError, match=r"staleness_histogram is .*, expected counts"):
         writer.write("step", {**step, "staleness_histogram": counts})
 

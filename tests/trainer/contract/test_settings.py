@@ -95,6 +95,15 @@ def test_flags_give_back_the_settings() -> None:
     assert TrainingSettings.from_mapping(flags) == asked
 
 
+@pytest.mark.parametrize("replication", of.REPLICATIONS)
+def test_only_workers_that_wait_for_nobody_pull_ahead(replication: str) -> None:
+    told = {"replication": replication, "pull_ahead": True}
+    said = f"-pull_ahead is true with -replication {replication!r}; expected false, or -replication async"
+    refused = {} if replication == "async" else {"pull_ahead": said}
+    assert of.replication_problems(told, 2, "-") == refused
+    assert of.replication_problems(told | {"pull_ahead": False}, 2) == {}
+
+
 NOT_SYNC = "-replicas_to_aggregate is 3 with -replication {!r}; expected null, or -replication sync"
 TOO_MANY = "-replicas_to_aggregate is 3; expected at most 2, the number of workers"
 NO_SERVERS = "-existing_servers is true with -replication 'local', which has no servers; expected false, or "

@@ -39,10 +39,10 @@ def windows(path: Path) -> StepWindows:
 def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, path: Path) -> None:
     for local_step, staleness in enumerate((0, 1, 1, 2, 3, 0, 7, 0, 8, 0), start=1):
         before, loss = 90 + local_step, float(local_step)
-        windows.add(local_step, loss, before, before + 1 + staleness, waiting_seconds=0.25)
+        windows.add(loss, before, before + 1 + staleness, waiting_seconds=0.25)
         windows.flush_in_time()
     for staleness in (1, 0, 0):
-        windows.add(13, 1.0, 100, 101 + staleness, waiting_seconds=0.12345678)
+        windows.add(1.0, 100, 101 + staleness, waiting_seconds=0.12345678)
     windows.flush()
     windows.flush()
     full, last = _records(path)
@@ -57,9 +57,25 @@ def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, pat
     assert (last.fields["waiting_seconds"], last.fields["staleness_mean"]) == (0.37037, 0.3333)
 
 
+def test_a_step_of_the_worker_itself_that_was_missed_is_no_staleness(
+    windows: StepWindows, path: Path
+) -> None:
+    # Its own are 11, 14, 18, 20 and 24. The third missed 14, and of others 13 and 15 to 17.
+    for read, before, after in ((10, 10, 11), (10, 11, 14), (12, 14, 18), (18, 18, 20), (19, 20, 24)):
+        windows.add(1.0, before, after, read=read)
+    windows.flush()
+    windows.add(1.0, 24, 25, read=24)
+    windows.flush()
+    full, last = _records(path)
+    assert (full.integer("own_steps_behind"), full.fields["staleness_histogram"]) == (3, [1, 1, 2, 1])
+    assert (full.number("staleness_mean"), full.integer("staleness_max")) == (2.0, 4)
+    assert (full.integer("global_step_before"), full.integer("global_step_after")) == (10, 24)
+    assert "own_steps_behind" not in last.fields
+
+
 def test_what_is_counted_together_is_in_one_window(windows: StepWindows, path: Path) -> None:
     for local_step in range(1, 26):
-        windows.add(local_step, float(local_step), 2 * local_step, 2 * local_step + 1)
+        windows.add(float(local_step), 2 * local_step, 2 * local_step + 1)
         if local_step % 8 == 0:
             windows.flush_in_time()
     windows.flush()
@@ -73,7 +89,7 @@ def test_what_is_counted_together_is_in_one_window(windows: StepWindows, path: P
 def test_a_window_ends_after_thirty_seconds(windows: StepWindows, path: Path, clock: list[float]) -> None:
     for local_step, seconds in enumerate((129.9, 130.0, 130.5, 161.2345678), start=1):
         clock[0] = seconds
-        windows.add(local_step, 1.0, local_step - 1, local_step)
+        windows.add(1.0, local_step - 1, local_step)
         windows.flush_in_time()
     ended = [(record.integer("steps"), record.number("seconds")) for record in _records(path)]
     assert ended == [(2, 30.0), (2, 31.234568)]

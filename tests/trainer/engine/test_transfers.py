@@ -88,6 +88,7 @@ def test_what_is_large_travels_by_itself() -> None:
     session.close()
 
 
+@pytest.mark.parametrize("pull_ahead", [False, True])
 @pytest.mark.parametrize(
     ("ps", "expected"),
     [
@@ -106,8 +107,10 @@ def test_what_is_large_travels_by_itself() -> None:
         ),
     ],
 )
-def test_the_counts_of_a_call_come_together(ps: int, expected: dict[tuple[str, str], int]) -> None:
-    graph, session = tasks_with(ps).begin(0, TrainingSettings(steps_per_call=5))
+def test_the_counts_of_a_call_come_together(
+    ps: int, pull_ahead: bool, expected: dict[tuple[str, str], int]
+) -> None:
+    graph, session = tasks_with(ps).begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
     assert isinstance(graph, AsynchronousGraph)
     assert set(graph.calls) == {2, 4, 5}
     session.initialise()

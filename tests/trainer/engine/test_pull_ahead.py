@@ -1,0 +1,80 @@
+"""Parameters that are pulled while the step before computes: what a step waits for, and what it missed."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tensorflow as tf
+
+from tests.trainer.engine.transfers import Tasks
+from trainer.contract.settings import TrainingSettings
+from trainer.coordination.ledger_parts import FIRST_WORKER
+from trainer.engine.asynchronous import AsynchronousGraph
+from trainer.engine.training import StepResult, TrainingSession
+
+
+@pytest.fixture(scope="module")
+def tasks() -> Tasks:
+    return Tasks(1)
+
+
+def _counts_before(tensor: tf.Tensor, counters: tf.Variable) -> int:
+    """How many counts of steps this waits for."""
+    seen: set[tf.Operation] = set()
+    waiting = [tensor.op]
+    while waiting:
+        operation = waiting.pop()
+        if operation not in seen:
+            seen.add(operation)
+            waiting += [*(read.op for read in operation.inputs), *operation.control_inputs]
+    return sum(its.type == "AssignAddVariableOp" and its.inputs[0] is counters.handle for its in seen)
+
+
+@pytest.mark.parametrize("pull_ahead", [False, True])
+def test_a_step_is_computed_without_the_count_of_the_step_before(tasks: Tasks, *, pull_ahead: bool) -> None:
+    graph, session = tasks.begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
+    session.close()
+    assert isinstance(graph, AsynchronousGraph)
+    losses, counted = (list(stacked.op.inputs) for stacked in graph.calls[5])
+    computed = [0, 0, 1, 2, 3] if pull_ahead else [0, 1, 2, 3, 4]
+    assert [_counts_before(loss, graph.counters) for loss in losses] == computed
+    # But each is counted, and applied, after the one before.
+    assert [_counts_before(row, graph.counters) for row in counted] == [1, 2, 3, 4, 5]
+
+
+def _taken(session: TrainingSession) -> list[list[StepResult]]:
+    return [list(session.steps(10, lambda: None)) for _ in range(20)]
+
+
+def test_a_worker_alone_missed_no_step_but_its_own(tasks: Tasks) -> None:
+    session = tasks.begin(0, TrainingSettings(model="linear", pull_ahead=True))[1]
+    session.initialise()
+    calls = _taken(session)
+    session.close()
+    steps = [step for call in calls for step in call]
+    assert [(step.global_step_before, step.counters) for step in steps] == [
+        (before, (before + 1, 0, before + 1, 0)) for before in range(200)
+    ]
+    assert {step.global_step_before - (step.global_step_read or 0) for step in steps} == {0, 1}
+    # Nothing is kept between calls.
+    assert all(first.global_step_read == first.global_step_before for first, *_ in calls)
+
+
+def test_what_each_of_two_workers_missed_is_told_exactly(tasks: Tasks) -> None:
+    settings = TrainingSettings(model="linear", pull_ahead=True)
+    sessions = [tasks.begin(worker, settings)[1] for worker in (0, 1)]
+    sessions[0].initialise()
+    with ThreadPoolExecutor(2) as pool:
+        both = [[step for call in calls for step in call] for calls in pool.map(_taken, sessions)]
+    for session in sessions:
+        session.close()
+    for worker, own in enumerate(both):
+        others = [0, 0, *(step.counters[FIRST_WORKER + 1 - worker] for step in own)]
+        read_ahead = 0
+        for number, step in enumerate(own):
+            assert step.global_step_read is not None
+            missed_own = int(step.global_step_read < step.global_step_before)
+            read_ahead += missed_own
+            # Read after the last step but one, and before the step's own count.
+            others_read = step.global_step_read - (number - missed_own)
+            assert others[number] <= others_read <= others[number + 2]
+        assert read_ahead
