@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-# Where a ps would hold fewer bytes, all variables stay whole.
+# Where each ps would have fewer bytes, all variables stay whole.
 WHOLE_BELOW = 4096
 # No cut is nearer than this to a variable's end: in bytes, and as a part of what a ps holds.
 _NEAR, _NEAR_PART = 512, 0.02

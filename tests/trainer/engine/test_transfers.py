@@ -12,8 +12,18 @@ from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.synchronous import SynchronousGraph
+from trainer.engine.training import TrainingGraph, TrainingSession
 
 tasks_with = cache(Tasks)
+
+
+def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
+    """The graph of worker 0 and a session whose step waits for nobody."""
+    graph, session = tasks_with(ps).begin(0, settings)
+    session.initialise()
+    if isinstance(graph, SynchronousGraph):
+        session.session.run(graph.rounds.ring_own)
+    return graph, session
 
 
 # Four variables, the largest in a piece on each ps: each is pulled from once, and pushed to once.
@@ -66,10 +76,7 @@ def test_no_more_travels_in_a_step_than_must(
     replication: str, ps: int, optimizer: str, expected: dict[tuple[str, str], int]
 ) -> None:
     settings = TrainingSettings(replication=replication, optimizer=optimizer)
-    graph, session = tasks_with(ps).begin(0, settings)
-    session.initialise()
-    if isinstance(graph, SynchronousGraph):
-        session.session.run(graph.rounds.ring_own)  # which the step waits for
+    graph, session = begun(ps, settings)
     assert transfers_of(session.session, graph.step) == expected
     session.close()
 
@@ -124,8 +131,7 @@ def test_parameters_and_gradients_alone_travel_as_the_type_that_was_asked_for(
 ) -> None:
     def travelling(dtype: str) -> Counter[tuple[str, str, tf.DType]]:
         settings = TrainingSettings(replication=replication, wire_dtype=dtype)
-        graph, session = tasks_with(1).begin(0, settings)
-        session.initialise()
+        graph, session = begun(1, settings)
         found = typed_transfers_of(session.session, graph.step)
         session.close()
         return found
