@@ -33,7 +33,8 @@ class Steps(ToldSteps):
         self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         test = graph.data.test
         self._glimpse = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
-        self._call_sizes = CallSizes(task.settings.steps_per_call)
+        most, pull_ahead = task.settings.steps_per_call, task.settings.pull_ahead
+        self._call_sizes = CallSizes(most, pull_ahead=pull_ahead)
         self.last_step = 0
         self.session: TrainingSession | None = None
         # Of the model as the run has left it, and the global step of that.

@@ -21,6 +21,11 @@ def test_sizes_grow_to_what_fits(milliseconds: float, expected: list[int]) -> No
     assert _sizes(CallSizes(10), milliseconds, len(expected)) == expected
 
 
+def test_steps_that_pull_ahead_have_half_a_second() -> None:
+    assert _sizes(CallSizes(10, pull_ahead=True), 51, 5) == [1, 2, 4, 8, 9]
+    assert _sizes(CallSizes(10, pull_ahead=True), 501, 2) == [1, 1]
+
+
 def test_they_fall_at_once_and_come_back() -> None:
     sizes = CallSizes(10)
     _sizes(sizes, 1, 5)
