@@ -18,8 +18,8 @@ _SECONDS_TO_STOP_SERVING = 3.0
 # What is sent and not confirmed for 20 s breaks a connection (TCP_USER_TIMEOUT), and its calls fail. Else the
 # kernel tries for a quarter of an hour, and after a cut waits about as long again as that took. gRPC's own
 # pings would tell of more, but a ps that computes leaves them unanswered: there is none for the longest time.
-# A task that is back is called again soon: by itself gRPC waits longer from try to try, up to two minutes, and
-# 20 s for an answer to each.
+# A task that is back is called again soon: by itself gRPC waits longer from try to try, up to two minutes,
+# and 20 s for an answer to each.
 _GRPC_OPTIONS = (
     "grpc.keepalive_time_ms=2147483646,grpc.keepalive_timeout_ms=20000,"
     "grpc.initial_reconnect_backoff_ms=200,grpc.max_reconnect_backoff_ms=1000,"
