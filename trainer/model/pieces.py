@@ -65,8 +65,8 @@ def apart(variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices) -> list[tf
     if not isinstance(variable, CutVariable):
         return [value]
     row = tf.reshape(tf.convert_to_tensor(value), [-1])
-    sizes = [piece.shape.num_elements() for piece in variable.pieces]
-    return [row[begin : begin + size] for begin, size in zip(offsets_of(variable), sizes, strict=True)]
+    parts: list[tf.Tensor] = tf.split(row, [piece.shape.num_elements() for piece in variable.pieces])
+    return parts
 
 
 def wholes(variables: Iterable[tf.Variable], cut: Iterable[CutVariable]) -> list[AnyVariable]:
