@@ -50,7 +50,7 @@ security: setup-dev ## Run the slow scenario of attacks, which `make test` leave
 	@tools/run_tests.py security
 
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
-	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks --rounds=$(or $(ROUNDS),3)
+	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks $(if $(ROUNDS),--rounds=$(ROUNDS))
 
 chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
 	@python -m pytest -m chaos

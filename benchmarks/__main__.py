@@ -15,6 +15,7 @@ from benchmarks.rows import ROWS, WORKLOADS
 from benchmarks.run import Figures, Run, RunFailed, Start, start_process
 from trainer.contract.json_files import write_json
 
+# TensorFlow refuses a call now and then, which ends programs that do not make it again.
 _ATTEMPTS = 2
 
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
     options = _options(arguments)
     rounds: dict[str, dict[str, dict[int, Figures]]] = {}
     failures: list[str] = []
-    failed = False
+    is_whole = True
     before = machine()
     with TemporaryDirectory(prefix="psfleet-bench-") as scratch:
         data = Path(scratch, "data")
@@ -35,24 +36,29 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
                 turn = number % max(len(rows), 1)
                 for row in rows[turn:] + rows[:turn]:
                     where = f"round {number + 1}, {workload.title}, {row.title}"
-                    # TensorFlow refuses a call now and then, which ends programs that do not make it again.
+                    folder = Path(scratch, f"{number}-{workload.name}-{row.name}")
                     for attempt in range(_ATTEMPTS):
-                        folder = Path(scratch, f"{number}-{workload.name}-{row.name}-{attempt}")
-                        try:
-                            with Run(row, workload, folder, data, start) as run:
-                                figures = run.measure(options.warm_up, options.seconds)
+                        found = _measured(Run(row, workload, folder / str(attempt), data, start), options)
+                        if not isinstance(found, RunFailed):
+                            rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = found
+                            _say(f"{where}: {found['steps_per_second']:,.1f} global steps/s")
                             break
-                        except RunFailed as error:
-                            failures.append(f"{where}: {error}")
-                            _say(failures[-1])
+                        failures.append(f"{where}: {found}")
+                        _say(failures[-1])
                     else:
-                        failed = True
-                        continue
-                    rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = figures
-                    _say(f"{where}: {figures['steps_per_second']:,.1f} global steps/s")
+                        is_whole = False
             if rounds:
                 _write(options, before, rounds, failures)
-    return 1 if failed else 0
+    return 0 if is_whole else 1
+
+
+def _measured(run: Run, options: argparse.Namespace) -> Figures | RunFailed:
+    """The figures of a run, or how it failed."""
+    try:
+        with run:
+            return run.measure(options.warm_up, options.seconds)
+    except RunFailed as error:
+        return error
 
 
 def _write(
