@@ -1,5 +1,6 @@
 """Make the cluster plan of the inventory, or fail with everything that is wrong with it."""
 
+from pathlib import Path
 from typing import Any
 
 from ansible.utils.vars import load_extra_vars
@@ -8,8 +9,11 @@ from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
+from trainer.host.content_directory import content_hash
 
 from ..plugin_utils.actions import ControllerAction
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class ActionModule(ControllerAction):
@@ -27,4 +31,7 @@ class ActionModule(ControllerAction):
             read, sources = self.variables["hostvars"]._inventory, self.variables["ansible_inventory_sources"]
             definitions = Definitions(sources, read, self._loader, command_line)
             return self._failure(describe(error.problems, definitions.cure))
-        return facts
+        return facts | {
+            "cluster_release": content_hash(ROOT / "trainer"),
+            "cluster_roles": str(ROOT / "roles"),
+        }

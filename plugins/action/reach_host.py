@@ -2,23 +2,42 @@
 
 import getpass
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
-from ..plugin_utils.actions import HostAction
+from ..plugin_utils.carrying import StepsAction
 from ..plugin_utils.reaching import OLDEST_PYTHON, answered, ask
 
 
-class ActionModule(HostAction):
-    """Takes no arguments. The task's `become` says as whom the host is asked.
+class ActionModule(StepsAction):
+    """Argument `steps`: what else it is asked, as that of `host_steps`. The task's `become` says as whom.
 
-    Returns `reached`, and in `summary` the host, the user who logs in, and why it was not reached.
+    Returns `reached`, in `summary` the host, the user who logs in, and why it was not reached; and what
+    `host_steps` returns. It fails where a step does, which no host does that is not reached.
     """
 
-    def _act(self, _arguments: dict[str, Any]) -> dict[str, Any]:
-        problem = self._problem()
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer, problem = self._asked(arguments["steps"]) if "steps" in arguments else ({}, self._problem())
         user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
         summary = f"- {self.variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
-        return {"reached": not problem, "summary": summary}
+        # What comes after is run by the Python that was found.
+        facts = {**self._found_python(), **answer.get("ansible_facts", {})}
+        return {**answer, "ansible_facts": facts, "reached": not problem, "summary": summary}
+
+    def _asked(self, steps: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
+        """Return the answers to the steps, and what keeps the host from giving any."""
+        answer, problem = answered(lambda: self._took(steps))
+        if not problem.startswith("logged in"):
+            return answer, problem
+        cause = self._problem()
+        if cause or not self._discovered_interpreter:
+            return {}, cause or problem
+        self.variables = {**self.variables, "ansible_facts": self._found_python()}
+        return answered(lambda: self._took(steps))
+
+    def _found_python(self) -> dict[str, Any]:
+        found = self._discovered_interpreter
+        return {"discovered_interpreter_python": found} if found else {}
 
     def _problem(self) -> str:
         """Return what keeps the host from running modules as root, in words; empty where nothing does."""

@@ -45,7 +45,8 @@ class CallbackModule(Default):
     def __init__(self) -> None:
         super().__init__()
         self._task_title = ""
-        self._changed: list[str] = []
+        # Of a task, or of each step that it takes, those who changed something.
+        self._changed: dict[str, list[str]] = {}
         self._timer = Timer(LONG_SECONDS, self._name_long_task)
 
     def get_option(self, option: str) -> Any:  # noqa: ANN401 - as the base class has it
@@ -79,7 +80,8 @@ class CallbackModule(Default):
         """Keep who changed something, for the task's end; say at once what is a message."""
         self._handle_warnings_and_exception(result)
         if result.result.get("changed"):
-            self._changed.append(result.host.get_name())
+            for title in result.result.get("changed_steps", [self._task_title]):
+                self._changed.setdefault(title, []).append(result.host.get_name())
         elif not result.task.loop:
             self.v2_runner_item_on_ok(result)
 
@@ -103,7 +105,8 @@ class CallbackModule(Default):
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
-        title = f"FAILED   {self._task_title}: {result.host.get_name()}"
+        what = values.get("failed_step", self._task_title)
+        title = f"FAILED   {what}: {result.host.get_name()}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
         text = "\n".join(["", title, str(values.get("msg", "")).strip(), *lines, ""])
         on_stderr = bool(self.get_option("display_failed_stderr"))
@@ -116,10 +119,10 @@ class CallbackModule(Default):
 
     def _end_task(self) -> None:
         self._timer.cancel()
-        if self._changed:
-            text = f"changed  {self._task_title}: {first_of(sorted(self._changed))}"
+        for title, hosts in self._changed.items():
+            text = f"changed  {title}: {first_of(sorted(hosts))}"
             self._display.display(text, color=constants.COLOR_CHANGED)
-        self._changed = []
+        self._changed = {}
 
 
 if Display().verbosity:  # of the command line, which was read before

@@ -11,9 +11,7 @@ import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-
-from ansible.module_utils.basic import AnsibleModule
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..module_utils.carried_record import PARTIAL, CarriedRecord, Known
 from ..module_utils.documented import documented_module
@@ -21,6 +19,9 @@ from ..module_utils.host.content_directory import BLOCK_BYTES, locked
 from ..module_utils.host.disk_space import lacking_space, login_home
 from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, write
 from ..module_utils.host.task_traces import NO_LINK
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = {
     "module": "carried_files",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
@@ -26,12 +28,19 @@ DOCUMENTATION = {
             "required": True,
             "description": "What the others call this host.",
         },
+        "accounts": {
+            "type": "dict",
+            "default": {},
+            "description": "By name C(home) and C(shell) of the accounts that a deployment makes.",
+        },
+        "make": {"type": "bool", "default": True, "description": "Make what lacks, rather than only look."},
     },
 }
 
 RETURN = r"""
-user_key: {returned: always, type: str, description: "Of the account; empty in a check before it is made."}
+user_key: {returned: always, type: str, description: "Of the account; empty before it is made."}
 host_key: {returned: always, type: str, description: The public key of this host's sshd.}
+prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
 addresses: {returned: always, type: list, description: "Those that C(name) has here, without loopback."}
 """
 
@@ -51,6 +60,19 @@ def let_read(key: Path, group: int) -> None:
     key.chmod(0o640)
 
 
+def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
+    """Tell whether the accounts are as they are wanted, and the key is there for the user's group to read."""
+    try:
+        entries = {name: pwd.getpwnam(name) for name in accounts}
+        found, group = key.stat(), grp.getgrnam(user).gr_gid
+    except (OSError, KeyError):
+        return False
+    as_wanted = all(
+        {"home": entry.pw_dir, "shell": entry.pw_shell} == accounts[name] for name, entry in entries.items()
+    )
+    return as_wanted and (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (0, group, 0o640)
+
+
 def addresses_of(name: str) -> list[str]:
     """Return the addresses of a name but those of loopback, which Debian gives the own name."""
     try:
@@ -67,13 +89,14 @@ def main() -> None:
     folder = home / ".ssh"
     public = folder / f"{KEY}.pub"
     lacks = not public.exists()
+    makes = module.params["make"] and not module.check_mode
     try:
-        if lacks and not module.check_mode:
+        if lacks and makes:
             for directory in (home.parent, home, folder):
                 directory.mkdir(mode=0o755, exist_ok=True)
             (folder / KEY).unlink(missing_ok=True)
             make_key(folder, module.params["comment"])
-        if not (lacks and module.check_mode):
+        if makes:
             let_read(folder / KEY, grp.getgrnam(user).gr_gid)
         user_key = public.read_text(encoding="utf-8").strip() if public.exists() else ""
         host_key = HOST_KEY.read_text(encoding="utf-8").strip()
@@ -81,8 +104,13 @@ def main() -> None:
         module.fail_json(msg=f"no key could be made in {folder}: {error.stderr.strip()}")
     except (OSError, KeyError) as error:
         module.fail_json(msg=str(error))
-    addresses = addresses_of(module.params["name"])
-    module.exit_json(changed=lacks, user_key=user_key, host_key=host_key, addresses=addresses)
+    module.exit_json(
+        changed=lacks and module.params["make"],
+        user_key=user_key,
+        host_key=host_key,
+        prepared=not lacks and is_prepared(folder / KEY, user, module.params["accounts"]),
+        addresses=addresses_of(module.params["name"]),
+    )
 
 
 if __name__ == "__main__":

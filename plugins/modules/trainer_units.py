@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,14 +35,15 @@ def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[st
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
+def systemctl(*arguments: str) -> str:
+    """Run systemctl and return what it printed. Raises CalledProcessError where it fails."""
+    command = ["systemctl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
-
-    def systemctl(*arguments: str) -> str:
-        _, printed, _ = module.run_command(["systemctl", *arguments], check_rc=True)
-        return str(printed)
-
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
     try:
         loaded = parse_list(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
@@ -66,6 +68,8 @@ def main() -> None:
                 systemctl("daemon-reload")
             if untimed and metrics.directory:
                 metrics.apply()
+    except subprocess.CalledProcessError as error:
+        module.fail_json(msg=error.stderr.strip())
     except OSError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(gone or unread or untimed), stopped=gone)

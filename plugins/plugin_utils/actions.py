@@ -1,6 +1,7 @@
 """What all actions have in common."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from ansible.plugins.action import ActionBase
 from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
+
+from .host_program import Call, run_on_host
 
 # Whoever has psfleet as a collection may have another callback than ours.
 escape_all_messages()
@@ -37,14 +40,24 @@ class HostAction(ActionBase):
 
         Raises AnswerError for what it cannot answer.
         """
-        module = name or self._task.resolved_action
+        return self._run_modules([(name or self._task.resolved_action, arguments)])[0]
+
+    def _run_modules(self, calls: Sequence[Call]) -> list[dict[str, Any]]:
+        """Return what modules answer on the host, up to the first that fails, or that needs an archive.
+
+        Raises AnswerError for what they cannot answer.
+        """
+        names = ", ".join(module for module, _ in calls)
         try:
-            answer: dict[str, Any] = self._execute_module(module, arguments, task_vars=self.variables)
-            if answer.get("failed") or answer.get("unreachable"):
-                return answer
-            return checked(module.rpartition(".")[2], answer, arguments)
+            answers = run_on_host(self, calls, self.variables)
+            return [
+                answer
+                if answer.get("failed") or answer.get("unreachable")
+                else checked(module.rpartition(".")[2], answer, arguments)
+                for (module, arguments), answer in zip(calls, answers, strict=False)
+            ]
         except (RecursionError, UnusableError) as error:
-            raise AnswerError(f"its answer to {module} is damaged: {error}") from error
+            raise AnswerError(f"its answer to {names} is damaged: {error}") from error
 
     def _failure(self, message: str) -> dict[str, Any]:
         """Return the answer of an action that fails. Where it names playbooks, they are for these hosts."""
@@ -57,13 +70,6 @@ class HostAction(ActionBase):
         self._transfer_file(str(local), path)
         self._fixup_perms2((folder, path))
         return path
-
-
-class ModuleAction(HostAction):
-    """One that does what the module of its name does; arguments and answer are the module's."""
-
-    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._run_module(arguments)
 
 
 class ControllerAction(HostAction):

@@ -1,37 +1,130 @@
-"""An action that carries an archive to a host only when the host says that it needs it."""
+"""Modules that say whether they need an archive of the controller: it is carried to a host only then."""
 
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
+from psfleet.carry.wheel_archive import plain
+from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
 
 from .actions import HostAction
+from .host_program import OURS, Call
+from .identities import identity_problem
 
 display = Display()
 
 
 class CarryingAction(HostAction):
-    """Base of actions whose module of the same name answers `needs_archive`, and then takes `archive`."""
+    """Runs modules that answer `needs_archive`, and then take `archive`.
 
-    def _carry(self, arguments: dict[str, Any], archive: Path) -> dict[str, Any]:
-        """Ask the host; where it needs the archive, copy it there and run the module with it."""
-        asked = self._run_module(arguments)
-        if asked.get("failed") or self._task.check_mode or not asked.get("needs_archive"):
-            return asked
+    The archive of `python_environment` is that of its `wheels`. That of `content_release` is packed of its
+    `source`, a file or folder on the controller, whose hash is the `release` where none is given.
+    """
+
+    def _run_steps(self, steps: Sequence[Call]) -> list[dict[str, Any]]:
+        """Return the modules' answers, up to the first that fails. What each needs is carried to the host."""
+        calls = [(module, described(module, arguments)) for module, arguments in steps]
+        answers: list[dict[str, Any]] = []
+        while len(answers) < len(calls):
+            answers += self._run_modules(calls[len(answers) :])
+            if answers[-1].get("needs_archive") and not self._task.check_mode:
+                place = len(answers) - 1
+                answers[place] = self._carry(calls[place], steps[place][1])
+            if answers[-1].get("failed"):
+                break
+        return [self._inspected(*call, answer) for call, answer in zip(calls, answers, strict=False)]
+
+    def _inspected(self, module: str, arguments: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer, or why it is refused."""
+        if module == f"{OURS}ssh_identity" and not answer.get("failed"):
+            problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
+            return self._failure(problem) if problem else answer
+        return answer
+
+    def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the archive to the host, and run the module with it."""
+        module, asked = call
         host = self.variables["inventory_hostname"]
-        size = readable(archive.stat().st_size)
-
-        def copied() -> str:
-            return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
-
-        directory = self._make_tmp_path()
+        remote = self._make_tmp_path()
         try:
-            with told(display.display, copied, REPORT_SECONDS):
-                remote = self._send(archive, directory)
+            with tempfile.TemporaryDirectory() as directory:
+                if "source" in arguments:
+                    archive = Path(directory) / f"release-{asked['release']}.tar"
+                    pack(Path(arguments["source"]), archive, arguments.get("package", ""))
+                else:
+                    archive = Path(arguments["wheels"]["archive"])
+                size = readable(archive.stat().st_size)
+
+                def copied() -> str:
+                    return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
+
+                with told(display.display, copied, REPORT_SECONDS):
+                    sent = self._send(archive, remote)
             with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
-                return self._run_module(arguments | {"archive": remote})
+                (answer,) = self._run_modules([(module, {**asked, "archive": sent})])
+                return answer
         finally:
-            self._remove_tmp_path(directory, force=True)
+            self._remove_tmp_path(remote, force=True)
+
+
+class StepsAction(CarryingAction):
+    """Takes steps, each with a `name`, a `module` of psfleet's and its `arguments`.
+
+    The answer to one with a `fact` is the host's fact of this name.
+    """
+
+    def _took(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Run them, and return the answer that `host_steps` gives; what is no answer of a step as it is."""
+        answers = self._run_steps([(f"{OURS}{step['module']}", step["arguments"]) for step in steps])
+        if "module_stdout" in answers[-1]:
+            return answers[-1]
+        answered = list(zip(steps, answers, strict=False))
+        changed = [step["name"] for step, answer in answered if answer.get("changed")]
+        result: dict[str, Any] = {
+            "changed": bool(changed),
+            "changed_steps": changed,
+            "warnings": [warning for answer in answers for warning in answer.pop("warnings", ())],
+            "diff": [each for answer in answers for each in as_list(answer.pop("diff", []))],
+        }
+        if answers[-1].get("failed"):
+            return {**answers[-1], **result, "failed_step": steps[len(answers) - 1]["name"]}
+        return {
+            **result,
+            "ansible_facts": {step["fact"]: answer for step, answer in answered if "fact" in step},
+        }
+
+
+def as_list(difference: Any) -> list[Any]:  # noqa: ANN401
+    """Return the differences that a module shows, of which it may have one."""
+    return difference if isinstance(difference, list) else [difference] if difference else []
+
+
+def described(module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the module takes them: of a source on the controller its hash.
+
+    Raises AnsibleActionFail where that is not the release that is given.
+    """
+    asked = dict(arguments)
+    if module == f"{OURS}content_release":
+        source = Path(asked.pop("source"))
+        found = content_hash(source)
+        if asked.setdefault("release", found) != found:
+            raise AnsibleActionFail(
+                f"{source} was changed while it was deployed: its hash is {found}, and was "
+                f"{asked['release']} when the inventory was checked. Deploy again"
+            )
+    return asked
+
+
+def pack(source: Path, archive: Path, package: str = "") -> None:
+    """Write a tar archive of the content of `source`: owned by root, readable by all, without times."""
+    with tarfile.open(archive, "w", dereference=True) as stream:
+        for name, path in content_files(source).items():
+            stream.add(path, str(Path(package, name)), recursive=False, filter=plain)

@@ -27,7 +27,8 @@ def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         return {}, shorten(str(error), 300)
     except AnsibleError as error:
         return {}, f"logged in, but could not act as root: {shorten(str(error), 300)}"
-    if answer.get("failed") or answer.get("unreachable"):
+    # A step that fails has been reached, and says why it does.
+    if answer.get("unreachable") or (answer.get("failed") and "failed_step" not in answer):
         return {}, f"logged in, but {hindrance(answer)}"
     return answer, ""
 

@@ -54,7 +54,8 @@ _ANSWERS: Mapping[str, _Fields] = {
     "host_requirements": {"environment": "environment"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
     "wireguard_mesh": {"text": "public_key"},
-    "ssh_identity": {"text": "user_key host_key", "texts": "addresses"},
+    "ssh_identity": {"text": "user_key host_key", "switch": "prepared", "texts": "addresses"},
+    "ssh_login": {"switch": "proven"},
 }
 # Each object of a list of this name.
 _PARTS: Mapping[str, _Fields] = {

@@ -15,12 +15,12 @@ HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "no
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Return an inventory of hosts that tasks/host.yml has asked."""
+    """Return an inventory of hosts that were looked at."""
     hosts = {
         name: {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "package_store_host": {"environment": environment},
+            "its_environment": environment,
         }
         for name, environment in HOSTS.items()
     }
@@ -28,7 +28,9 @@ def cluster(tmp_path: Path) -> Path:
     message = "found {{ package_store_result.environments | to_json }} found"
     show = {"debug": {"msg": message}, "run_once": True}
     role = "psfleet.cluster.package_store"
+    told = {"psfleet_requirements": {"environment": "{{ its_environment }}"}, "cacheable": True}
     play = {"hosts": "all", "gather_facts": False, "roles": [role], "tasks": [show]}
+    play["pre_tasks"] = [{"set_fact": told}]
     (tmp_path / "playbook.yml").write_text(json.dumps([play]))
     return tmp_path
 

@@ -10,7 +10,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from plugins.action.content_release import pack
+from plugins.plugin_utils.carrying import pack
 from tests.repository import ROOT
 from trainer.host.content_directory import content_hash
 
@@ -35,11 +35,12 @@ def tracked(*folders: str) -> list[str]:
 
 
 def shipped(clone: Path) -> tuple[str, dict[str, bytes]]:
-    """Return the name of the release, and its files, as the role's task has them carried."""
-    tasks = yaml.safe_load((clone / "roles/trainer/tasks/main.yml").read_text(encoding="utf-8"))
-    (task,) = (task for task in tasks if "psfleet.cluster.content_release" in task)
-    arguments = task["psfleet.cluster.content_release"]
-    templar = Templar(DataLoader(), {"role_path": str(clone / "roles/trainer")})
+    """Return the name of the release, and its files, as the role's step has them carried."""
+    steps = yaml.safe_load((clone / "roles/trainer/vars/main.yml").read_text(encoding="utf-8"))[
+        "trainer_on_host"
+    ]
+    (arguments,) = (step["arguments"] for step in steps if step["module"] == "content_release")
+    templar = Templar(DataLoader(), {"cluster_roles": str(clone / "roles")})
     source = Path(templar.template(trust_as_template(arguments["source"])))
     archive = clone.parent / "release.tar"
     pack(source, archive, arguments["package"])

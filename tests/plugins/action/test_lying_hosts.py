@@ -10,9 +10,20 @@ from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
 from tests.repository import played
 
-HONEST = json.dumps(ANSWERS["trainer_tasks"])
-LYING = json.dumps(ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"pid": "x"}]})
-HOSTS = {"node0": HONEST, "node1": LYING, "ps-host0": '{"a":' * 100_000 + "1" + "}" * 100_000}
+HONEST = ANSWERS["trainer_tasks"]
+LYING = HONEST | {"tasks": [WORKER | {"pid": "x"}]}
+# A list of another length than asked for, something else, and nothing.
+HOSTS = {
+    name: json.dumps({"answers": answers})
+    for name, answers in {
+        "node0": [HONEST],
+        "node1": [LYING],
+        "many": [HONEST, HONEST],
+        "other": HONEST,
+        "none": [],
+    }.items()
+}
+HOSTS |= {"ps-host0": '{"a":' * 100_000 + "1" + "}" * 100_000}
 PROBLEM = "its answer to psfleet.cluster.trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
 
 
@@ -43,6 +54,11 @@ def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path
     )
     assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in text
     assert "ps-host0\nits answer to psfleet.cluster.trainer_tasks is damaged: maximum recursion" in text
+    for host in ("many", "other", "none"):
+        assert (
+            f"FAILED   trainer_tasks: {host}\nits answer to psfleet.cluster.trainer_tasks is damaged: it is"
+            in text
+        )
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 

@@ -225,7 +225,7 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
 
 
 def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
-    tasks = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/main.yml").read_text())
+    tasks = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/accounts.yml").read_text())
     made_by = [task["ansible.builtin.user"] for task in tasks if "ansible.builtin.user" in task]
     assert [account["comment"] for account in made_by] == [*COMMENTS]
     passwd = tmp_path / "passwd"

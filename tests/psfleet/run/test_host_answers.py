@@ -24,7 +24,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
     "host_requirements": {"environment": "cpu-python3.11-x86_64"},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
-    "ssh_identity": {"user_key": "", "host_key": "x", "addresses": []},
+    "ssh_identity": {"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
+    "ssh_login": {"proven": True},
     "another": {},
 }
 
