@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..plugin_utils.carrying import StepsAction
+from ..plugin_utils.host_program import interpreter
 from ..plugin_utils.reaching import OLDEST_PYTHON, answered, ask
 
 
@@ -41,10 +42,9 @@ class ActionModule(StepsAction):
 
     def _problem(self) -> str:
         """Return what keeps the host from running modules as root, in words; empty where nothing does."""
-        python = str(self.variables.get("ansible_python_interpreter", "python3"))
         oldest = tuple(map(int, OLDEST_PYTHON.split(".")))
         program = f"import os, sys; print(os.geteuid(), sys.version_info >= {oldest})"
-        command = shlex.join([python, "-c", program])
+        command = f"{interpreter(self, self.variables)} -c {shlex.quote(program)}"
         answer, problem = answered(lambda: self._low_level_execute_command(command, sudoable=True))
         if problem or answer["stdout"].split() == ["0", "True"]:
             return problem

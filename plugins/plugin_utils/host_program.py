@@ -91,8 +91,9 @@ def _run_alone(action: ActionBase, calls: Sequence[Call], variables: Mapping[str
             return [{"failed": True, "msg": f"{module}: {', '.join(result.error_messages)}"}]
         checked.append((name, result.validated_parameters))
     sent = program(checked, check_mode=action._task.check_mode, diff=action._task.diff)
-    command = f"{action._compute_environment_string()} {interpreter(variables)} -I -S -c {shlex.quote(BOOT)}"
-    done = action._low_level_execute_command(command.strip(), in_data=sent)
+    python = f"{interpreter(action, variables)} -I -S -c {shlex.quote(BOOT)}"
+    command = f"{action._compute_environment_string()} {python}".strip()
+    done = action._low_level_execute_command(command, in_data=sent)
     answer: dict[str, Any] = action._parse_returned_data(done, PROFILE)
     if answer.get("failed"):
         return [answer]
@@ -118,8 +119,9 @@ def program(calls: Sequence[Call], *, check_mode: bool = False, diff: bool = Fal
     return content.getvalue()
 
 
-def interpreter(variables: Mapping[str, Any]) -> str:
+def interpreter(action: ActionBase, variables: Mapping[str, Any]) -> str:
     """Return the host's Python: that of the inventory, or what Ansible has found there, or python3."""
-    python = str(constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables)))
+    said = constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables))
+    python = str(action._templar.template(said))
     found = variables.get("ansible_facts", {}).get("discovered_interpreter_python", "python3")
     return str(found if python.startswith("auto") else python)

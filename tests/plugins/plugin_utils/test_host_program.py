@@ -80,8 +80,10 @@ def test_by_either_way_arguments_are_looked_at_and_have_their_defaults(
     tasks = [{"psfleet.cluster.managed_files": each, "ignore_errors": True} for each in arguments]
     playbook = tmp_path / "playbook.yml"
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    python = f"ansible_python_interpreter={sys.executable}"
-    done = played(playbook, "-i", "here,", "-c", "local", "-e", python, ANSIBLE_PIPELINING=pipelining)
+    inventory = tmp_path / "hosts.json"
+    here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    inventory.write_text(json.dumps({"all": {"hosts": {"here": here}}}))
+    done = played(playbook, "-i", inventory, ANSIBLE_PIPELINING=pipelining)
     assert (tmp_path / "~" / "file").read_text() == "ab", done.stdout
     assert (tmp_path / "~" / "file").stat().st_mode & 0o777 == 0o644
     assert "value of encoding must be one of: text, base64, got: morse" in done.stdout, done.stdout
