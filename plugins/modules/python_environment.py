@@ -21,6 +21,13 @@ from ..module_utils.host.content_directory import (
     unpack,
 )
 from ..module_utils.host.disk_space import lacking_space, login_home
+from ..module_utils.host.installation import (
+    filling_commands,
+    filling_settings,
+    make_commands_own,
+    python_command,
+    unpack_filled,
+)
 
 DOCUMENTATION = {
     "module": "python_environment",
@@ -40,7 +47,11 @@ DOCUMENTATION = {
         "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
         "user": {"required": True, "description": "User with whose rights the environment is tried."},
         "module": {"required": True, "description": "Module of Python that the trial imports."},
-        "archive": {"type": "path", "description": "Tar of C(wheels/), C(requirements.txt), C(uv)."},
+        "archive": {
+            "type": "path",
+            "description": "Tar of C(wheels/), C(requirements.txt), C(uv); or of what an environment has "
+            "beside its Python, packed by Zstandard, where C(wheels) says that it is C(filled).",
+        },
     },
 }
 
@@ -51,14 +62,6 @@ needs_archive: {returned: always, type: bool, description: Whether the environme
 # A second installation waits for a first one that a broken connection has left running.
 LOCK_TIMEOUT_SECONDS = 900
 MARKER = ".complete"
-# Compiles what its account has below a folder, a process for each core; no module of it is run.
-COMPILE = """
-import compileall, functools, os, pathlib, sys
-from concurrent.futures import ProcessPoolExecutor
-own = [path for path in pathlib.Path(sys.argv[1]).rglob("*.py") if path.lstat().st_uid == os.getuid()]
-with ProcessPoolExecutor() as pool:
-    list(pool.map(functools.partial(compileall.compile_file, quiet=2), own, chunksize=32))
-"""
 
 
 class Environment:
@@ -100,10 +103,13 @@ class Environment:
                 self._check(archive)
                 for leftover in (self.place, self.work):
                     shutil.rmtree(leftover, ignore_errors=True)
-                self.work.mkdir()
-                unpack(archive, self.work)
-                self._build()
-                shutil.rmtree(self.work)
+                if self.wheels.get("filled"):
+                    self._take(archive)
+                else:
+                    self.work.mkdir()
+                    unpack(archive, self.work)
+                    self._build()
+                    shutil.rmtree(self.work)
             version = self._try(user, module)
             self.marker.write_text(f"{module} {version}\n", encoding="utf-8")
             sync_directory(self.place)
@@ -123,6 +129,12 @@ class Environment:
                 f"{self.wheels['archive_bytes']} bytes). Nothing was unpacked"
             )
 
+    def _take(self, archive: Path) -> None:
+        """Unpack what the controller has filled, as root's, around a Python of this host's own."""
+        command = [*python_command(self.wheels["python_version"]), "-m", "venv", "--without-pip"]
+        run_step([*command, str(self.place)], filling_settings(self.folder), 0, 0)
+        unpack_filled(archive, self.place)
+
     def _build(self) -> None:
         """Let uv fill the environment from the wheels alone; it checks each against the lock's hashes.
 
@@ -131,32 +143,18 @@ class Environment:
         home = self.work / "home"
         home.mkdir()
         lend(home)
-        settings = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(home),
-            "TMPDIR": str(home),
-            "LC_ALL": "C.UTF-8",
-            "UV_CACHE_DIR": str(home / "cache"),
-            "UV_NO_CONFIG": "1",
-            "UV_OFFLINE": "1",
-            "UV_PYTHON_DOWNLOADS": "never",
-            "UV_LINK_MODE": "hardlink",
-        }
-        python = [f"python{self.wheels['python_version']}", "-I", "-S"]
+        settings = filling_settings(home)
+        version = self.wheels["python_version"]
         if self.base:
             self._begin_with(self.folder / self.base)
         else:
-            run_step([*python, "-m", "venv", "--without-pip", str(self.place)], settings, 0, 0)
+            made = [*python_command(version), "-m", "venv", "--without-pip", str(self.place)]
+            run_step(made, settings, 0, 0)
         # Root's own, which units start: a package must not bring others.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)
-        # The lock is whole: uv need not look for what its packages require, some of which the base has.
-        install = [str(self.work / "uv"), "pip", "install", "--quiet", f"--python={self.place}"]
-        install += ["--require-hashes", "--no-deps", "--no-index", f"--find-links={self.work / 'wheels'}"]
-        install += [f"--requirement={self.work / 'requirements.txt'}"]
-        run_step(install, settings, BUILDER, BUILDER)
-        # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
-        run_step([*python, "-c", COMPILE, str(self.place / "lib")], settings, BUILDER, BUILDER)
+        for command in filling_commands(self.place, self.work, version):
+            run_step(command, settings, BUILDER, BUILDER)
         if os.path.lexists(self.marker):
             raise ValueError(f"a package brings {self.marker}")
         take_over(self.place, kept)
@@ -167,13 +165,7 @@ class Environment:
             raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
         shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
-        for path in [self.place / "pyvenv.cfg", *(self.place / "bin").iterdir()]:
-            content = b"" if path.is_symlink() else path.read_bytes()
-            if bytes(base) in content:
-                own = path.with_name(f".{path.name}")
-                own.write_bytes(content.replace(bytes(base), bytes(self.place)))
-                own.chmod(path.stat().st_mode)
-                own.replace(path)
+        make_commands_own(self.place, bytes(base))
 
     def _try(self, user: str, module: str) -> str:
         """Import the module as the tasks' user, without a GPU, and return its version."""

@@ -2,18 +2,19 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psfleet.carry.filled_environment import fill_and_pack
 from psfleet.carry.locks import Pinned, read_locks, stated
 from psfleet.carry.long_step import MEGABYTE, told
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
 from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
-from trainer.host.content_directory import HASH_DIGITS, locked
+from trainer.host.content_directory import HASH_DIGITS, file_sha256, locked
 from trainer.host.disk_space import lacking_space, readable
 from trainer.host.environment import HostEnvironment
 
@@ -77,6 +78,11 @@ class WheelStore:
         """The finished archive: it is there entire, or not at all."""
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
+    @property
+    def filled(self) -> Path:
+        """The environment that was filled from it here, packed: it is there entire, or not at all."""
+        return self.folder / f"environment-{self.lock_hash}.tar.zst"
+
     def program_lock(self, requirements: Path) -> ProgramLock:
         """Return the lock of what a user's requirements add to this one."""
         return ProgramLock(requirements, self.locks, self.environment, self.cache)
@@ -90,16 +96,16 @@ class WheelStore:
     def describe(self) -> dict[str, Any]:
         """Return what the other roles need to know; of an archive that is not there yet, its usual size."""
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
-        if self.archive.exists():
-            digest = self.archive.with_suffix(".sha256").read_text(encoding="ascii").strip()
-            archive_bytes = self.archive.stat().st_size
-            environment_bytes = int(
-                self.archive.with_suffix(".environment_bytes").read_text(encoding="ascii")
-            )
+        carried = self.filled if self.filled.exists() else self.archive
+        if carried.exists():
+            digest = carried.with_suffix(".sha256").read_text(encoding="ascii").strip()
+            archive_bytes = carried.stat().st_size
+            environment_bytes = int(carried.with_suffix(".environment_bytes").read_text(encoding="ascii"))
         return {
             "lock_hash": self.lock_hash,
             "python_version": self.environment.python,
-            "archive": str(self.archive),
+            "filled": carried == self.filled,
+            "archive": str(carried),
             "archive_sha256": digest,
             "archive_bytes": archive_bytes,
             "environment_bytes": environment_bytes,
@@ -112,11 +118,7 @@ class WheelStore:
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         partial = self.folder.with_suffix(".partial")
-        with ExitStack() as stack:
-            with told(say, lambda: f"wait for another deployment that makes {self.archive}"):
-                stack.enter_context(
-                    locked(self.folder.parent / f".{self.lock_hash}.lock", LOCK_TIMEOUT_SECONDS)
-                )
+        with self._alone(say):
             if self.archive.exists():  # another clone was faster
                 return
             packages = read_locks([*self.locks, self.installer])
@@ -127,6 +129,42 @@ class WheelStore:
             self._pack(wheels, partial / "finished", say)
             (partial / "finished").rename(self.folder)
             shutil.rmtree(partial)
+
+    def fill_environment(self, say: Callable[[str], None]) -> None:
+        """Fill the environment here, and pack it for hosts in place of the wheels.
+
+        Raises ValueError where a step fails, OSError where the disk does.
+        """
+        with self._alone(say):
+            if self.filled.exists():
+                return
+            usual = (
+                self.usual_bytes[0] + 2 * self.usual_bytes[1]
+            )  # the wheels unpacked, installed, and packed
+            if lacking := lacking_space((self.folder, usual)):
+                say(f"  {self.environment.name} is not installed here, but on each host: {lacking}")
+                return
+            partial = self.folder / f".{self.filled.name}"
+            with told(say, lambda: f"install {self.environment.name} once, for all hosts that get it"):
+                size = fill_and_pack(self.archive, self.environment, partial)
+                digest = file_sha256(partial)
+            self._note(self.filled, digest, size)
+            partial.rename(self.filled)
+
+    @contextmanager
+    def _alone(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Wait until no other deployment makes what is made here."""
+        with ExitStack() as stack:
+            with told(say, lambda: f"wait for another deployment that makes {self.archive}"):
+                stack.enter_context(
+                    locked(self.folder.parent / f".{self.lock_hash}.lock", LOCK_TIMEOUT_SECONDS)
+                )
+            yield
+
+    def _note(self, archive: Path, digest: str, environment_bytes: int) -> None:
+        """Write beside an archive what no deployment should read gigabytes to know."""
+        archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
+        archive.with_suffix(".environment_bytes").write_text(f"{environment_bytes}\n", encoding="ascii")
 
     @property
     def _pool(self) -> Path:
@@ -155,8 +193,4 @@ class WheelStore:
         with told(say, lambda: f"packed {readable(archive.stat().st_size)} of {readable(size)}"):
             digest = pack(wheels, lock, archive)
         installed = [wheel for wheel in wheels.glob("*.whl") if not wheel.name.startswith("uv-")]
-        # Beside the archive, so that no deployment reads gigabytes to know them.
-        archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
-        archive.with_suffix(".environment_bytes").write_text(
-            f"{installed_bytes(installed)}\n", encoding="ascii"
-        )
+        self._note(archive, digest, installed_bytes(installed))

@@ -51,8 +51,11 @@ def make_archive(
     return path
 
 
-def environment(host: Path, archive: Path, name: str = "0123456789ab", **options: str) -> Any:  # noqa: ANN401
+def environment(
+    host: Path, archive: Path, name: str = "0123456789ab", *, filled: bool = False, **options: str
+) -> Any:  # noqa: ANN401
     wheels = {
+        "filled": filled,
         "lock_hash": name,
         "archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         "archive_bytes": archive.stat().st_size,

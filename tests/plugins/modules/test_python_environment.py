@@ -1,12 +1,21 @@
 """The environment's installation with real wheels, the real uv and a real interpreter."""
 
+import platform
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from psfleet.carry.filled_environment import fill_and_pack
 from tests.plugins.modules.made_environments import NAME, environment, install, make_archive
+from trainer.host.environment import HostEnvironment
+from trainer.host.installation import ELSEWHERE
+
+THIS = HostEnvironment("cpu", f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine())
 
 
 @pytest.fixture
@@ -27,6 +36,49 @@ def test_an_environment_is_installed_offline_with_byte_code(host: Path, archive:
     assert fresh.is_in_use()
     assert list(fresh.place.rglob(f"__pycache__/{NAME}*.pyc"))
     assert sorted(path.name for path in fresh.folder.iterdir()) == [".lock", "0123456789ab"]
+
+
+def test_one_that_was_filled_elsewhere_is_as_one_that_was_filled_here(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    here = environment(host, archive, "1" * 12)
+    install(here, archive)
+    packed = tmp_path / "filled.tar.zst"
+    size = fill_and_pack(archive, THIS, packed)
+    there = environment(host, packed, filled=True)
+    assert install(there, packed) == "1.0"
+    said = subprocess.run([there.place / "bin" / NAME], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == str(there.place)
+    installed = {path.relative_to(there.place) for path in there.place.rglob("*")}
+    assert installed == {path.relative_to(here.place) for path in here.place.rglob("*")}
+    files = [path for path in there.place.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert {(path.stat().st_uid, path.stat().st_mode & 0o7777) for path in files} <= {(0, 0o644), (0, 0o755)}
+    assert not [path for path in files if ELSEWHERE in path.read_bytes()]
+    # The byte code is that of the sources as they lie here.
+    (code,) = there.place.rglob(f"__pycache__/{NAME}*.pyc")
+    (source,) = there.place.rglob(f"{NAME}.py")
+    assert int.from_bytes(code.read_bytes()[8:12], "little") == int(source.stat().st_mtime)
+    assert size > sum(path.stat().st_size for path in there.place.rglob("lib/**/*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda content: content[:-20], "it ends before its end"),
+        (lambda content: b"x" * 100 + content, "it is not what Zstandard has packed"),
+        (lambda _: zstandard.compress(b"no archive" * 200), "tar .* ended with 2: tar: This does not look"),
+    ],
+)
+def test_one_that_was_damaged_elsewhere_is_not_complete(
+    host: Path, archive: Path, tmp_path: Path, damage: Callable[[bytes], bytes], says: str
+) -> None:
+    packed = tmp_path / "filled.tar.zst"
+    fill_and_pack(archive, THIS, packed)
+    packed.write_bytes(damage(packed.read_bytes()))
+    there = environment(host, packed, filled=True)
+    with pytest.raises(ValueError, match=says):
+        install(there, packed)
+    assert not there.is_complete()
 
 
 def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive: Path) -> None:

@@ -69,7 +69,8 @@ def test_lost_tasks_come_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_pa
         # The ps still hold everything: nothing is taken back.
         assert after.integer("global_step") > 50
         assert not cluster.records("worker0", "restored")
-        assert cluster.progress()["restarts"] == [0, 1]
+        told = "the restart to be told"
+        cluster.until(lambda: cluster.progress()["restarts"] == [0, 1], told)
 
         cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) > 1, "two checkpoints")
         cluster.signal("ps0", signal.SIGKILL)

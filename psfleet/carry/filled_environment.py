@@ -1,0 +1,86 @@
+"""An environment that is filled once on the controller, and packed for the hosts that get it."""
+
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import zstandard
+
+from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES
+from trainer.host.content_directory import unpack
+from trainer.host.environment import HostEnvironment
+from trainer.host.installation import (
+    ELSEWHERE,
+    filling_commands,
+    filling_settings,
+    make_commands_own,
+    python_command,
+)
+
+
+def can_fill(environment: HostEnvironment) -> bool:
+    """Tell whether this machine has the Python and the processor of an environment."""
+    return (
+        environment.machine == platform.machine() and shutil.which(f"python{environment.python}") is not None
+    )
+
+
+def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> int:
+    """Fill an environment from an archive of wheels, pack it, and return the disk that it takes, in bytes.
+
+    Of the wheels no module is run. Raises ValueError with what a step said where it fails, OSError.
+    """
+    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+        work = Path(directory)
+        place, home = work / "environment", work / "home"
+        home.mkdir()
+        unpack(wheels, work)
+        settings = filling_settings(home)
+        _run([*python_command(environment.python), "-m", "venv", "--without-pip", str(place)], settings)
+        # A host's Python makes its own.
+        python = {*place.rglob("*")}
+        for command in filling_commands(place, work, environment.python):
+            _run(command, settings)
+        python -= {path for path in python if path.is_dir()}
+        # uv names the place as it finds it.
+        for base in {bytes(place), bytes(place.resolve())}:
+            make_commands_own(place, base, ELSEWHERE)
+        return _pack(place, python, archive)
+
+
+def _run(command: list[str], settings: dict[str, str]) -> None:
+    done = subprocess.run(command, env=settings, cwd="/", capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip())[-3000:]
+        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}")
+
+
+def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
+    """Write the files of an environment, as root's and readable by all, with the times that byte code has."""
+    size = SPARE_BYTES
+    compressor = zstandard.ZstdCompressor(threads=-1)
+    with (
+        archive.open("wb") as file,
+        compressor.stream_writer(file) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as stream,
+    ):
+        for path in _files(place):
+            if path not in left_out:
+                member = stream.gettarinfo(path, str(path.relative_to(place)))
+                member.uid = member.gid = 0
+                member.uname = member.gname = "root"
+                member.mode = 0o755 if member.mode & 0o100 else 0o644
+                member.type, member.linkname = tarfile.REGTYPE, ""  # uv's cache has the same file
+                member.size = path.stat().st_size
+                with path.open("rb") as content:
+                    stream.addfile(member, content)
+                size += member.size + BLOCK_OF_DISK_BYTES
+    return size
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
