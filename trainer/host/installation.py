@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -67,29 +69,20 @@ def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
 
 def unpack_filled(archive: Path, place: Path) -> None:
     """Unpack an environment that was filled elsewhere into one that is empty. Raises ValueError, OSError."""
-    command = [
-        "tar",
-        "--extract",
-        "--file=-",
-        "--no-same-owner",
-        "--no-overwrite-dir",
-        f"--directory={place}",
-    ]
-    with (
-        archive.open("rb") as stream,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tar,
-    ):
-        assert tar.stdin
-        assert tar.stderr
-        try:
+    command = ["tar", "--extract", "--file=-", "--no-same-owner"]
+    command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time
+    with tempfile.TemporaryFile() as said, archive.open("rb") as stream:
+        # Where it ends before it has read all, it says why.
+        with (
+            suppress(BrokenPipeError),
+            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as tar,
+        ):
             for block in decompressed(stream):
-                tar.stdin.write(block)
-            tar.stdin.close()
-        except BrokenPipeError:
-            pass  # tar says why
-        said = tar.stderr.read().decode(errors="replace").strip()
-    if tar.returncode:
-        raise ValueError(f"{' '.join(command)} ended with {tar.returncode}: {said[-1000:]}")
+                tar.stdin.write(block)  # type: ignore[union-attr]
+        if tar.returncode:
+            said.seek(0)
+            words = said.read(1000).decode(errors="replace").strip()
+            raise ValueError(f"{' '.join(command)} ended with {tar.returncode}: {words}")
     make_commands_own(place, ELSEWHERE)
 
 
