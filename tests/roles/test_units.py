@@ -103,7 +103,7 @@ def test_a_host_gets_the_units_of_all_jobs() -> None:
     files = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))["__trainer_unit_files"]
     templates = {file["path"].rpartition("/")[2]: file["content"] for file in files}
     for job in RUN_JOBS:
-        assert f"/task.service.j2', template_vars={{'job': '{job}'}}" in templates[f"psfleet-{job}@.service"]
+        assert f"'trainer/task.service.j2', job='{job}'" in templates[f"psfleet-{job}@.service"]
     assert {f"psfleet-{job}@.service" for job in UNIT_JOBS} <= templates.keys()
 
 
