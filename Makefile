@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench chaos clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench bench-deploy chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -51,6 +51,9 @@ security: setup-dev ## Run the slow scenario of attacks, which `make test` leave
 
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
 	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks $(if $(ROUNDS),--rounds=$(ROUNDS))
+
+bench-deploy: setup-dev ## Measure deployments of practice hosts (HOSTS=3,12), and write benchmarks/deployment.*
+	@python -m benchmarks.deployment $(if $(HOSTS),--hosts=$(HOSTS))
 
 chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
 	@python -m pytest -m chaos

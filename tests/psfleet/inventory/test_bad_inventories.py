@@ -98,6 +98,12 @@ def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dic
     assert re.search(rf"ansible-core is 2\.\d+\.\d+\S*; {re.escape(expected)}", run.output)
 
 
+def test_tags_which_would_leave_out_what_others_rely_on_are_refused(preflight: Preflight) -> None:
+    run = preflight({"hosts.yml": GOOD}, "--tags", "trainer", playbook=str(ROOT / "deploy.yml"))
+    assert run.status == 2
+    assert "--tags is trainer; the playbooks have no parts of their own" in run.output
+
+
 def test_a_collection_that_does_not_fit_is_named(
     preflight: Preflight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

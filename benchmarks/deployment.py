@@ -1,0 +1,162 @@
+"""`python -m benchmarks.deployment`: what deployments of practice hosts cost, by the number of hosts."""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.data import ROOT
+from benchmarks.results import machine
+from trainer.contract.json_files import write_json
+
+SIZES = (2, 4, 8)
+# What is done to hosts, one after the other, and the words for it.
+ROWS: Mapping[str, str] = {
+    "bare": "bare hosts, wheels cached",
+    "again": "again, nothing to do",
+    "release": "a new release of the trainer",
+    "added": "one host added",
+}
+PRACTICE, SLOPE = "inventory/practice", ("again", "bare")
+CONTROLLER = "controller_cpu_seconds"
+Figures = dict[str, float]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure each number of hosts once and write the table; 1 where a playbook failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deployment")
+    parser.add_argument("--hosts", default=",".join(map(str, SIZES)), help="how many, such as 3,12")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks", help="folder of deployment.*")
+    options = parser.parse_args(arguments)
+    before, found = machine(), {}
+    with project() as folder:
+        # What is made once for all hosts of a kind is there before anything is measured.
+        with hosts(folder, 2):
+            played(folder, "deploy.yml")
+        for number in map(int, options.hosts.split(",")):
+            found[number] = measured(folder, number)
+            write_json(options.output / "deployment.json", {"machine": before, "hosts": found})
+            (options.output / "deployment.md").write_text(page(before, found), encoding="utf-8")
+    sys.stdout.write(page(before, found))
+    return 0
+
+
+@contextmanager
+def project() -> Iterator[Path]:
+    """Give a copy of the project, in which a release may change; its hosts are its own."""
+    with TemporaryDirectory(prefix="psfleet-bench-") as directory:
+        listed = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
+        for name in done.stdout.splitlines():
+            if (ROOT / name).exists():
+                place = Path(directory, name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, place, follow_symlinks=False)
+        yield Path(directory)
+
+
+@contextmanager
+def hosts(folder: Path, number: int) -> Iterator[None]:
+    """Make this many bare hosts, the first of them a ps, and remove them in the end."""
+    try:
+        make_hosts(folder, number)
+        yield
+    finally:
+        played(folder, "playbooks/practice_down.yml", inventory="localhost,")
+
+
+def make_hosts(folder: Path, number: int) -> None:
+    """Make those of this many hosts that are not there."""
+    groups = {0: ["ps"]}
+    nodes = [{"name": f"node{i + 1}", "groups": groups.get(i, ["worker"])} for i in range(number)]
+    variables = json.dumps({"practice_hosts_nodes": nodes})
+    played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
+
+
+def measured(folder: Path, number: int) -> dict[str, Figures]:
+    """Return what each row costs with this many hosts."""
+    found = {}
+    with hosts(folder, number):
+        found["bare"] = played(folder, "deploy.yml")
+        found["again"] = played(folder, "deploy.yml")
+        with (folder / "trainer" / "doctor.py").open("a", encoding="utf-8") as stream:
+            stream.write(f"# {number} hosts\n")
+        found["release"] = played(folder, "deploy.yml")
+        make_hosts(folder, number + 1)
+        found["added"] = played(folder, "deploy.yml")
+    for row, figures in found.items():
+        sys.stdout.write(f"{number} hosts, {ROWS[row]}: {figures['seconds']:.1f} s\n")
+        sys.stdout.flush()
+    return found
+
+
+def played(folder: Path, playbook: str, *options: str, inventory: str = PRACTICE) -> Figures:
+    """Play a playbook. Return its time, the controller's CPU and the CPU of all, hosts with it, in seconds.
+
+    Raises CalledProcessError, with what was said last on the standard error, where it fails.
+    """
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, *options, playbook]
+    own, began, busy = cpu_of_children(), time.monotonic(), busy_seconds()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    figures = {
+        "seconds": time.monotonic() - began,
+        "controller_cpu_seconds": cpu_of_children() - own,
+        "cpu_seconds": busy_seconds() - busy,
+    }
+    if done.returncode:
+        sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
+        done.check_returncode()
+    return figures
+
+
+def cpu_of_children() -> float:
+    """Return the CPU of all processes that were started here and have ended, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def busy_seconds() -> float:
+    """Return how long the processors of this machine have worked since it started, in seconds of one."""
+    user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text(encoding="ascii").split()[1:9]
+    worked = sum(map(int, (user, nice, system, *interrupts)))
+    return worked / os.sysconf("SC_CLK_TCK")
+
+
+def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
+    """Return the table, and by how much one more host costs the controller."""
+    titles = [f"{number} hosts" for number in found]
+    lines = [
+        "# Results of make bench-deploy",
+        "",
+        ", ".join(f"{name} {value}" for name, value in machine_facts.items()),
+        "",
+        f"| seconds, in brackets CPU-s of the controller and of all | {' | '.join(titles)} |",
+        f"| --- |{' ---: |' * len(titles)}",
+    ]
+    for row, words in ROWS.items():
+        cells = [
+            "{seconds:.1f} ({controller_cpu_seconds:.1f}, {cpu_seconds:.0f})".format(**of_size[row])
+            for of_size in found.values()
+        ]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    if len(found) > 1:
+        least, most = min(found), max(found)
+        of_least, of_most = found[least], found[most]
+        slopes = [
+            f"{ROWS[row]} {(of_most[row][CONTROLLER] - of_least[row][CONTROLLER]) / (most - least):.2f}"
+            for row in SLOPE
+        ]
+        lines += ["", f"Controller's CPU-s for each host more: {', '.join(slopes)}."]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
