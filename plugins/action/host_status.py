@@ -7,7 +7,7 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Arguments: `tasks` (those that the host has by the plan), `paths` (`cluster_paths`).
+    """Arguments: `tasks` (those that the host has by the plan), `plan_hash`, `paths` (`cluster_paths`).
 
     Returns `problem` ("" where the host answered), `deployed` and `tasks`, as trainer_tasks does.
     """

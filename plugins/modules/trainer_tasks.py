@@ -39,12 +39,16 @@ DOCUMENTATION = {
             "description": "Tell whether its fence stands.",
         },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+        "plan_hash": {"default": "", "description": "Hash of today's plan, where C(deployed) is asked for."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }
 
 RETURN = r"""
-deployed: {returned: always, type: dict, description: The plan that deploy.yml left on this host.}
+deployed:
+  returned: always
+  type: dict
+  description: The plan that deploy.yml left on this host; of the one that was asked for C(hash) alone.
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
@@ -171,6 +175,12 @@ class Tasks:
             systemctl("stop", *self.units)
 
 
+def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
+    """Return the plan of a file, of the one with this hash no more than that, {} where nobody asked."""
+    plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
+    return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
+
+
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
@@ -183,7 +193,7 @@ def main() -> None:
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
     module.exit_json(
         changed=changed,
-        deployed=read_object(tasks.configuration / "plan.json", most=MOST_BYTES_OF_PLAN),
+        deployed=deployed_plan(tasks.configuration / "plan.json", module.params["plan_hash"]),
         tensorflow=installed_tensorflow(install),
         lacks_cuda=lacks_cuda(install),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",

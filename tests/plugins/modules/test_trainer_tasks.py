@@ -120,3 +120,12 @@ def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
     answer = answer_of(trainer_tasks.main, **asked)
     assert checked("trainer_tasks", answer, asked) == answer
+
+
+def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert trainer_tasks.deployed_plan(file, "abc") == {}
+    file.write_text('{"hash": "abc", "tasks": []}')
+    assert trainer_tasks.deployed_plan(file, "") == {}
+    assert trainer_tasks.deployed_plan(file, "abc") == {"hash": "abc"}
+    assert trainer_tasks.deployed_plan(file, "other") == {"hash": "abc", "tasks": []}

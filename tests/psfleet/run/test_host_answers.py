@@ -105,6 +105,13 @@ def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
         checked("trainer_tasks", answer, others)
 
 
+def test_of_the_plan_that_was_asked_for_its_hash_is_enough() -> None:
+    answer = ANSWERS["trainer_tasks"] | {"deployed": {"hash": PLAN["hash"]}}
+    assert checked("trainer_tasks", answer, ASKED | {"plan_hash": PLAN["hash"]}) == answer
+    for other in ("", "0" * 12):
+        assert checked("trainer_tasks", answer, ASKED | {"plan_hash": other})["deployed"] == {}
+
+
 @pytest.mark.parametrize("plan", [{"hash": PLAN["hash"]}, PLAN | {"tasks": []}, {}])
 def test_a_plan_that_is_none_counts_as_not_deployed(plan: dict[str, Any]) -> None:
     answer = ANSWERS["trainer_tasks"] | {"deployed": plan}
