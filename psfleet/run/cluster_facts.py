@@ -9,6 +9,7 @@ from psfleet.inventory.proof import proof_settings, require_provable
 from psfleet.inventory.reading import Inventory, data_directories, read_inventory
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.settings import run_program, run_settings
+from trainer.host.wording import grouped
 
 # What other roles need to know of the trainer's variables, as the fact `cluster_paths`.
 PATHS = ("install_directory", "configuration_directory", "state_directory", "log_directory")
@@ -36,8 +37,10 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         require_provable(plan, inventory.command_line)
         settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
         program = {}
+    content = plan.to_json()
     return {
-        "cluster_plan": {**plan.to_json(), "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
+        "cluster_plan": {**content, "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
+        "cluster_tasks": grouped((task["host"], task) for task in content["tasks"]),
         "cluster_settings": run_settings(
             plan, settings, run_program(program, values[PREFIX + "install_directory"])
         ),
