@@ -34,19 +34,17 @@ class CarryingAction(HostAction):
         answers: list[dict[str, Any]] = []
         while len(answers) < len(calls):
             answers += self._run_modules(calls[len(answers) :])
-            if answers[-1].get("needs_archive") and not self._task.check_mode:
-                place = len(answers) - 1
+            place = len(answers) - 1
+            if answers[place].get("needs_archive") and not self._task.check_mode:
                 answers[place] = self._carry(calls[place], steps[place][1])
-            if answers[-1].get("failed"):
+            if answers[place].get("failed"):
                 break
-        return [self._inspected(*call, answer) for call, answer in zip(calls, answers, strict=False)]
-
-    def _inspected(self, module: str, arguments: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer, or why it is refused."""
-        if module == f"{OURS}ssh_identity" and not answer.get("failed"):
-            problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
-            return self._failure(problem) if problem else answer
-        return answer
+        for place, ((module, arguments), answer) in enumerate(zip(calls, answers, strict=False)):
+            if module == f"{OURS}ssh_identity" and not answer.get("failed"):
+                problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
+                if problem:
+                    return [*answers[:place], self._failure(problem)]
+        return answers
 
     def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the archive to the host, and run the module with it."""

@@ -1,0 +1,42 @@
+"""Several steps on a host: what is told of them, and which of them fails."""
+
+from typing import Any
+
+from plugins.action.host_steps import ActionModule
+from tests.plugins.modules.module_run import action_of
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node1"
+IDENTITY = {"host_key": KEY, "user_key": "", "prepared": False, "addresses": ["10.0.0.1"]}
+STEPS = [
+    {"name": "Look at the keys", "module": "ssh_identity", "fact": "psfleet_identity"},
+    {"name": "Write files", "module": "managed_files"},
+    {"name": "Read units", "module": "trainer_units"},
+]
+
+
+def took(*answers: dict[str, Any]) -> dict[str, Any]:
+    action = action_of(ActionModule, inventory_hostname="node1")
+    action._run_modules = lambda _calls: [dict(answer) for answer in answers]
+    arguments = {"home": "/etc/psfleet/ssh", "name": "node1.lab"}
+    result: dict[str, Any] = action._act({"steps": [{**step, "arguments": arguments} for step in STEPS]})
+    return result
+
+
+def test_each_step_that_changed_something_is_named_and_facts_are_the_hosts() -> None:
+    files = {"changed": True, "diff": [{"after": "x"}], "warnings": ["w"]}
+    found = took(IDENTITY, files, {"changed": False, "diff": {}})
+    assert (found["changed"], found["changed_steps"]) == (True, ["Write files"])
+    assert (found["diff"], found["warnings"]) == ([{"after": "x"}], ["w"])
+    assert found["ansible_facts"] == {"psfleet_identity": IDENTITY}
+
+
+def test_the_first_step_that_fails_is_named_and_what_came_before_it() -> None:
+    found = took(IDENTITY, {"changed": True}, {"failed": True, "msg": "no systemd"})
+    assert (found["failed"], found["failed_step"], found["msg"]) == (True, "Read units", "no systemd")
+    assert found["changed_steps"] == ["Write files"]
+
+
+def test_a_host_whose_keys_cannot_be_signed_fails_whatever_came_after_that() -> None:
+    found = took(IDENTITY | {"host_key": "none"}, {"changed": True}, {"changed": False})
+    assert (found["failed"], found["failed_step"]) == (True, "Look at the keys")
+    assert "/etc/ssh/ssh_host_ed25519_key.pub of node1" in found["msg"]
