@@ -1,6 +1,7 @@
 """The key of the login: root's, in directories of root's, for one group to read."""
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "etc" / "ssh"
 
 
-def told(home: Path, *, check: bool = False, **other: str) -> dict[str, Any]:
+def told(home: Path, *, check: bool = False, **other: object) -> dict[str, Any]:
     return answer_of(ssh_identity.main, check=check, home=str(home), **NAMES | other)
 
 
@@ -44,6 +45,22 @@ def test_a_check_makes_none(home: Path) -> None:
     checked = told(home, check=True)
     assert (checked["changed"], checked["user_key"]) == (True, "")
     assert not home.parent.exists()
+
+
+def test_a_look_changes_nothing_and_says_what_lacks(home: Path) -> None:
+    looked = told(home, make=False)
+    assert (looked["changed"], looked["user_key"], looked["prepared"]) == (False, "", False)
+    assert not home.parent.exists()
+    home.parent.mkdir()
+    told(home)
+    found = pwd.getpwnam("daemon")
+    as_it_is = {"home": found.pw_dir, "shell": found.pw_shell}
+    assert told(home, make=False, accounts={"daemon": as_it_is})["prepared"]
+    for accounts in ({"daemon": as_it_is | {"shell": "/bin/own"}}, {"psfleet-no-such": as_it_is}):
+        assert not told(home, make=False, accounts=accounts)["prepared"]
+    os.chown(home / ".ssh" / "id_ed25519", 0, 0)
+    assert not told(home, make=False)["prepared"]
+    assert (home / ".ssh" / "id_ed25519").stat().st_gid == 0
 
 
 @pytest.mark.parametrize("left", ["id_ed25519", "id_ed25519.pub"])
