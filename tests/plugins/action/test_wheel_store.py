@@ -61,6 +61,42 @@ def test_a_lock_is_written_by_a_deployment_alone_and_is_a_change(
     assert deployed(arguments | {"program_requirements": ""})["environments"][CPU]["program"] == {}
 
 
+@pytest.mark.parametrize(
+    ("environments", "fits", "filled"),
+    [
+        ([CPU, CPU, "cpu-python3.13-x86_64"], True, [CPU]),
+        ([CPU, CPU], False, []),
+        (["gpu-python3.11-x86_64"] * 2, True, []),
+    ],
+)
+def test_what_two_hosts_or_more_get_is_filled_here_where_it_can_be(
+    arguments: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    environments: list[str],
+    fits: bool,
+    filled: list[str],
+) -> None:
+    found: list[str] = []
+
+    def fill(store: WheelStore, _say: object) -> None:
+        found.append(store.environment.name)
+        for name in (store.filled, store.filled.with_suffix(".sha256")):
+            name.write_text("zst")
+        store.filled.with_suffix(".environment_bytes").write_text("7")
+
+    monkeypatch.setattr(WheelStore, "fill_environment", fill)
+    monkeypatch.setattr(wheel_store, "can_fill", lambda _environment: fits)
+    asked = arguments | {"environments": environments, "program_requirements": ""}
+    deployed(asked, check=True)
+    assert found == []
+    described = deployed(asked)["environments"]
+    assert found == filled
+    assert [name for name, each in described.items() if each["filled"]] == filled
+    assert {each["environment_bytes"] for name, each in described.items() if name in filled} <= {7}
+    assert not deployed(asked)["changed"]
+    assert found == filled
+
+
 def test_a_cache_that_others_can_write_is_refused(arguments: dict[str, Any], tmp_path: Path) -> None:
     deployed(arguments)
     (tmp_path / "cache" / "wheels").chmod(0o777)
