@@ -11,7 +11,7 @@ name: role_template
 short_description: Render a template of one of psfleet's roles
 description:
   - P(ansible.builtin.template#lookup) copies all variables of the host first, with all that is known of every
-    task of the plan, which takes ten times as long as to render. This one does not.
+    task of the plan, which takes longer than to render. This one does not.
   - The template is found wherever the task is that asks for it. It may include others of its folder.
   - All options but O(_terms) are more variables of the template.
 options:
