@@ -75,8 +75,7 @@ def hosts(folder: Path, number: int) -> Iterator[None]:
 
 def make_hosts(folder: Path, number: int) -> None:
     """Make those of this many hosts that are not there."""
-    groups = {0: ["ps"]}
-    nodes = [{"name": f"node{i + 1}", "groups": groups.get(i, ["worker"])} for i in range(number)]
+    nodes = [{"name": f"node{i + 1}", "groups": ["worker" if i else "ps"]} for i in range(number)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
     played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 

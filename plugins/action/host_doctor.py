@@ -10,7 +10,6 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from psfleet.carry.wheel_stores import WheelStore
 from trainer.host.check import Check
 from trainer.host.clock_checks import clock_check, clock_offset
-from trainer.host.content_directory import content_hash
 from trainer.host.environment import every_environment
 
 from ..plugin_utils.actions import HostAction
@@ -18,9 +17,9 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Arguments: those of the module but `addresses`, `release` and `environments`, and three folders here.
+    """Arguments: those of the module but `addresses` and `environments`, and two folders here.
 
-    These are `trainer`, `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
+    These are `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
     is what host_peers answered; its listener is ended. Returns `problem` ("" where the host answered),
     `peers`, `fence`, `mesh` (its port, 0 without one), and `checks`, `deployed` and `alive` as the module
     does. The check `clock` is added here, where the other clock is.
@@ -32,7 +31,6 @@ class ActionModule(HostAction):
         arguments |= {
             "listener": listening.get("listener", {}),
             "addresses": endpoints(self.variables["cluster_plan"], mesh),
-            "release": content_hash(Path(arguments.pop("trainer"))),
             "environments": environments(
                 Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
             ),

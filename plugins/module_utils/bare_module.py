@@ -34,6 +34,11 @@ class BareModule:
         self.exit_json(**answer, msg=msg, failed=True)
 
 
+def is_last(answer: Mapping[str, Any], *, check_mode: bool) -> bool:
+    """Tell whether no module is run after one with this answer."""
+    return bool(answer.get("failed") or (answer.get("needs_archive") and not check_mode))
+
+
 def main() -> None:
     """Run the modules that the archive of this file was sent for, and print their answers.
 
@@ -46,7 +51,6 @@ def main() -> None:
         modules.append(BareModule(parameters, check_mode=told["check_mode"], diff=told["diff"]))
         with suppress(SystemExit):
             import_module(f"plugins.modules.{name}").main()
-        answer = modules[-1].answer
-        if answer.get("failed") or (answer.get("needs_archive") and not told["check_mode"]):
+        if is_last(modules[-1].answer, check_mode=told["check_mode"]):
             break
     sys.stdout.write(json.dumps({"answers": [module.answer for module in modules]}))

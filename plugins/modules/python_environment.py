@@ -22,10 +22,10 @@ from ..module_utils.host.content_directory import (
 )
 from ..module_utils.host.disk_space import lacking_space, login_home
 from ..module_utils.host.installation import (
+    empty_command,
     filling_commands,
     filling_settings,
     make_commands_own,
-    python_command,
     unpack_filled,
 )
 
@@ -131,8 +131,9 @@ class Environment:
 
     def _take(self, archive: Path) -> None:
         """Unpack what the controller has filled, as root's, around a Python of this host's own."""
-        command = [*python_command(self.wheels["python_version"]), "-m", "venv", "--without-pip"]
-        run_step([*command, str(self.place)], filling_settings(self.folder), 0, 0)
+        run_step(
+            empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0, 0
+        )
         unpack_filled(archive, self.place)
 
     def _build(self) -> None:
@@ -148,8 +149,7 @@ class Environment:
         if self.base:
             self._begin_with(self.folder / self.base)
         else:
-            made = [*python_command(version), "-m", "venv", "--without-pip", str(self.place)]
-            run_step(made, settings, 0, 0)
+            run_step(empty_command(self.place, version), settings, 0, 0)
         # Root's own, which units start: a package must not bring others.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)

@@ -21,6 +21,7 @@ from ansible.vars.clean import remove_internal_keys
 
 from psfleet.run.host_answers import UnusableError
 
+from ..module_utils.bare_module import is_last
 from ..module_utils.documented import argument_spec
 
 OURS = "psfleet.cluster."
@@ -73,11 +74,6 @@ def run_on_host(action: ActionBase, calls: Sequence[Call], variables: Mapping[st
         if is_last(answers[-1], check_mode=action._task.check_mode):
             break
     return answers
-
-
-def is_last(answer: Mapping[str, Any], *, check_mode: bool) -> bool:
-    """Tell whether no module is run after one with this answer."""
-    return bool(answer.get("failed") or (answer.get("needs_archive") and not check_mode))
 
 
 def _run_alone(action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]) -> Answers:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import zstandard
 
-from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES
+from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
 from trainer.host.content_directory import unpack
 from trainer.host.environment import HostEnvironment
 from trainer.host.installation import (
     ELSEWHERE,
+    empty_command,
     filling_commands,
     filling_settings,
     make_commands_own,
-    python_command,
 )
 
 
@@ -40,7 +40,7 @@ def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> 
         home.mkdir()
         unpack(wheels, work)
         settings = filling_settings(home)
-        _run([*python_command(environment.python), "-m", "venv", "--without-pip", str(place)], settings)
+        _run(empty_command(place, environment.python), settings)
         # A host's Python makes its own.
         python = {*place.rglob("*")}
         for command in filling_commands(place, work, environment.python):
@@ -70,12 +70,10 @@ def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
     ):
         for path in _files(place):
             if path not in left_out:
-                member = stream.gettarinfo(path, str(path.relative_to(place)))
-                member.uid = member.gid = 0
-                member.uname = member.gname = "root"
-                member.mode = 0o755 if member.mode & 0o100 else 0o644
-                member.type, member.linkname = tarfile.REGTYPE, ""  # uv's cache has the same file
-                member.size = path.stat().st_size
+                found, member = path.stat(), tarfile.TarInfo(str(path.relative_to(place)))
+                member.mode = found.st_mode
+                member = plain(member)
+                member.size, member.mtime = found.st_size, int(found.st_mtime)
                 with path.open("rb") as content:
                     stream.addfile(member, content)
                 size += member.size + BLOCK_OF_DISK_BYTES

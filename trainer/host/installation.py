@@ -28,6 +28,11 @@ def python_command(version: str) -> list[str]:
     return [f"python{version}", "-I", "-S"]
 
 
+def empty_command(place: Path, version: str) -> list[str]:
+    """Return the command that makes an environment of this host's Python with nothing in it."""
+    return [*python_command(version), "-m", "venv", "--without-pip", str(place)]
+
+
 def filling_commands(place: Path, unpacked: Path, version: str) -> list[list[str]]:
     """Return the commands that fill an empty environment from an archive of wheels that was unpacked."""
     # The lock is whole: uv need not look for what its packages require, some of which a base has.
