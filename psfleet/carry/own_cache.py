@@ -33,7 +33,20 @@ def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
         yield from ((parent, True) for parent in there.parents)
         yield there, False
         if place != cache:
-            yield from ((path, False) for path in there.rglob("*") if not path.is_symlink())
+            yield from ((path, False) for path in _below(there) if not path.is_symlink())
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield what lies there, also while others add to it; nothing of a directory that nobody else can enter."""
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *files))
+        folders[:] = [name for name in folders if not _is_private(Path(parent, name))]
+
+
+def _is_private(directory: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return not directory.lstat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return True
 
 
 def others_write(found: os.stat_result, *, is_above: bool) -> bool:

@@ -50,6 +50,17 @@ def test_what_others_can_change_is_refused_with_what_to_do(
         own_cache(str(cache))
 
 
+def test_what_another_deployment_works_in_is_taken_as_nobody_else_can_enter_it(cache: Path) -> None:
+    work = cache / "wheels" / "0123" / "work"
+    work.mkdir(mode=0o700)
+    (work / ".lock").touch()
+    (work / ".lock").chmod(0o666)
+    assert own_cache(str(cache)) == cache
+    work.chmod(0o701)
+    with pytest.raises(ValueError, match=r"work/\.lock has mode 0666"):
+        own_cache(str(cache))
+
+
 @pytest.mark.parametrize("place", ["", "wheels"])
 def test_the_cache_itself_may_not_be_a_directory_in_which_others_can_add(cache: Path, place: str) -> None:
     (cache / place).chmod(0o1777)
