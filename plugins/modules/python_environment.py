@@ -6,7 +6,8 @@ import os
 import pwd
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ..module_utils.host.installation import (
     make_commands_own,
     unpack_filled,
 )
+from ..module_utils.host.passed_archive import Archive, NoNeighbourError, by_login, take
 
 DOCUMENTATION = {
     "module": "python_environment",
@@ -52,11 +54,18 @@ DOCUMENTATION = {
             "description": "Tar of C(wheels/), C(requirements.txt), C(uv); or of what an environment has "
             "beside its Python, packed by Zstandard, where C(wheels) says that it is C(filled).",
         },
+        "shared": {
+            "type": "dict",
+            "description": "Given where other hosts may take the archive from this one while it is "
+            "installed. Without C(archive) this one takes it: C(neighbours) that may have it, the C(login) "
+            "there, C(size), C(part_bytes), and the C(digests) of its parts.",
+        },
     },
 }
 
 RETURN = r"""
 needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
+not_given: {returned: where no neighbour gave it, type: str, description: What each of them said.}
 """
 
 # A second installation waits for a first one that a broken connection has left running.
@@ -77,6 +86,7 @@ class Environment:
         self.place = directory / self.target
         self.marker = self.place / MARKER
         self.work = self.folder / f".work-{wheels['lock_hash']}"
+        self.archive = self.folder / f".archive-{wheels['lock_hash']}"
 
     def is_complete(self) -> bool:
         """Tell whether the installation came to its end."""
@@ -91,23 +101,27 @@ class Environment:
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
-    def install(self, archive: Path, user: str, module: str) -> str:
+    def install(
+        self, archive: Path | None, user: str, module: str, shared: Mapping[str, Any] | None = None
+    ) -> str:
         """Make the environment from the archive, and return the version of `module`, which `user` imports.
 
-        Raises ValueError where the archive is damaged or a step fails; the environment is not complete then.
+        Where it is `shared`, and there is none, it is taken from a neighbour. Raises ValueError where the
+        archive is damaged or a step fails; the environment is not complete then. NoNeighbourError where none
+        gave it.
         """
         os.umask(0o022)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS), self._at_hand(archive, shared) as here:
             if not self.is_complete():
-                self._check(archive)
+                self._check(here)
                 for leftover in (self.place, self.work):
                     shutil.rmtree(leftover, ignore_errors=True)
                 if self.wheels.get("filled"):
-                    self._take(archive)
+                    self._take(here)
                 else:
                     self.work.mkdir()
-                    unpack(archive, self.work)
+                    unpack(here, self.work)
                     self._build()
                     shutil.rmtree(self.work)
             version = self._try(user, module)
@@ -119,6 +133,26 @@ class Environment:
         """Let the link point to the environment."""
         if self.link is not None:
             point(self.link, self.target)
+
+    @contextmanager
+    def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
+        """Give the archive; one that is shared is where others find it, for as long as it is needed."""
+        if shared is None:
+            yield archive or self.archive
+            return
+        self.archive.unlink(missing_ok=True)
+        try:
+            if archive:
+                shutil.move(archive, self.archive)
+                os.chown(self.archive, 0, 0)
+                self.archive.chmod(0o644)
+            else:
+                wanted = Archive(shared["size"], shared["part_bytes"], shared["digests"])
+                giving = by_login(shared["login"], self.archive, self.marker, wanted.size)
+                take(wanted, self.archive, shared["neighbours"], giving)
+            yield self.archive
+        finally:
+            self.archive.unlink(missing_ok=True)
 
     def _check(self, archive: Path) -> None:
         found = file_sha256(archive)
@@ -199,14 +233,17 @@ def main() -> None:
     if not in_use:
         result["diff"] = {"before": "", "after": f"{environment.link} -> {environment.target}\n"}
     try:
-        if not complete and not values["archive"]:
+        if not complete and not (values["archive"] or values["shared"]):
             if lacking := environment.lacking_space(login_home()):
                 module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
             module.exit_json(**{**result, "needs_archive": True})
         if not complete and not module.check_mode:
-            environment.install(Path(values["archive"]), values["user"], values["module"])
+            archive = Path(values["archive"]) if values["archive"] else None
+            environment.install(archive, values["user"], values["module"], values["shared"])
         if not in_use and not module.check_mode:
             environment.use()
+    except NoNeighbourError as error:
+        module.exit_json(changed=True, needs_archive=True, not_given=str(error))
     except (OSError, ValueError, KeyError, tarfile.TarError) as error:
         module.fail_json(msg=f"The Python environment {environment.place} is not installed: {error}")
     module.exit_json(**result)

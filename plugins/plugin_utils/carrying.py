@@ -2,29 +2,33 @@
 
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
+from psfleet.carry.fan_out import FanOut
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
 from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
-from trainer.host.disk_space import readable
 
 from .actions import HostAction
 from .host_program import OURS, Call
 from .identities import identity_problem
 
 display = Display()
+# Of what a host says of its neighbours.
+MOST_CHARACTERS = 500
 
 
 class CarryingAction(HostAction):
     """Runs modules that answer `needs_archive`, and then take `archive`.
 
-    The archive of `python_environment` is that of its `wheels`. That of `content_release` is packed of its
+    The archive of `python_environment` is that of its `wheels`; hosts take it from each other by the account
+    `shared_by`, unless that is "". That of `content_release` is packed of its
     `source`, a file or folder on the controller, whose hash is the `release` where none is given.
     """
 
@@ -47,29 +51,56 @@ class CarryingAction(HostAction):
         return answers
 
     def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy the archive to the host, and run the module with it."""
-        module, asked = call
-        host = self.variables["inventory_hostname"]
+        """Have the archive come to the host, and run the module with it."""
+        if "wheels" in arguments:
+            archive = Path(arguments["wheels"]["archive"])
+            return self._carry_to_all(call, archive, arguments.get("shared_by", ""))
+        with tempfile.TemporaryDirectory() as directory:
+            archive = Path(directory) / f"release-{call[1]['release']}.tar"
+            pack(Path(arguments["source"]), archive, arguments.get("package", ""))
+            return self._send_and_run(call, archive)
+
+    def _send_and_run(
+        self, call: Call, archive: Path, sent: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        """Copy the archive to the host, and run the module with it once it is `sent`."""
+        module, arguments = call
         remote = self._make_tmp_path()
         try:
-            with tempfile.TemporaryDirectory() as directory:
-                if "source" in arguments:
-                    archive = Path(directory) / f"release-{asked['release']}.tar"
-                    pack(Path(arguments["source"]), archive, arguments.get("package", ""))
-                else:
-                    archive = Path(arguments["wheels"]["archive"])
-                size = readable(archive.stat().st_size)
-
-                def copied() -> str:
-                    return f"{host}: {archive.name}: {readable(bytes_read(archive))} of {size} copied"
-
-                with told(display.display, copied, REPORT_SECONDS):
-                    sent = self._send(archive, remote)
-            with told(display.display, lambda: f"{host}: {archive.name} is being installed"):
-                (answer,) = self._run_modules([(module, {**asked, "archive": sent})])
-                return answer
+            path = self._send(archive, remote)
+            sent()
+            return self._run_modules([(module, {**arguments, "archive": path})])[0]
         finally:
             self._remove_tmp_path(remote, force=True)
+
+    def _carry_to_all(self, call: Call, archive: Path, login: str) -> dict[str, Any]:
+        """Send the archive to one host, and let those that come after it take it from each other.
+
+        Where no account may log in from one to the other, each is sent it.
+        """
+        module, arguments = call
+        host = self.variables["inventory_hostname"]
+        fan_out = FanOut(Path(constants.DEFAULT_LOCAL_TMP), archive)
+
+        def progress() -> str:
+            return fan_out.progress(host, bytes_read(archive), REPORT_SECONDS)
+
+        with (
+            fan_out.turn_of(host, has_neighbours=bool(login)) as neighbours,
+            told(display.display, progress, 1, fan_out.began),
+        ):
+            if neighbours:
+                shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
+                given = {**arguments, "shared": shared}
+                (answer,) = self._run_modules([(module, given)])
+                if not answer.get("needs_archive"):
+                    return answer
+                why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
+                display.display(f"  {host}: no neighbour gave {archive.name}, so the controller does: {why}")
+                fan_out.is_sent(host)
+            if login:
+                arguments = {**arguments, "shared": {}}
+            return self._send_and_run((module, arguments), archive, lambda: fan_out.has(host))
 
 
 class StepsAction(CarryingAction):
@@ -109,7 +140,7 @@ def described(module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises AnsibleActionFail where that is not the release that is given.
     """
-    asked = dict(arguments)
+    asked = {name: value for name, value in arguments.items() if name != "shared_by"}
     if module == f"{OURS}content_release":
         source = Path(asked.pop("source"))
         found = content_hash(source)

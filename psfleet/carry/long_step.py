@@ -13,14 +13,21 @@ MEGABYTE = 1_000_000
 
 @contextmanager
 def told(
-    say: Callable[[str], object], what: Callable[[], str], interval_seconds: float = LONG_SECONDS
+    say: Callable[[str], object],
+    what: Callable[[], str],
+    interval_seconds: float = LONG_SECONDS,
+    since: float | None = None,
 ) -> Iterator[None]:
-    """Every `interval_seconds` of the block, say what `what` returns and for how long the block has run."""
-    over, started = threading.Event(), time.monotonic()
+    """Every `interval_seconds` of the block, say what `what` returns, if anything, and for how long.
+
+    `since` is when it began by the monotonic clock, if that was before the block.
+    """
+    over, started = threading.Event(), time.monotonic() if since is None else since
 
     def tell() -> None:
         while not over.wait(interval_seconds):
-            say(f"  {what()}, {time.monotonic() - started:.0f} s")
+            if words := what():
+                say(f"  {words}, {time.monotonic() - started:.0f} s")
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

@@ -37,7 +37,7 @@ def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield what lies there, also while others add to it; nothing of a directory that nobody else can enter."""
+    """Yield what lies there, even while others add to it; nothing of what nobody else can enter."""
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))
         folders[:] = [name for name in folders if not _is_private(Path(parent, name))]

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from plugins.modules import python_environment
+from psfleet.carry.fan_out import parts_of
 from psfleet.carry.filled_environment import fill_and_pack
 from tests.plugins.modules.made_environments import NAME, environment, install, make_archive
+from tests.plugins.modules.module_run import answer_of
 from trainer.host.environment import HostEnvironment
 from trainer.host.installation import ELSEWHERE
 
@@ -79,6 +82,39 @@ def test_one_that_was_damaged_elsewhere_is_not_complete(
     with pytest.raises(ValueError, match=says):
         install(there, packed)
     assert not there.is_complete()
+
+
+def test_an_archive_that_is_shared_is_where_others_find_it_until_all_is_done(
+    host: Path, tmp_path: Path
+) -> None:
+    # The version is what lies beside the environment when the module is tried.
+    sees = "import os, sys\n__version__ = sorted(os.listdir(os.path.dirname(sys.prefix)))\n"
+    archive = make_archive(tmp_path / "x.tar", "psfleet_sees", files={"psfleet_sees.py": sees})
+    content = archive.read_bytes()
+    fresh = environment(host, archive)
+    seen = fresh.install(archive, "nobody", "psfleet_sees", {})
+    assert seen == "['.archive-0123456789ab', '.lock', '0123456789ab']"
+    assert sorted(path.name for path in fresh.folder.iterdir()) == [".lock", "0123456789ab"]
+    assert not archive.exists()
+    archive.write_bytes(content)
+    other = environment(host, archive, "f" * 12)
+    archive.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="damaged on its way"):
+        other.install(archive, "nobody", "psfleet_sees", {})
+    assert not list(fresh.folder.glob(".archive-*"))
+
+
+def test_where_no_neighbour_gives_it_the_module_says_that_it_needs_it(host: Path, archive: Path) -> None:
+    fresh = environment(host, archive)
+    shared = {"login": "nobody", "neighbours": ["no-such-host.invalid"], **parts_of(archive)}
+    said = answer_of(
+        python_environment.main,
+        **{"wheels": fresh.wheels, "directory": str(host), "user": "nobody", "module": NAME},
+        shared=shared,
+    )
+    assert (said["needs_archive"], "failed" in said) == (True, False)
+    assert "no-such-host.invalid: " in said["not_given"]
+    assert not list(fresh.folder.glob(".archive-*"))
 
 
 def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive: Path) -> None:

@@ -1,0 +1,177 @@
+"""Which host takes an archive from which, told by processes as Ansible has them."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from psfleet.carry.fan_out import SMALLEST_PART, FanOut, parts_of
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "wheels-0123456789ab.tar"
+    path.write_bytes(b"wheels")
+    return path
+
+
+# A process for a host: it says what its neighbours are, and does what it is told, a line at a time.
+HOST = """
+import sys
+from pathlib import Path
+from psfleet.carry.fan_out import FanOut
+fan_out, host = FanOut(Path(sys.argv[1]).parent, Path(sys.argv[1])), sys.argv[2]
+with fan_out.turn_of(host) as neighbours:
+    print(",".join(neighbours), flush=True)
+    for line in sys.stdin:
+        if line == "fail\\n":
+            raise SystemExit(1)
+        getattr(fan_out, line.strip())(host)
+        print("done", flush=True)
+"""
+
+
+class Host:
+    """A host whose process has begun."""
+
+    def __init__(self, archive: Path, name: str) -> None:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", HOST, str(archive), name]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def said(self) -> str:
+        """Return its next line."""
+        assert self.process.stdout
+        return self.process.stdout.readline().rstrip("\n")
+
+    def told(self, word: str) -> None:
+        """Have it do something, and wait until it has."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        self.said()
+
+    def end(self) -> None:
+        """Let it come to its end."""
+        self.process.communicate()
+
+
+def waiting(archive: Path, number: int) -> None:
+    """Return when so many hosts wait."""
+    while (archive.parent / f"fan-out-{archive.name}.json").read_text(encoding="utf-8").count(
+        "waits"
+    ) < number:
+        pass
+
+
+def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_the_first(
+    archive: Path,
+) -> None:
+    first = Host(archive, "node1")
+    assert first.said() == ""
+    second = Host(archive, "node2")
+    waiting(archive, 1)
+    first.told("has")
+    assert second.said() == "node1"
+    others = []
+    for name, neighbours in (("node3", "node2,node1"), ("node4", "node3,node2,node1")):
+        others.append(Host(archive, name))
+        assert others[-1].said() == neighbours
+    first.end()
+    others.append(Host(archive, "node5"))
+    assert others[-1].said() == "node4,node3,node2"
+    for host in (second, *others):
+        host.end()
+
+
+def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> None:
+    first = Host(archive, "node1")
+    assert first.said() == ""
+    others = [Host(archive, "node2"), Host(archive, "node3")]
+    waiting(archive, 2)
+    first.told("fail")
+    first.end()
+    # Either of them, and the other one takes it from there.
+    while not any(state in ("is sent",) for state in states(archive).values()):
+        pass
+    (sent,) = (name for name, does in states(archive).items() if does == "is sent")
+    assert sent in ("node2", "node3")
+    chosen, other = others if sent == "node2" else others[::-1]
+    assert chosen.said() == ""
+    chosen.told("has")
+    assert other.said() == sent
+    for host in others:
+        host.end()
+
+
+def states(archive: Path) -> dict[str, str]:
+    """Return what each host does, by the file that the processes share."""
+    with FanOut(archive.parent, archive)._told() as state:
+        found: dict[str, str] = dict(state["hosts"])
+    return found
+
+
+def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_beside_others(
+    archive: Path,
+) -> None:
+    fan_out = FanOut(archive.parent, archive)
+    first, second = Host(archive, "node1"), None
+    assert first.said() == ""
+    first.told("has")
+    second = Host(archive, "node2")
+    assert second.said() == "node1"
+    second.told("is_sent")
+    with fan_out.turn_of("node3", has_neighbours=False) as neighbours:
+        assert neighbours == []
+        assert states(archive) == {"node1": "has", "node2": "is sent", "node3": "is sent"}
+    first.end()
+    second.end()
+    assert states(archive) == {}
+
+
+def test_one_process_tells_of_all_hosts(archive: Path) -> None:
+    fan_out = FanOut(archive.parent, archive)
+    hosts = [Host(archive, "node1"), Host(archive, "node2")]
+    waiting(archive, 1)
+    (sent,) = (name for name, does in states(archive).items() if does == "is sent")
+    (waits,) = (name for name, does in states(archive).items() if does == "waits")
+    assert fan_out.progress(waits, 0, 0) == ""
+    assert fan_out.progress(sent, 3, 0) == "wheels-0123456789ab.tar: 3 bytes of 6 bytes sent, 1 waiting"
+    assert fan_out.progress(sent, 3, 1000) == ""
+    chosen, other = hosts if sent == "node1" else hosts[::-1]
+    chosen.said()
+    chosen.told("has")
+    assert other.said() == sent
+    told = "1 taking it from each other and installing it, 1 installing it"
+    assert fan_out.progress(waits, 0, 0).endswith(f": {told}")
+    chosen.end()
+    assert fan_out.progress(waits, 0, 0).endswith("1 taking it from each other and installing it, 1 done")
+    other.end()
+
+
+def test_the_parts_are_those_of_the_archive_and_computed_once(archive: Path) -> None:
+    content = os.urandom(SMALLEST_PART + 1)
+    archive.write_bytes(content)
+    parts = [content[:SMALLEST_PART], content[SMALLEST_PART:]]
+    expected = {
+        "size": len(content),
+        "part_bytes": SMALLEST_PART,
+        "digests": [hashlib.sha256(part).hexdigest() for part in parts],
+    }
+    assert parts_of(archive) == expected
+    fan_out = FanOut(archive.parent, archive)
+    assert fan_out.parts() == expected
+    archive.write_bytes(b"other")
+    assert FanOut(archive.parent, archive).parts() == expected
+
+
+def test_an_archive_of_any_size_has_no_more_parts_than_a_host_is_told_of(tmp_path: Path) -> None:
+    large = tmp_path / "large.tar"
+    with large.open("wb") as file:
+        file.truncate(600 * SMALLEST_PART)
+    found = parts_of(large)
+    assert len(found["digests"]) <= 512
+    assert found["part_bytes"] * len(found["digests"]) >= found["size"]
