@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security scale bench bench-deploy chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -48,6 +48,9 @@ cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB o
 
 security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: the wire, a host that lies, keys that are taken back
 	@tools/run_tests.py security
+
+scale: setup-dev ## Run the slow scenario of 24 hosts on one machine, which `make test` leaves out: 40 GB of disk
+	@tools/run_tests.py scale
 
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
 	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks $(if $(ROUNDS),--rounds=$(ROUNDS))

@@ -7,25 +7,35 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pip
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
 from benchmarks.data import ROOT
 from benchmarks.results import machine
+from psfleet.report.drawing import DASHES, PALETTE, WIDTH, as_svg, style
 from trainer.contract.json_files import write_json
 
-SIZES = (2, 4, 8)
+SIZES = (2, 4, 8, 16)
 # What is done to hosts, one after the other, and the words for it.
 ROWS: Mapping[str, str] = {
     "bare": "bare hosts, wheels cached",
     "again": "again, nothing to do",
     "release": "a new release of the trainer",
     "added": "one host added",
+    "plain": "the plain playbook, bare hosts, wheels there",
+    "plain_again": "the plain playbook again",
 }
-PRACTICE, SLOPE = "inventory/practice", ("again", "bare")
+PRACTICE, SLOPE = "inventory/practice", ("again", "bare", "plain_again", "plain")
+PLAIN = ROOT / "benchmarks" / "programs" / "plain_deploy.yml"
+CACHE = Path(os.environ.get("PSFLEET_CACHE", "~/.cache/psfleet")).expanduser()
 CONTROLLER = "controller_cpu_seconds"
 Figures = dict[str, float]
 
@@ -41,10 +51,12 @@ def main(arguments: Sequence[str]) -> int:
         # What is made once for all hosts of a kind is there before anything is measured.
         with hosts(folder, 2):
             played(folder, "deploy.yml")
+        write_plain_archive(folder)
         for number in map(int, options.hosts.split(",")):
             found[number] = measured(folder, number)
             write_json(options.output / "deployment.json", {"machine": before, "hosts": found})
             (options.output / "deployment.md").write_text(page(before, found), encoding="utf-8")
+            (options.output / "deployment.svg").write_text(f"{picture(found)}\n", encoding="utf-8")
     sys.stdout.write(page(before, found))
     return 0
 
@@ -91,24 +103,44 @@ def measured(folder: Path, number: int) -> dict[str, Figures]:
         found["release"] = played(folder, "deploy.yml")
         make_hosts(folder, number + 1)
         found["added"] = played(folder, "deploy.yml")
+    with hosts(folder, number):
+        archive = json.dumps({"plain_archive": str(folder / "plain.tar")})
+        for row in ("plain", "plain_again"):
+            found[row] = played(folder, str(PLAIN), "-e", archive, configuration="/dev/null")
     for row, figures in found.items():
         sys.stdout.write(f"{number} hosts, {ROWS[row]}: {figures['seconds']:.1f} s\n")
         sys.stdout.flush()
     return found
 
 
-def played(folder: Path, playbook: str, *options: str, inventory: str = PRACTICE) -> Figures:
-    """Play a playbook. Return its time, the controller's CPU and the CPU of all, hosts with it, in seconds.
+def write_plain_archive(folder: Path) -> None:
+    """Write what the plain playbook installs from: the wheels that psfleet has for these hosts, and pip."""
+    filled = max(CACHE.glob("wheels/*/environment-*.tar.zst"), key=lambda path: path.stat().st_mtime)
+    shutil.copyfile(filled.with_name(f"wheels-{filled.parent.name}.tar"), folder / "plain.tar")
+    with tarfile.open(folder / "plain.tar", "a") as stream:
+        stream.add(Path(pip.__file__).parent, "pip")
+
+
+def played(
+    folder: Path,
+    playbook: str,
+    *options: str,
+    inventory: str = PRACTICE,
+    configuration: str = "ansible.cfg",
+) -> Figures:
+    """Play a playbook. Return its seconds, the controller's CPU, that of all, and what it has sent in MB.
 
     Raises CalledProcessError, with what was said last on the standard error, where it fails.
     """
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, *options, playbook]
-    own, began, busy = cpu_of_children(), time.monotonic(), busy_seconds()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    variables = {**os.environ, "ANSIBLE_CONFIG": configuration}
+    own, began, busy, sent = cpu_of_children(), time.monotonic(), busy_seconds(), bytes_sent()
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     figures = {
         "seconds": time.monotonic() - began,
         "controller_cpu_seconds": cpu_of_children() - own,
         "cpu_seconds": busy_seconds() - busy,
+        "megabytes": (bytes_sent() - sent) / 1e6,
     }
     if done.returncode:
         sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
@@ -129,6 +161,12 @@ def busy_seconds() -> float:
     return worked / os.sysconf("SC_CLK_TCK")
 
 
+def bytes_sent() -> int:
+    """Return what this machine has sent into networks of containers, by their bridges."""
+    counters = Path("/sys/class/net").glob("podman*/statistics/tx_bytes")
+    return sum(int(counter.read_text(encoding="ascii")) for counter in counters)
+
+
 def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
     """Return the table, and by how much one more host costs the controller."""
     titles = [f"{number} hosts" for number in found]
@@ -137,12 +175,14 @@ def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, F
         "",
         ", ".join(f"{name} {value}" for name, value in machine_facts.items()),
         "",
-        f"| seconds, in brackets CPU-s of the controller and of all | {' | '.join(titles)} |",
+        f"| seconds, in brackets CPU-s of the controller, of all, and MB sent | {' | '.join(titles)} |",
         f"| --- |{' ---: |' * len(titles)}",
     ]
     for row, words in ROWS.items():
         cells = [
-            "{seconds:.1f} ({controller_cpu_seconds:.1f}, {cpu_seconds:.0f})".format(**of_size[row])
+            "{seconds:.1f} ({controller_cpu_seconds:.1f}, {cpu_seconds:.0f}, {megabytes:.0f})".format(
+                **of_size[row]
+            )
             for of_size in found.values()
         ]
         lines.append(f"| {words} | {' | '.join(cells)} |")
@@ -155,6 +195,22 @@ def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, F
         ]
         lines += ["", f"Controller's CPU-s for each host more: {', '.join(slopes)}."]
     return "\n".join([*lines, ""])
+
+
+def picture(found: Mapping[int, Mapping[str, Figures]]) -> str:
+    """Return an SVG of the seconds by the number of hosts, a line for each row."""
+    with style():
+        figure = Figure(figsize=(WIDTH, 0.8 * WIDTH), layout="constrained")
+        axes = figure.add_subplot()
+        for place, (row, words) in enumerate(ROWS.items()):
+            seconds = [of_size[row]["seconds"] for of_size in found.values()]
+            dashes = DASHES[row.startswith("plain")]
+            axes.plot(list(found), seconds, label=words, color=PALETTE[place], linestyle=dashes, marker="o")
+        axes.set(xlabel="hosts", ylabel="seconds", yscale="log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.15))
+        return str(as_svg(figure, "deployment", "Seconds of each deployment by the number of hosts"))
 
 
 if __name__ == "__main__":

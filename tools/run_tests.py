@@ -31,7 +31,7 @@ LOGS = ROOT / ".state" / "logs"
 SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
-SLOW_SCENARIOS = ("cuda", "security")
+SLOW_SCENARIOS = ("cuda", "security", "scale")
 # The parts of pytest: in each tests wait for one another, and much of their time for tasks and deadlines.
 _TASKS = ("tests/trainer", "tests/benchmarks")
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
