@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         # What is made once for all hosts of a kind is there before anything is measured.
         with hosts(folder, 2):
             played(folder, "deploy.yml")
-        write_plain_archive(folder)
+        write_plain_parts(folder)
         for number in map(int, options.hosts.split(",")):
             found[number] = measured(folder, number)
             write_json(options.output / "deployment.json", {"machine": before, "hosts": found})
@@ -106,15 +106,16 @@ def measured(folder: Path, number: int) -> dict[str, Figures]:
     with hosts(folder, number):
         archive = json.dumps({"plain_archive": str(folder / "plain.tar")})
         for row in ("plain", "plain_again"):
-            found[row] = played(folder, str(PLAIN), "-e", archive, configuration="/dev/null")
+            found[row] = played(folder, str(PLAIN), "-e", archive, configuration="plain.cfg")
     for row, figures in found.items():
         sys.stdout.write(f"{number} hosts, {ROWS[row]}: {figures['seconds']:.1f} s\n")
         sys.stdout.flush()
     return found
 
 
-def write_plain_archive(folder: Path) -> None:
-    """Write what the plain playbook installs from: the wheels that psfleet has for these hosts, and pip."""
+def write_plain_parts(folder: Path) -> None:
+    """Write what the plain playbook installs from, wheels that psfleet has and pip; and no configuration."""
+    (folder / "plain.cfg").touch()
     filled = max(CACHE.glob("wheels/*/environment-*.tar.zst"), key=lambda path: path.stat().st_mtime)
     shutil.copyfile(filled.with_name(f"wheels-{filled.parent.name}.tar"), folder / "plain.tar")
     with tarfile.open(folder / "plain.tar", "a") as stream:
