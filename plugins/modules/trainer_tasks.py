@@ -10,7 +10,14 @@ from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import point, points_to
 from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
 from ..module_utils.host.fence_state import fence_problem
-from ..module_utils.host.task_traces import last_failure, last_lines, read_object, run_file, run_id_of
+from ..module_utils.host.task_traces import (
+    last_failure,
+    last_lines,
+    read_object,
+    run_file,
+    run_id_of,
+    told_exit_code,
+)
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
@@ -57,7 +64,7 @@ tasks:
   type: list
   description:
     - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase)
-      and C(reason).
+      and C(reason). The exit code is null where systemd has forgotten it and the task told none.
     - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
       a playbook ended has not C(failed), whatever its exit code.
     - With C(traffic) C(bytes_received) and C(bytes_sent) in this run, over all restarts; null if not counted.
@@ -67,7 +74,10 @@ tasks:
 stopped: {returned: always, type: list, description: Names of the tasks that ran and were stopped now.}
 """
 
-STATE_PROPERTIES = ("ActiveState", "SubState", "Result", "ExecMainStatus", "NRestarts", "LoadState", "Job")
+STATE_PROPERTIES = (
+    *("ActiveState", "SubState", "Result", "ExecMainPID", "ExecMainStatus", "NRestarts"),
+    *("LoadState", "Job"),
+)
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
 # Where systemd knows more than the process could tell, in words.
 RESULTS = {
@@ -141,7 +151,7 @@ class Tasks:
             "alive": alive,
             "failed": failed,
             "ended_by": "" if alive else "psfleet" if was_stopped else "itself",
-            "exit_code": int(values.get("ExecMainStatus") or 0),
+            "exit_code": exit_code(values, self.runs / run_id, name),
             "restarts": int(values.get("NRestarts") or 0),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
@@ -173,6 +183,13 @@ class Tasks:
                 self.ended.add(f"{job}{index}")
         if self.units:
             systemctl("stop", *self.units)
+
+
+def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
+    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
+    if int(values.get("ExecMainPID") or 0):
+        return int(values.get("ExecMainStatus") or 0)
+    return told_exit_code(run_directory, task)
 
 
 def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:

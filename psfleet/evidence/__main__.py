@@ -2,26 +2,40 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import pack
 from psfleet.evidence.reading import read_run, read_settings
-from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, judge_run
+from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
+from trainer.contract.progress import printable
+
+# Codes of sysexits.h: beside 0, 1 and 2, which are verdicts.
+USAGE, NO_INPUT, INTERNAL, CANNOT_WRITE, IO_ERROR, NO_PERMISSION = 64, 66, 70, 73, 74, 77
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Leave with a code that is no verdict."""
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the folder; return 0 for a run that is proven or completed, 1 for one that is not, else 2."""
-    parser = argparse.ArgumentParser(
+    """Judge the folder; return the code of the verdict, or what kept it from being given (sysexits.h)."""
+    parser = _Parser(
         prog="python -m psfleet.evidence",
         description="Say from a run's records alone whether its workers trained one model together, and"
         " whether it converged. Writes verdict.json into the folder.",
-        epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell.",
+        epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell; "
+        "64 to 77 where there is no verdict, with the reason.",
     )
-    parser.add_argument("folder", type=Path, help="a run's folder, with plan.json, settings.json and events/")
+    parser.add_argument("folder", help="a run's folder, with plan.json, settings.json and events/")
     parser.add_argument(
         "--pack",
         type=Path,
@@ -30,43 +44,108 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of the report")
     options = parser.parse_args(arguments)
-    folder: Path = options.folder
+    try:
+        return _judge(options)
+    except PermissionError as error:
+        code, why = (
+            NO_PERMISSION,
+            f"{error.filename} cannot be read: let its owner do this, or give you a copy",
+        )
+    except OSError as error:
+        code, why = IO_ERROR, f"{error.filename or 'standard output'}: {error.strerror or error}"
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        told = f"{type(error).__name__}: {error}"[:300]
+        code, why = INTERNAL, f"something in it was not foreseen ({told}): please report it with the folder"
+    _complain(f"{options.folder}: no verdict. {why}")
+    return code
+
+
+def _judge(options: argparse.Namespace) -> int:
+    folder = Path(options.folder)
+    if problem := _no_folder(options.folder):
+        _complain(problem)
+        return NO_INPUT
+    if options.pack is not None and options.pack.resolve().is_relative_to(folder.resolve()):
+        _complain(f"--pack {options.pack} is in the folder that is to be packed: name a file outside of it")
+        return USAGE
     try:
         settings = read_settings(folder)
     except ValueError as error:
-        sys.stderr.write(f"{error}\n")
+        _complain(str(error))
         return EXIT_CODES[CANNOT_TELL]
     verdict = judge_run(read_run(folder), settings)
-    if options.json:
-        sys.stdout.write(json.dumps(verdict.as_json(), indent=2) + "\n")
-    else:
-        sys.stdout.write("".join(f"{line}\n" for line, _ in as_lines(verdict, folder)))
-    if folder.is_dir():
-        try:
-            verdict.write(folder)
-        except OSError as error:
-            sys.stderr.write(f"verdict.json was not written: {error}\n")
+    _say(verdict, folder, as_json=options.json)
+    try:
+        verdict.write(folder)
+    except OSError as error:
+        _complain(f"verdict.json was not written: {error}")
+        if options.pack is not None:  # what lies there is another verdict
+            return CANNOT_WRITE
     if options.pack is not None:
-        return max(verdict.exit_code, _pack(folder, options.pack))
+        return _pack(folder, options.pack) or verdict.exit_code
     return verdict.exit_code
 
 
+def _no_folder(given: str) -> str:
+    """Say why this is no folder of a run; "" where it may be one. Raises PermissionError."""
+    folder = Path(given)
+    try:
+        is_folder, is_file = bool(given) and folder.is_dir(), bool(given) and folder.is_file()
+    except PermissionError:
+        raise
+    except OSError as error:  # such as a name that is too long
+        return f"{given[:80]!r} is no path: {error.strerror}"
+    if is_file:
+        return f"{given} is a file. If it is a packed run, unpack it first: tar -xzf {given}"
+    if not is_folder:
+        return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml has put it"
+    if not any((folder / name).exists() for name in ("plan.json", "events", "settings.json", MANIFEST)):
+        inside = sorted(path.parent.name for path in folder.glob("*/plan.json"))[:5]
+        there = f": name one of those in it ({', '.join(inside)})" if inside else ""
+        return f"{given} is not the folder of a run, which has a plan.json{there}"
+    return ""
+
+
+def _say(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        text = json.dumps(verdict.as_json(), indent=2) + "\n"
+    else:
+        text = "".join(f"{line}\n" for line, _ in as_lines(verdict, folder))
+    if sys.stdout is None:
+        raise OSError(None, "it is closed")
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        # Or Python tries once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{printable(text)}\n")
+
+
 def _pack(folder: Path, target: Path) -> int:
+    """Return 0, or why it was not packed as an exit code."""
     if not (folder / MANIFEST).exists():
-        sys.stderr.write(
+        _complain(
             f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"
-            " without it nobody could tell whether the files are those that were collected\n"
+            " without it nobody could tell whether the files are those that were collected"
         )
-        return EXIT_CODES[CANNOT_TELL]
+        return NO_INPUT
     try:
         names = pack(folder, target)
     except OSError as error:
         why = f"was not written: {error.strerror or error}"
         if isinstance(error, FileExistsError):
             why = "is there already: remove it, or name another file"
-        sys.stderr.write(f"{target} {why}\n")
-        return EXIT_CODES[CANNOT_TELL]
-    sys.stderr.write(f"packed {len(names)} files into {target}\n")
+        _complain(f"{target} {why}")
+        return CANNOT_WRITE
+    _complain(f"packed {len(names)} files into {target}")
     return 0
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from statistics import median
 
 from psfleet.evidence.answer import Findings, Good, check, listed
@@ -17,6 +17,9 @@ from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
 
 _TAIL = 0.1  # of the windows: the first tenth and the last are compared
+_TENTHS = " (medians of the first and the last tenth)"
+# Chance has all of so many first windows above so many last ones in less than one run of a thousand.
+_HEAD, _LEAST_TAIL = 5, 9
 _LAST_PART = 1 / 3  # of the windows: where the loss must not rise
 _BINS = 30  # at most; a slope by pairs grows with their square
 _WINDOWS_OF_A_BIN = 4
@@ -25,10 +28,12 @@ _PATIENCE_BINS = 10
 _WINDOWS_OF_A_PATIENCE_BIN = 10
 # Of Kendall's tau: chance alone goes beyond it in one run of a thousand.
 _SIGNIFICANT = 3.0
+_FEWEST_OF_A_WORKER = 4  # windows, of which a median tells something
 _LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
 # Losses below this part of the target are all the same: rounding errors of a model that fits exactly.
 _OF_THE_TARGET = 0.1
 _OF_THE_FIRST = 1e-6
+_MOST_LOSS = 1e30  # a float32 holds somewhat more, and sums of such losses are none
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ def loss_finite(findings: Findings, run: Run) -> Good:
         told = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in told if not all(map(_is_finite, losses))]
         if bad:
-            findings.wrong.append(f"{worker.name}: the loss was no finite number by global step {bad[0]}")
+            beyond = f"no finite number, or beyond {_MOST_LOSS:g},"
+            findings.wrong.append(f"{worker.name}: the loss was {beyond} by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
     metrics = metrics_of(last_evaluation(run))
@@ -68,16 +74,46 @@ def loss_finite(findings: Findings, run: Run) -> Good:
 
 @check
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The median loss of the run's last tenth is well below that of its first, or as low as it can get."""
-    target = settings.target_loss_of(run.model) or 0.0
+    """The median loss of the run's last tenth is well below that of its first, or at its target.
+
+    What has converged may rest: where a tenth of a run is long, the first windows alone may be above it. They
+    count where every one of them is above every window of the last tenth, which chance seldom makes so.
+    """
+    target = settings.target_loss_of(run.model)
     first, last = smoothed_loss(run)
-    went = f"from {first:.4g} to {last:.4g} (medians of the first and the last tenth)"
+    head, highest = _head_and_highest(run)
+    rested = head > highest and _has_fallen(head, last, settings)
+    went = f"from {head if rested else first:.4g} to {last:.4g}"
+    went += (
+        f" (the least of the first {_HEAD} windows, and the median of the last tenth)" if rested else _TENTHS
+    )
     if math.isnan(first) or math.isnan(last):
         findings.lacking.append("there are too few finite losses to compare")
-    elif last > first * (1 - settings.minimum_loss_reduction) and last > target:
-        expected = f"expected a fall by {settings.minimum_loss_reduction:.0%} or to {target:g}"
-        findings.add(f"the loss went {went}, {expected}", certain=run.whole)
+    elif target is not None and last <= target:
+        if max(loss for _, loss in losses_of(run)[:_HEAD]) <= target:
+            at = f"the loss was at its target of {target:g} from the beginning"
+            findings.lacking.append(f"{at}: nothing shows that anything was learned")
+    elif not (rested or _has_fallen(first, last, settings)):
+        expected = f"expected a fall by {settings.minimum_loss_reduction:.0%}"
+        expected += "" if target is None else f" or to {target:g}"
+        asked = "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
+        findings.add(f"the loss went {went}, {expected}; {asked}", certain=run.whole)
     return went, {"first": first, "last": last, "target_loss": target}
+
+
+def _has_fallen(first: float, last: float, settings: EvidenceSettings) -> bool:
+    """Whether a loss, which may be negative, fell by the part of its first size that is asked for."""
+    least = settings.minimum_loss_reduction
+    return first - last >= least * abs(first) and (last < first or not least)
+
+
+def _head_and_highest(run: Run) -> tuple[float, float]:
+    """Return the least loss of the first windows, the highest of the last tenth; nan where these are few."""
+    losses = [loss for _, loss in losses_of(run)]
+    tail = losses[-max(1, round(len(losses) * _TAIL)) :]
+    if len(tail) < _LEAST_TAIL:
+        return math.nan, math.nan
+    return min(losses[:_HEAD]), max(tail)
 
 
 @check
@@ -109,6 +145,8 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
             f"expected at most {target:g} all the time",
             certain=run.whole,
         )
+    if target is not None and settings.loss_patience:
+        _ask_each_worker(run, target, settings.loss_patience, findings)
     stays = "" if target is None else f", at most {target:g}"
     return f"{highest:.4g}{stays} in {last}, and not rising", {
         "target_loss": target,
@@ -139,6 +177,17 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
             findings.lacking.append(f"the last evaluation is of global step {step}")
         good = compare(goals, metrics_of(evaluated), findings, certain=final)
     return good, {"model": run.model, "metrics": metrics_of(evaluated)}
+
+
+def _ask_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
+    """Ask the last losses of each worker: of many workers, one that reads rubbish moves no median of all."""
+    for worker in run.workers:
+        windows = sorted(worker.windows, key=attrgetter("after"))
+        losses = [window.loss_mean for window in windows if window.loss_mean is not None]
+        last = losses[-max(round(len(losses) * patience), _FEWEST_OF_A_WORKER) :]
+        if len(losses) >= 2 * _FEWEST_OF_A_WORKER and (own := median(last)) > target:
+            told = f"the loss of {worker.name} alone was {own:.4g} in its last {len(last)} windows"
+            findings.add(f"{told}, expected at most {target:g}", certain=run.whole)
 
 
 def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
@@ -231,7 +280,7 @@ def last_evaluation(run: Run) -> Record | None:
 
 
 def _is_finite(loss: float | None) -> bool:
-    return loss is not None and math.isfinite(loss)
+    return loss is not None and abs(loss) <= _MOST_LOSS
 
 
 def metrics_of(evaluated: Record | None) -> dict[str, float]:

@@ -8,25 +8,30 @@ from trainer.contract.exit_codes import FINISHED
 
 @dataclass(frozen=True)
 class Ending:
-    """How one task ended. Bytes are those of its unit, None where systemd did not count."""
+    """How one task ended. Bytes are those of its unit, None where systemd did not count.
+
+    `ended_by` is "psfleet" where a playbook ended it, "itself" where not, "" in files that do not tell.
+    `exit_code` is None where systemd had forgotten it and the task told none.
+    """
 
     alive: bool
     failed: bool
-    exit_code: int
+    exit_code: int | None
     restarts: int = 0
     reason: str = ""
     bytes_received: int | None = None
     bytes_sent: int | None = None
+    ended_by: str = ""
 
     @property
     def well(self) -> bool:
-        """Whether it ended by itself, or because train.yml told it to when the run was over."""
+        """Whether it ended by itself, or because a playbook told it to."""
         return not self.alive and not self.failed
 
     @property
     def by_itself(self) -> bool:
         """Whether it ended well without being told to."""
-        return self.well and self.exit_code == FINISHED
+        return self.well and self.exit_code == FINISHED and self.ended_by != "psfleet"
 
     @property
     def exchanged(self) -> tuple[int, int] | None:
@@ -40,11 +45,12 @@ class Ending:
         """Read an entry of tasks.json. Raises ValueError where it is not whole."""
         alive, failed = values.get("alive"), values.get("failed")
         exit_code = _count(values.get("exit_code"))
-        if not isinstance(alive, bool) or not isinstance(failed, bool) or exit_code is None:
+        unknown = "exit_code" in values and values["exit_code"] is None
+        if not (isinstance(alive, bool) and isinstance(failed, bool) and (unknown or exit_code is not None)):
             raise ValueError("it lacks alive, failed or exit_code")
         restarts, reason = _count(values.get("restarts")) or 0, str(values.get("reason") or "")
         exchanged = _count(values.get("bytes_received")), _count(values.get("bytes_sent"))
-        return cls(alive, failed, exit_code, restarts, reason, *exchanged)
+        return cls(alive, failed, exit_code, restarts, reason, *exchanged, str(values.get("ended_by") or ""))
 
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:

@@ -124,11 +124,14 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
         return
     examples = evaluated.fields.get("examples")
     one_example = _ONE_EXAMPLE / examples if type(examples) is int and examples > 0 else 0.0
-    for metric, value in metrics_of(of_chief[-1]).items():
+    told = metrics_of(of_chief[-1])
+    findings.lacking += [f"the chief does not tell its {metric}" for metric in found if metric not in told]
+    for metric, value in told.items():
         if metric not in found:
             findings.lacking.append(f"{metric} was not evaluated apart")
         elif math.isnan(value) and math.isnan(found[metric]):
             continue
         elif not math.isclose(value, found[metric], rel_tol=_TOLERANCE, abs_tol=one_example):
-            told = f"{metric} at global step {step} is {found[metric]:.6g} apart, the chief found {value:.6g}"
-            findings.wrong.append(told)
+            findings.wrong.append(
+                f"{metric} at global step {step} is {found[metric]:.6g} apart, the chief found {value:.6g}"
+            )

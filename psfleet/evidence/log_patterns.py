@@ -1,6 +1,9 @@
 """What the logs of a run's tasks must say, by patterns that people give."""
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -13,6 +16,31 @@ from trainer.contract.settings import to_number
 
 LONGEST_LINE = 1_000_000  # a longer one is looked at in parts
 VARIABLE = "training_evidence_log_patterns"
+# Some patterns take longer than the world has, such as (a+)+$ on a line of a.
+SECONDS_FOR_A_LOG = 30
+
+
+class TookTooLong(Exception):  # noqa: N818 - and no OSError, as TimeoutError is
+    """A pattern takes longer than it may."""
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Raise TookTooLong where the block takes longer; only a thread that gets signals can be told to."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(_number: int, _frame: object) -> None:
+        raise TookTooLong
+
+    others = signal.signal(signal.SIGALRM, give_up)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.signal(signal.SIGALRM, others)
 
 
 @check
@@ -28,8 +56,17 @@ def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -
                 f"it has {', '.join(names)}"
             )
         for name in matching:
-            _look_into_log(run.folder / "logs" / f"{name}.out", pattern, findings, found)
+            _look_in_time(run.folder / "logs" / f"{name}.out", pattern, findings, found)
     return listed(f"{name} {text!r}" for name, text in found.items()), {"last_matches": found}
+
+
+def _look_in_time(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
+    try:
+        with at_most(SECONDS_FOR_A_LOG):
+            _look_into_log(log, pattern, findings, found)
+    except TookTooLong:
+        took = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
+        findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {took}")
 
 
 def _look_into_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:

@@ -65,8 +65,10 @@ class Manifest:
 
     def holds(self, folder: Path, name: str) -> bool:
         """Whether the file is there and is the one that was collected. Raises OSError."""
-        there = name in self.files and (folder / name).is_file()
-        return there and _entry(folder / name).items() <= self.files[name].items()
+        if name not in self.files or not (folder / name).is_file():
+            return False
+        of_size = (folder / name).stat().st_size == self.files[name]["bytes"]
+        return of_size and _entry(folder / name).items() <= self.files[name].items()
 
 
 def covered(folder: Path) -> Iterator[str]:
@@ -83,7 +85,7 @@ def covered(folder: Path) -> Iterator[str]:
 
 
 @check
-def files_unchanged(findings: Findings, folder: Path) -> Good:
+def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
     """Every file that the verdict rests on is as it was when the run was collected, and none was added."""
     try:
         manifest = Manifest.read(folder)
@@ -91,6 +93,8 @@ def files_unchanged(findings: Findings, folder: Path) -> Good:
         findings.lacking.append(f"{FILE_NAME}: {getattr(error, 'strerror', None) or error}")
         return "", {}
     there = set(covered(folder))
+    if manifest.run_id != run_id:
+        findings.wrong.append(f"{FILE_NAME} is of run {manifest.run_id!r}, the records are of {run_id!r}")
     findings.wrong += [f"{name} was added" for name in sorted(there - manifest.files.keys())]
     # What is gone says nothing against the run; what it told is lacking.
     findings.lacking += [f"{name} is gone" for name in sorted(manifest.files.keys() - there)]

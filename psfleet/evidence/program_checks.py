@@ -11,6 +11,7 @@ from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.step_numbers import steps_numbered
 
 TOGETHER = "the workers trained one model together"
 
@@ -66,7 +67,11 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
         if not (run.folder / "logs" / f"{name}.out").exists():
             findings.lacking.append(f"{name} left no log: nothing shows that it ran")
         ended[name] = _in_words(ending)
-        if not ending.well or (name == lead and not ending.by_itself):
+        if ending.well and ending.exit_code is None and ending.ended_by != "psfleet":
+            findings.lacking.append(
+                f"nobody knows how {name} ended: systemd has forgotten it, it told nothing"
+            )
+        elif not ending.well or (name == lead and not ending.by_itself):
             reason = f": {ending.reason.splitlines()[-1]}" if ending.reason else ""
             findings.wrong.append(f"{name} {ended[name]}{reason}")
     for records in run.all_tasks:
@@ -119,6 +124,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
             sharing.fair_shares(run, settings),
             sharing.workers_overlap(run, settings),
             sharing.steps_interleave(run),
+            *([] if _falls(run) else [steps_numbered(run)]),
         ]
         answers.together = True
         why = "its records tell of one global step, not which ps each worker used"
@@ -127,13 +133,23 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
 
 def _name_falls(run: Run, answers: ProgramAnswers) -> None:
     """Steps taken back, as by a program that began from zero again, are no part of the model that is left."""
-    for worker in run.workers:
-        steps = [step for window in worker.windows for step in (window.before, window.after)]
-        fall = next(((one, other) for one, other in pairwise(steps) if other < one), None)
-        if fall:
-            answers.together = False
-            why = f"its global step fell from {fall[0]} to {fall[1]}"
-            answers.open[f"the model holds all that {worker.name} trained"] = why
+    for name, (one, other) in _falls(run).items():
+        answers.together = False
+        why = f"its global step fell from {one} to {other}"
+        answers.open[f"the model holds all that {name} trained"] = why
+
+
+def _falls(run: Run) -> dict[str, tuple[int, int]]:
+    """Return the first fall of the global step that each worker saw, if any."""
+    steps = {
+        worker.name: [step for window in worker.windows for step in (window.before, window.after)]
+        for worker in run.workers
+    }
+    falls = {
+        name: next(((one, other) for one, other in pairwise(of) if other < one), None)
+        for name, of in steps.items()
+    }
+    return {name: fall for name, fall in falls.items() if fall}
 
 
 def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
@@ -180,7 +196,7 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
 
 
 def _in_words(ending: Ending) -> str:
-    words = "was ended by train.yml"
+    words = "was ended by a playbook"
     if ending.alive:
         words = "was still running"
     elif ending.by_itself:

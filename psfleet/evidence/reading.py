@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,13 +36,16 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     told, unread = _json(folder / "settings.json")
     training, asked = _object(told, "training"), told.get("program") if isinstance(told, Mapping) else None
     program = asked if isinstance(asked, Mapping) else None
-    files = _read_all(sorted((folder / "events").glob("*.jsonl")), folder)
+    # What begins with a dot is a desktop's, such as ._worker0.jsonl.
+    files = _read_all(sorted((folder / "events").glob("[!.]*.jsonl")), folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
     try:
         plan = _plan(folder / "plan.json")
-        if unread and (folder / "settings.json").exists():
+        if unread and os.path.lexists(folder / "settings.json"):
             raise ValueError(f"settings.json: {unread}")
+        if told is not None and not isinstance(told, Mapping):
+            raise ValueError("settings.json: not a JSON object")
         if asked is not program:
             raise ValueError(f"settings.json: program is {asked!r}; expected an object or null")
         chief, _ = files.get(CHIEF, ([], ()))
@@ -55,6 +59,8 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     # It is no task of any plan, but has its place in every run of our own models.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
     names = {task.name for task in expected}
+    # A file with nothing in it that belongs to no task is somebody's own.
+    files = {name: file for name, file in files.items() if any(file) or name in names}
     content, unread = _json(folder / "tasks.json")
     endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)
     return Run(
@@ -81,7 +87,9 @@ def read_settings(folder: Path) -> EvidenceSettings:
     """
     path = folder / "settings.json"
     content, problem = _json(path)
-    if problem and path.exists():
+    if content is not None and not isinstance(content, Mapping):
+        problem = "not a JSON object"
+    if problem and os.path.lexists(path):
         raise ValueError(f"{path}: {problem}")
     try:
         return EvidenceSettings.from_mapping(_object(content, "evidence"), "evidence.")

@@ -6,8 +6,11 @@ from itertools import pairwise
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.recorded_run import Process, Run
 from psfleet.evidence.replication_rules import rules_of
+from trainer.contract.settings import PER_HOST
 
 _GOOD_ENDINGS = {"last step", "run over"}
+# Each host may have its own of the first; the others are judged by what they mean together.
+_JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
 
 
 @check
@@ -47,7 +50,7 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
             else:
                 findings.lacking.append(f"{task.name} names no plan: it was started by hand")
         if run.program is not None:
-            named = run.program.get("release")
+            named = run.program.get("release") or "one without a release"
             findings.wrong += [
                 f"{task.name} ran program {program}, settings.json names {named}"
                 for program in sorted({record.text("program") for record in task.records})
@@ -81,6 +84,13 @@ def same_settings(findings: Findings, run: Run) -> Good:
                 continue
             if rules != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
+        # A run that is resumed may go on with others.
+        for told in worker.settings[-1:]:
+            findings.wrong += [
+                f"{worker.name} had {name} {told[name]!r}, the run's settings ask for {asked!r}"
+                for name, asked in run.training.items()
+                if name in told and name not in _JUDGED_APART and told[name] != asked
+            ]
     return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
 
 
@@ -101,6 +111,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
             step, reason = ending.integer("global_step"), ending.text("reason")
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}")
     last_step = run.last_step
+    asked = run.training.get("steps")
+    if last_step is not None and type(asked) is int and asked != last_step:
+        findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {asked}")
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
@@ -147,5 +160,10 @@ def _follow_local_steps(name: str, process: Process, findings: Findings) -> None
         elif first > reached:
             findings.lacking.append(f"{name}: local steps {reached + 1} to {first} are missing")
         reached = window.local_step
+    ending = process.ending
+    if ending is not None and ending.event == "finished" and "local_step" in ending.fields:
+        told = ending.integer("local_step")
+        if told < reached:
+            findings.wrong.append(f"{name}: it finished after {told} local steps, and recorded {reached}")
     if process.local_steps > reached:
         findings.lacking.append(f"{name}: local steps {reached + 1} to {process.local_steps} are missing")

@@ -1,6 +1,8 @@
 """Checks that the workers trained one model together, ordered by global steps, never by clocks."""
 
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, pairwise
+from statistics import median
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.recorded_run import Run, TaskRecords
@@ -10,6 +12,8 @@ from trainer.contract.run_tasks import SERVER
 # Of the global steps of a program of one's own. What is missing may be a step or so that a task had made and
 # not recorded when it was killed.
 _MINIMUM_RECORDED = 0.9
+# Of the windows of a worker: others' steps do not come so evenly.
+_MOST_OF_ONE_PACE = 0.9
 _PS_NAMED = 8
 
 
@@ -27,6 +31,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
         if not worker.of("peers_ready"):
             findings.lacking.append(f"{worker.name} does not tell which ps it met")
             continue
+        _compare_ps(run, worker, findings)
         for name in names:
             if name not in seen:
                 findings.wrong.append(f"{worker.name} never met {name}")
@@ -40,6 +45,14 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
     servers = counted(len(names), "ps") if len(names) > _PS_NAMED else ", ".join(names)
     good = f"{clients} met the same {servers}" if names else run.rules.alone
     return good, {name: {ps: sorted(seen) for ps, seen in of.items()} for name, of in read.items()}
+
+
+def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
+    """Compare what each ps said of itself with what it recorded; older runs do not tell it."""
+    for name, drawn in _nonces(worker, "ps_own_nonces").items():
+        ps = run.task(name)
+        if ps.records and drawn - _own_nonces(ps):
+            findings.add(f"{worker.name} met a {name} that is not the one of these records", certain=ps.whole)
 
 
 @check
@@ -87,7 +100,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
 
     Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
-    each must have offered gradients.
+    each must have offered gradients all the time: one that stands still for most of the run was not there.
     """
     told = run.program is None and bool(run.contributions)
     if run.program is None and not told:
@@ -111,10 +124,29 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     for worker in run.workers:
         if worker.name in below and not worker.local_steps:
             findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
+        elif worker.name in below and backups:
+            away = _longest_away(worker) / max(run.global_steps, 1)
+            if away > 1 - settings.minimum_overlap:
+                gone = f"{worker.name}, a backup, made no step during {away:.1%} of the global steps on end"
+                findings.add(
+                    f"{gone}, expected at most {1 - settings.minimum_overlap:.1%}", certain=worker.whole
+                )
     good = listed(f"{name} {share:.1%}" for name, share in shares.items())
     good += f" ({listed(below)} as backup)" if below else ""
     rounded = {name: round(share, 4) for name, share in shares.items()}
     return good if run.rules.shared else run.rules.alone, {"shares": rounded, "expected_at_least": least}
+
+
+def _longest_away(worker: TaskRecords) -> float:
+    """Return the most global steps that were made between two steps of a worker.
+
+    Within a window that is what its other steps leave, each of which takes as long as most of this worker's.
+    """
+    paces = [(window.after - window.before) / window.steps for window in worker.windows if window.steps]
+    usual = median(paces) if paces else 0.0
+    within = [w.after - w.before - (w.steps - 1) * usual for w in worker.windows]
+    between = [float(later.before - earlier.after) for earlier, later in pairwise(worker.windows)]
+    return max([*within, *between], default=0.0)
 
 
 @check
@@ -130,8 +162,8 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
     overlap = max(end - start, 0) / run.global_steps if run.global_steps else 0.0
     if spans and overlap < settings.minimum_overlap:
         findings.add(
-            f"all workers were training during {overlap:.0%} of the global steps, "
-            f"expected at least {settings.minimum_overlap:.0%}: "
+            f"all workers were training during {overlap:.1%} of the global steps, "
+            f"expected at least {settings.minimum_overlap:.1%}: "
             + listed(f"{name} from {first} to {last}" for name, (first, last) in spans.items()),
             certain=run.whole,
         )
@@ -173,13 +205,14 @@ def steps_unrecorded(run: Run) -> str:
         return f"its records tell {told} of {moved} steps: not every step was recorded"
     for worker in run.workers:
         later = [window for process in worker.processes for window in process.windows[1:]]
-        paces = {(window.after - window.before) / window.steps if window.steps else 0.0 for window in later}
+        paces = Counter((window.after - window.before) / (window.steps or 1) for window in later)
         # Two workers that tell every second step tell as many steps as there are, but each at an even pace.
-        if len(paces) == 1 and (pace := paces.pop()) > 1:
-            return (
-                f"{worker.name} tells exactly one of {pace:g} global steps each time: "
-                "others' steps do not come so evenly, a step that is recorded only now and then does"
-            )
+        for pace, windows in paces.most_common(1):
+            if pace > 1 and windows > _MOST_OF_ONE_PACE * len(later):
+                return (
+                    f"{worker.name} tells exactly one of {pace:g} global steps in {windows} of {len(later)} "
+                    "windows: others' steps do not come so evenly, one that is recorded now and then does"
+                )
     return ""
 
 

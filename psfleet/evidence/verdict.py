@@ -1,6 +1,7 @@
 """The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ _SHARING = {
     "workers_overlap",
     "steps_interleave",
     "steps_accounted",
+    "steps_numbered",
     "fingerprints_agree",
     "tasks_exchanged",
 }
@@ -94,8 +96,11 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Judge a run that was read (reading.py). Whatever its folder holds, this does not raise for it."""
     of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
     answers = of_program.checks if of_program else _ask(run, settings)
-    if (run.folder / MANIFEST).exists():
-        answers.append(files_unchanged(run.folder))
+    not_shown = of_program.not_shown if of_program else ()
+    if os.path.lexists(run.folder / MANIFEST):
+        answers.append(files_unchanged(run.folder, run.run_id))
+    elif not run.problem:
+        not_shown += (f"Not shown is that the files are those that were collected: there is no {MANIFEST}.",)
     wrong = {answer.check for answer in answers if answer.ok is False}
     lacking = sum(answer.ok is None for answer in answers)
     if wrong:
@@ -112,7 +117,6 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     headline = f"{verdict.upper()}: {words}"
-    not_shown = of_program.not_shown if of_program else ()
     return Verdict(run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown)
 
 

@@ -63,9 +63,9 @@ _PARTS: Mapping[str, _Fields] = {
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
     "tasks": {
         "text": "name job state run_id phase ended_by reason",
-        "count": "index exit_code restarts pid",
+        "count": "index restarts pid",
         "switch": "alive failed",
-        "figure": "bytes_received bytes_sent",
+        "figure": "exit_code bytes_received bytes_sent",
     },
 }
 _DETAILS: _Fields = {

@@ -184,7 +184,7 @@ def _why(task: Mapping[str, Any]) -> str:
 
 
 def _ended_by(task: Mapping[str, Any]) -> str:
-    code, result = int(task["exit_code"]), str(task["result"])
+    code, result = int(task["exit_code"] or 0), str(task["result"])
     if result in {"signal", "core-dump"}:
         return f"signal {code}"
     if result not in {"exit-code", "success"}:

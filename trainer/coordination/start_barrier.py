@@ -39,6 +39,7 @@ class Gathering:
 
     ledger: Ledger
     ps_nonces: Mapping[str, int]
+    ps_own_nonces: Mapping[str, int]
     worker_nonces: Mapping[str, int]
     served: Mapping[str, Note]
     last_step: int
@@ -174,9 +175,11 @@ class Barrier:
             self._served_part(task).set_ready(last_step)
         of_workers = {f"worker{worker}": of for worker, of in notes.items()}
         of_workers |= {task: status.note for task, status in served.items() if task.startswith("worker")}
+        of_ps = {} if self._cluster.is_local else statuses
         return Gathering(
             ledger=ledger,
-            ps_nonces={} if self._cluster.is_local else {ps: of.nonce for ps, of in statuses.items()},
+            ps_nonces={ps: of.nonce for ps, of in of_ps.items()},
+            ps_own_nonces={ps: integer_in(of.note, "nonce") for ps, of in of_ps.items()},
             worker_nonces={worker: integer_in(of, "nonce") for worker, of in of_workers.items()},
             served={task: status.note for task, status in served.items()},
             last_step=last_step,

@@ -29,6 +29,12 @@ def last_failure(events: Path) -> str:
     return ""
 
 
+def told_exit_code(run_directory: Path, task: str) -> int | None:
+    """Return the exit code that a task's last process told when it left, None where it told none."""
+    code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
+    return None if code is None or not 0 <= code < 256 else int(code)
+
+
 def last_step(events: Path) -> dict[str, float | None]:
     """Return what the last `step` record says, {} where there is none.
 

@@ -73,6 +73,8 @@ class Chief:
             self._task.records.write("restored", {**read, **fields})
         self._saved_step = checkpoint.global_step if checkpoint else -1
         self._count_anew(max(self._saved_step, 0))
+        # A ps that is lost before the first interval is over costs what was learned, and explains itself.
+        self.save(session, max(self._saved_step, 0))
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:

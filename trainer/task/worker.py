@@ -124,7 +124,8 @@ class _Worker:
                 self._task.stop.take_time()
 
     def _tell_of(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
-        nonces = {"ps_nonces": gathering.ps_nonces, "worker_nonces": gathering.worker_nonces}
+        names = ("ps_nonces", "ps_own_nonces", "worker_nonces")
+        nonces = {name: getattr(gathering, name) for name in names}
         server = gathering.served.get(f"server{self._task.cluster.index}")
         of_server = {} if server is None else {"server_nonce": server["nonce"]}
         when = {"waited_seconds": round(waited_seconds, 6), "global_step": global_step}

@@ -112,7 +112,11 @@ def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(
     shutil.copytree(split_brain, run, dirs_exist_ok=True)
     content = events(run, "worker0").read_bytes()
     events(run, "worker0").write_bytes(content[: len(content) // 2])
-    assert checks(verdict_of(run), False) == {"steps_interleave", "fingerprints_agree"}
+    assert checks(verdict_of(run), False) == {
+        "same_parameter_servers",
+        "steps_interleave",
+        "fingerprints_agree",
+    }
 
 
 @pytest.mark.parametrize("task", ["ps0", "worker0", "worker1", "evaluator0"])
@@ -124,4 +128,5 @@ def test_no_single_line_can_be_lost_without_notice(run: Path, task: str) -> None
         if number > 6 and lost["event"] == "step" and number % 10:
             continue  # one window is as good as the next
         rewrite(run, task, [*every[:number], *every[number + 1 :]])
-        assert (verdict_of(run).exit_code == 0) == (lost["event"] in spare), lost
+        first = lost["event"] == "checkpointed" and not lost["global_step"]  # another one came after it
+        assert (verdict_of(run).exit_code == 0) == (first or lost["event"] in spare), lost

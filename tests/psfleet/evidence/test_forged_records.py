@@ -71,6 +71,16 @@ def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path)
     assert verdict_of(run).as_json() == before.as_json()
 
 
+def alternate(run: Path, loss: float) -> None:
+    """Losses of both signs, whose medians are anything."""
+    for task in ("worker0", "worker1"):
+        changed = records(run, task)
+        steps = [record for record in changed if record["event"] == "step"]
+        for number, record in enumerate(steps):
+            record["loss"] = record["loss_mean"] = -loss if number % 2 else loss
+        rewrite(run, task, changed)
+
+
 @cases("forged_records", globals())
 def test_a_contradiction_is_named_and_judged(run: Path, case: Case) -> None:
     case.hold(run)
@@ -97,4 +107,4 @@ def test_a_worker_that_joins_at_the_very_end_has_no_share(run: Path) -> None:
     assert verdict.exit_code == 1
     assert {"fair_shares", "workers_overlap"} <= checks(verdict, False)
     assert "worker1 applied " in detail(verdict, "fair_shares")
-    assert "expected at least 50%" in detail(verdict, "workers_overlap")
+    assert "expected at least 50.0%" in detail(verdict, "workers_overlap")

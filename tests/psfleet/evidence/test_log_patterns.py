@@ -1,5 +1,6 @@
 """What the logs of tasks must say: found, out of range, absent, or asked of nobody."""
 
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -78,3 +79,14 @@ def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:
     asked = [{"tasks": "worker0", "pattern": "finished"}]
     assert verdict_of(run, log_patterns=asked).exit_code == 0
     assert verdict_of(run, log_patterns=[asked[0] | {"pattern": "never"}]).exit_code == 1
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_patterns, "SECONDS_FOR_A_LOG", 1)
+    (silent / "logs" / "worker0.out").write_text("a" * 100 + "b\n")
+    verdict = verdict_of(silent, log_patterns=[{"tasks": "worker0", "pattern": "(a+)+$"}])
+    assert verdict.exit_code == 2
+    assert "takes longer than 1 s for logs/worker0.out: ask for a simpler one" in detail(
+        verdict, "log_patterns"
+    )
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL

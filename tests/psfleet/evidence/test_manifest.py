@@ -107,6 +107,31 @@ def name_a_file_outside(run: Path) -> None:
     tell(run, "../secret")
 
 
+def test_without_a_manifest_it_is_said_that_nobody_knows_what_was_collected(collected: Path) -> None:
+    (collected / "manifest.json").unlink()
+    verdict = verdict_of(collected)
+    assert verdict.verdict == "proven"
+    assert verdict.not_shown == (
+        "Not shown is that the files are those that were collected: there is no manifest.json.",
+    )
+
+
+def test_a_file_of_another_size_is_not_read(collected: Path) -> None:
+    with (collected / "checkpoints" / "model-400.npz").open("wb") as file:
+        file.truncate(1 << 40)
+    assert unchanged(collected) == (False, "checkpoints/model-400.npz was changed after it was collected")
+
+
+def tell_another_run(run: Path) -> None:
+    content = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(content | {"run_id": "other"}))
+
+
+def lead_nowhere(run: Path) -> None:
+    (run / "manifest.json").unlink()
+    (run / "manifest.json").symlink_to(run / "gone")
+
+
 @cases("manifest", globals())
 def test_what_was_changed_or_lacks_is_named(collected: Path, case: Case) -> None:
     case.hold(collected)
@@ -188,17 +213,17 @@ def test_packing_replaces_no_file(
     assert main([str(collected), "--pack", str(tmp_path / "new.tar.gz")]) == 0
     there = tmp_path / "there.tar.gz"
     there.write_text("mine")
-    assert main([str(collected), "--pack", str(there)]) == 2
+    assert main([str(collected), "--pack", str(there)]) == 73
     assert there.read_text() == "mine"
     assert f"{there} is there already: remove it, or name another file" in capsys.readouterr().err
-    assert main([str(collected), "--pack", str(tmp_path / "absent/x.tar.gz")]) == 2
+    assert main([str(collected), "--pack", str(tmp_path / "absent/x.tar.gz")]) == 73
     assert "absent/x.tar.gz was not written: No such file or directory" in capsys.readouterr().err
 
 
 def test_a_run_that_was_never_collected_is_not_packed(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(run), "--pack", str(tmp_path / "x.tar.gz")]) == 2
+    assert main([str(run), "--pack", str(tmp_path / "x.tar.gz")]) == 66
     assert capsys.readouterr().err == (
         f"{run} has no manifest.json, which train.yml and stop.yml write when they collect a run:"
         " without it nobody could tell whether the files are those that were collected\n"

@@ -30,6 +30,7 @@ WITH_RECORDS = {
     "fair_shares",
     "workers_overlap",
     "steps_interleave",
+    "steps_numbered",
     "loss_finite",
     "loss_fell",
 }
@@ -119,6 +120,16 @@ def diverge(run: Path) -> None:
     every = records(run, "worker1")
     steps = [number for number, record in enumerate(every) if record["event"] == "step"]
     rewrite(run, "worker1", [*every[: steps[9]], every[steps[9]] | {"loss": None}, *every[steps[9] + 1 :]])
+
+
+def shape(run: Path, first: float, last: float) -> None:
+    """Let the loss go from the first to the last, in equal steps."""
+    for worker in ("worker0", "worker1"):
+        changed = records(run, worker)
+        steps = [record for record in changed if record["event"] == "step"]
+        for number, record in enumerate(steps):
+            record["loss"] = record["loss_mean"] = first + (last - first) * number / len(steps)
+        rewrite(run, worker, changed)
 
 
 @cases("program_records", globals())

@@ -1,9 +1,12 @@
 """Steps that a program of one's own does not record: they must not pass for steps of other workers."""
 
+import random
 from pathlib import Path
 
 import pytest
 
+from psfleet.evidence.recorded_run import Window
+from psfleet.evidence.step_numbers import first_beyond
 from tests.psfleet.evidence.run_folders import (
     Record,
     checks,
@@ -14,6 +17,7 @@ from tests.psfleet.evidence.run_folders import (
     steps_and_others,
     verdict_of,
 )
+from tests.psfleet.evidence.simulated_runs import Simulation
 
 WORKERS = ("worker0", "worker1")
 
@@ -38,6 +42,67 @@ def tell_every(run: Path, nth: int, windows: int, window_steps: int = 2) -> None
             )
         last = others[-1] | {"local_step": windows * window_steps}
         rewrite(run, worker, [others[0], *told, *others[1:-1], last])
+
+
+def tell_alone(run: Path, *moves: list[int]) -> None:
+    """Let each worker move a global step of its own: by so much, of which it records one step each time."""
+    for worker, own in zip(WORKERS, moves, strict=True):
+        (step, *_), others = steps_and_others(run, worker)
+        told, reached = [], 0
+        for number, moved in enumerate(own, 1):
+            told.append(
+                step
+                | {
+                    "local_step": number,
+                    "steps": 1,
+                    "global_step_before": reached,
+                    "global_step_after": reached + moved,
+                    "loss": 1 / number,
+                    "loss_mean": 1 / number,
+                }
+            )
+            reached += moved
+        last = others[-1] | {"local_step": len(own)}
+        rewrite(run, worker, [others[0], *told, *others[1:-1], last])
+
+
+# A worker of its own ps, which records all steps but one; and one with two optimizers, of which each step of
+# the one or the other counts twice, or not at all.
+BUT_ONE = [[1] * 499 + [2] + [1] * 499] * 2
+UNEVEN = [[random.Random(seed).choice([1, 2, 3]) for _ in range(500)] for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("moves", [BUT_ONE, UNEVEN], ids=["but one", "uneven"])
+def test_workers_that_train_alone_record_more_steps_of_some_range_than_it_has(
+    recorded: Path, moves: list[list[int]]
+) -> None:
+    tell_alone(recorded, *moves)
+    verdict = verdict_of(recorded)
+    assert verdict.verdict == "not proven"
+    assert "steps_numbered" in checks(verdict, False)
+    assert "the workers did not move one global step" in detail(verdict, "steps_numbered")
+    assert verdict.headline == "NOT PROVEN: nothing shows that the workers trained one model together"
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8])
+def test_no_order_of_steps_that_workers_share_leaves_a_step_without_a_number(workers: int) -> None:
+    for seed in range(25):
+        run = Simulation(seed, workers, faults=False).run(1000)
+        assert first_beyond(run.windows) is None, seed
+
+
+def test_a_step_finds_no_number_where_all_are_given() -> None:
+    def windows(*ranges: tuple[int, int, int]) -> list[Window]:
+        """Return windows from, to, of so many steps."""
+        unknown = (0, 1.0, None, None, None, None, None, 0, None)
+        return [Window(0, steps, before, after, *unknown) for before, after, steps in ranges]
+
+    assert first_beyond(windows((0, 4, 2), (0, 4, 2))) is None
+    assert first_beyond(windows((0, 4, 2), (0, 4, 3))) == 4
+    assert first_beyond(windows((0, 10, 5), (2, 4, 2), (2, 4, 1))) == 4
+    assert first_beyond(windows((5, 6, 1), (0, 6, 5), (6, 7, 1))) is None
+    assert first_beyond(windows((3, 3, 1))) == 3
+    assert first_beyond([]) is None
 
 
 @pytest.mark.parametrize(

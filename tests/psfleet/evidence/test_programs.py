@@ -28,7 +28,7 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
         " together"
     )
     assert detail(verdict, "tasks_ended_well").startswith(
-        "worker0 ended by itself, ps0 was ended by train.yml"
+        "worker0 ended by itself, ps0 was ended by a playbook"
     )
     said = not_shown(silent)
     for sentence in (

@@ -1,10 +1,15 @@
 """Real runs of each replication are proven, each by what its own records must show."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.sharing import fair_shares
 from tests.psfleet.evidence.replications import ASYNC_ON_SERVERS, IN_GRAPH, KINDS, LOCAL, STEPS, SYNC, count
 from tests.psfleet.evidence.run_folders import (
     begin_with,
@@ -16,6 +21,7 @@ from tests.psfleet.evidence.run_folders import (
     tell_settings,
     verdict_of,
 )
+from tests.psfleet.evidence.simulated_runs import Worker, run_of
 
 HEADLINES = {
     SYNC: "PROVEN: 3 workers trained one model together, 2 gradients to a step, through 2 ps, and it"
@@ -120,3 +126,37 @@ def test_a_run_of_before_there_were_replications_is_judged_as_ever(run: Path) ->
     (run / "settings.json").write_text('{"training": {"model": "linear"}, "tasks": {}}')
     edit(run, "worker0 worker1", "started", settings={"model": "linear"})
     assert verdict_of(run).exit_code == 0
+
+
+def with_a_backup(*steps: tuple[int, int]) -> Run:
+    """A run of 300 steps of two gradients, to which the third worker offers these, read before and after."""
+    workers = [Worker(index, random.Random(index)) for index in range(3)]
+    for worker in workers:
+        worker.start(0)
+    workers[0].write("initialised", global_step=0)
+    for worker in workers[:2]:
+        for step in range(300):
+            worker.count(step, step + 1)
+    for before, after in steps:
+        workers[2].count(before, after)
+        workers[2].flush()
+    for worker in workers:
+        worker.finish(global_step=300, contributions={"worker0": 300, "worker1": 299, "worker2": 1})
+    return run_of(workers, ReplicationRules("sync", 3, 2))
+
+
+@pytest.mark.parametrize("every", [1, 7, 60, 140])
+def test_a_backup_may_be_slow(every: int) -> None:
+    run = with_a_backup(*((step, step + every) for step in range(0, 301 - every, every)))
+    check = fair_shares(run, EvidenceSettings())
+    assert check.ok, check.detail
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[(0, 1), (1, 300)], [(0, 1), (1, 2), (2, 3), (3, 290), (290, 291)], [(0, 1), (299, 300)]],
+)
+def test_a_backup_that_slept_was_not_there(steps: list[tuple[int, int]]) -> None:
+    check = fair_shares(with_a_backup(*steps), EvidenceSettings())
+    assert check.ok is False
+    assert "worker2, a backup, made no step during 9" in check.detail

@@ -1,6 +1,7 @@
 """A folder of a run that somebody else has made: judging and packing it harms nobody."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def secret(tmp_path: Path) -> Path:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     (folder / "logs").mkdir(parents=True)
+    (folder / "plan.json").touch()
     return folder
 
 
@@ -58,7 +60,7 @@ def test_links_bring_no_files_of_elsewhere_into_a_pack(folder: Path, secret: Pat
     (folder / "logs" / "ps0.out").symlink_to(secret)
     (folder / "report.html").symlink_to(secret)
     Manifest.of(folder).write(folder)
-    assert pack(folder, folder.parent / "run.tar.gz") == ["manifest.json"]
+    assert pack(folder, folder.parent / "run.tar.gz") == ["manifest.json", "plan.json"]
 
 
 def test_names_of_files_do_not_steer_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,3 +79,104 @@ def test_what_has_no_end_is_not_waited_for(folder: Path, name: str) -> None:
     judged = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert judged.returncode == 2
     assert name == "events/worker0.jsonl" or "neither a file nor a folder" in judged.stdout + judged.stderr
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a folder of runs and a packed run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.tar.gz").write_bytes(b"packed")
+    (tmp_path / "runs" / "digits").mkdir(parents=True)
+    (tmp_path / "runs" / "digits" / "plan.json").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ("", 66, "'' is no folder. A run's folder is runs/ID"),
+        ("nowhere", 66, "'nowhere' is no folder"),
+        ("x" * 5000, 66, "is no path: File name too long"),
+        (
+            "run.tar.gz",
+            66,
+            "run.tar.gz is a file. If it is a packed run, unpack it first: tar -xzf run.tar.gz",
+        ),
+        (
+            "runs",
+            66,
+            "runs is not the folder of a run, which has a plan.json: name one of those in it (digits)",
+        ),
+    ],
+)
+def test_what_is_no_run_is_said_in_a_line_and_is_no_verdict(
+    runs: Path, capsys: pytest.CaptureFixture[str], given: str, code: int, says: str
+) -> None:
+    assert main([given]) == code
+    said = capsys.readouterr()
+    assert (says in said.err, said.err.count("\n"), said.out) == (True, 1, "")
+    assert not list(runs.rglob("verdict.json"))
+
+
+def test_words_that_are_no_options_are_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["run", "--jsno"])
+    assert (left.value.code, "unrecognized arguments: --jsno" in capsys.readouterr().err) == (64, True)
+
+
+def judged_by_daemon(folder: Path, *redirected: str) -> subprocess.CompletedProcess[str]:
+    """Judge a folder as a user who may read what all may, by a shell that redirects its output."""
+    line = f'exec "$0" -m psfleet.evidence "$1" {" ".join(redirected)}'
+    account = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups"]
+    command = [*account, "sh", "-c", line, sys.executable, str(folder)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("closed", ["run", "run/events", "."])
+def test_a_folder_of_another_user_is_no_traceback(open_folder: Path, closed: str) -> None:
+    (open_folder / "run" / "events").mkdir(parents=True)
+    (open_folder / "run" / "plan.json").touch()
+    (open_folder / closed).chmod(0o700)
+    done = judged_by_daemon(open_folder / "run")
+    assert "Traceback" not in done.stderr
+    expected = 2 if closed == "run/events" else 77
+    assert done.returncode == expected, done.stdout + done.stderr
+    assert expected == 2 or "let its owner do this, or give you a copy" in done.stderr
+
+
+@pytest.mark.parametrize(("redirected", "code"), [(">&-", 74), (">/dev/full", 74), ("2>&-", 2)])
+def test_an_output_that_takes_nothing_is_no_verdict(
+    folder: Path, open_folder: Path, redirected: str, code: int
+) -> None:
+    shutil.copytree(folder, open_folder / "run")
+    (open_folder / "run" / "events").mkdir()
+    done = judged_by_daemon(open_folder / "run", redirected)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+def test_an_output_that_is_not_utf_8_shows_what_it_can(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = folder.parent / "l\xe4uft"
+    shutil.copytree(folder, named)
+    (named / "events").mkdir()
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    command = [sys.executable, "-m", "psfleet.evidence", str(named)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "l\\xe4uft" in done.stdout
+
+
+def test_a_run_is_not_packed_into_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(folder), "--pack", str(folder / "logs" / "run.tar.gz")]) == 64
+    assert "name a file outside of it" in capsys.readouterr().err
+    assert not list((folder / "logs").iterdir())
+
+
+def test_where_the_verdict_cannot_be_written_an_older_one_is_not_packed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Manifest.of(folder).write(folder)
+    (folder / "verdict.json").mkdir()
+    (folder / "verdict.json" / "kept").touch()
+    assert main([str(folder), "--pack", str(folder.parent / "run.tar.gz")]) == 73
+    assert "verdict.json was not written" in capsys.readouterr().err
+    assert not (folder.parent / "run.tar.gz").exists()

@@ -31,6 +31,7 @@ def make_run(folder: Path, plan: ClusterPlan | None = None, windows: int = 20) -
     (folder / "events").mkdir(parents=True)
     (folder / "plan.json").write_text(json.dumps(plan.to_json()))
     training = TrainingSettings(model="linear").as_dict()
+    del training["steps"]  # as many as the windows have, whatever the tasks were told
     (folder / "settings.json").write_text(json.dumps({"training": training, "program": None}))
     for task in plan.tasks:
         records = worker_records(plan, task.index, windows) if task.job == "worker" else ps_records()

@@ -4,16 +4,16 @@ The trainer lets no worker train whose ps has no chief. So each side is a real r
 and the records of one side's chief are told as those of another worker.
 """
 
+import json
 import shutil
 from pathlib import Path
 
-from tests.psfleet.evidence.run_folders import Record, plan_of, records, rewrite, settings_of, write_plan
+from tests.psfleet.evidence.run_folders import Record, plan_of, records, rewrite, write_plan
 from trainer.contract.plan import ClusterPlan, Job
 
 # What only a chief writes: events, and fields of `finished`.
 _EVENTS_OF_CHIEF = {"initialised", "checkpointed", "evaluated"}
 _FIELDS_OF_CHIEF = {"contributions", "last_step"}
-_FLAGS = ("--model=linear",)
 
 
 def each_on_its_own_ps(ours: Path, theirs: Path, folder: Path) -> Path:
@@ -33,7 +33,9 @@ def _told_as_one(ours: Path, tasks: list[str], theirs: Path, folder: Path) -> Pa
     for task in (*tasks, "evaluator0"):
         rewrite(run, task, [_of_plan(record, plan, index) for record in records(ours, task)])
     rewrite(run, f"worker{index}", [_as_worker(index, record, plan) for record in _of_worker(theirs)])
-    write_plan(run, plan, settings_of(_FLAGS).as_dict())
+    training = json.loads((ours / "settings.json").read_text())["training"]
+    del training["seed"]  # each side had its own
+    write_plan(run, plan, training)
     return run
 
 
