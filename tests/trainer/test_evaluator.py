@@ -114,7 +114,7 @@ def told(**settings: object) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "code", "words"),
     [
-        (remove_the_last_checkpoint, INPUT, ["it is not there", "others here: model.ckpt-20"]),
+        (remove_the_last_checkpoint, INPUT, ["it is not there", "others here: ", "model.ckpt-20"]),
         (cut_the_last_checkpoint, INPUT, ["model.ckpt-40", "cannot be read"]),
         (remove_all_checkpoints, INPUT, ["there is no checkpoint", "checkpoints"]),
         (lambda run: (run / "events" / "worker0.jsonl").unlink(), INPUT, ["worker0.jsonl", "`started`"]),

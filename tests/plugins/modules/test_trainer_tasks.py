@@ -129,3 +129,26 @@ def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> 
     assert trainer_tasks.deployed_plan(file, "") == {}
     assert trainer_tasks.deployed_plan(file, "abc") == {"hash": "abc"}
     assert trainer_tasks.deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
+
+
+@pytest.mark.parametrize(
+    ("process", "status", "told", "known"),
+    [
+        ("77", "1", '{"exit_code": 0}', 1),  # systemd knows
+        ("77", "0", "", 0),
+        ("0", "0", '{"exit_code": 143}', 143),  # it has forgotten a unit that ended well
+        ("0", "0", "", None),
+        ("0", "0", '{"exit_code": "0"}', None),
+        ("0", "0", '{"exit_code": 1e400}', None),
+        ("", "", '{"exit_code": 256}', None),
+        ("0", "0", "[]", None),
+    ],
+)
+def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
+    tmp_path: Path, process: str, status: str, told: str, known: int | None
+) -> None:
+    if told:
+        (tmp_path / "endings").mkdir()
+        (tmp_path / "endings" / "worker0.json").write_text(told)
+    values = {"ExecMainPID": process, "ExecMainStatus": status}
+    assert trainer_tasks.exit_code(values, tmp_path, "worker0") == known

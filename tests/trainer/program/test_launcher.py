@@ -16,6 +16,7 @@ from tests.trainer.processes import until
 from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive
 from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.contract.settings import TrainingSettings
+from trainer.host.task_traces import told_exit_code
 from trainer.process.flags import parse
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
@@ -139,6 +140,8 @@ def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phas
     assert (progress["phase"], progress["reason"], progress["run_id"]) == (phase, reason, RUN_ID)
     assert progress["global_step"] == progress["last_step"] == 0
     assert reason in tasks.output("worker0")
+    # systemd forgets a unit that ended well.
+    assert told_exit_code(tasks.directory("worker0"), "worker0") == code
 
 
 def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:

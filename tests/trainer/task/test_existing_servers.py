@@ -50,7 +50,7 @@ def test_a_lost_server_comes_back_and_a_stopped_run_goes_on_at_that_very_step(tm
 
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
-        saved = cluster.only("worker0", "checkpointed").integer("global_step")
+        saved = cluster.records("worker0", "checkpointed")[-1].integer("global_step")
         stopped = cluster.only("worker0", "finished")
         assert sum(stopped.integers("contributions").values()) == stopped.integer("global_step") == saved
         for index in (0, 1):
