@@ -67,7 +67,8 @@ tasks:
       and C(reason). The exit code is null where systemd has forgotten it and the task told none.
     - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
       a playbook ended has not C(failed), whatever its exit code.
-    - With C(traffic) C(bytes_received) and C(bytes_sent) in this run, over all restarts; null if not counted.
+    - With C(traffic) C(bytes_received) and C(bytes_sent) over all restarts, since what the task is told to do
+      was last changed; null if not counted.
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).

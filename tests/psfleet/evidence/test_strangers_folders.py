@@ -180,3 +180,11 @@ def test_where_the_verdict_cannot_be_written_an_older_one_is_not_packed(
     assert main([str(folder), "--pack", str(folder.parent / "run.tar.gz")]) == 73
     assert "verdict.json was not written" in capsys.readouterr().err
     assert not (folder.parent / "run.tar.gz").exists()
+
+
+def test_a_python_that_is_too_old_is_named_and_nothing_else_said() -> None:
+    older = "import sys, runpy; sys.version_info = (3, 10, 9); sys.version = '3.10.9 (main)'"
+    command = [sys.executable, "-c", f"{older}; runpy.run_module('psfleet.evidence', run_name='__main__')"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = "psfleet needs Python 3.11 or newer, and this is 3.10.9\n"
+    assert (done.returncode, done.stdout, done.stderr) == (69, "", said)
