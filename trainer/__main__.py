@@ -10,7 +10,7 @@ from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
 from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
-from trainer.process.ending import begin_without_ending, write_ending
+from trainer.process.ending import tell_ending
 from trainer.process.failure import recorded
 from trainer.process.loading import loading_tensorflow
 from trainer.process.stop_request import StopRequest
@@ -42,10 +42,7 @@ def main(arguments: Sequence[str]) -> int:
             open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
     keep_within_quota(os.environ.get("PSFLEET_LOG_MEGABYTES", ""))
-    begin_without_ending(options)
-    exit_code = _live(options)
-    write_ending(options, exit_code)
-    return exit_code
+    return tell_ending(options.run_directory, options.cluster.task, lambda: _live(options))
 
 
 def _live(options: flags.Options) -> int:

@@ -26,6 +26,7 @@ from trainer.contract.records import (
 )
 from trainer.contract.settings import SettingsError, TrainingSettings
 from trainer.process.console import say
+from trainer.process.ending import tell_ending
 from trainer.process.failure import TaskFailure, recorded
 from trainer.process.loading import loading_tensorflow
 
@@ -64,7 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         say(f"{EVALUATOR_NAME} failed (input): no records can be written: {error.filename}: {error.strerror}")
         return INPUT
-    return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
+
+    def work() -> int:
+        return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
+
+    return tell_ending(directory, EVALUATOR_NAME, work)
 
 
 def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:

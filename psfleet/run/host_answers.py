@@ -31,6 +31,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "state": lambda value: value in get_args(State),
     "switch": lambda value: isinstance(value, bool),
     "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
+    "code": lambda value: value is None or _KINDS["count"](value),
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
     "figure": lambda value: value is None or number(value) is not None,
@@ -65,7 +66,8 @@ _PARTS: Mapping[str, _Fields] = {
         "text": "name job state run_id phase ended_by reason",
         "count": "index restarts pid",
         "switch": "alive failed",
-        "figure": "exit_code bytes_received bytes_sent",
+        "code": "exit_code",
+        "figure": "bytes_received bytes_sent",
     },
 }
 _DETAILS: _Fields = {

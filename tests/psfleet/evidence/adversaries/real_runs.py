@@ -25,6 +25,8 @@ CAME_BACK = {
     "in_graph_worker1_came_back": ("in_graph", "worker1", "worker0", Pace(stops_itself_at=101)),
     "in_graph_client_came_back": ("in_graph", "worker0", "worker0", Pace(kills_itself_at=101)),
     "sync_worker1_came_back": ("sync", "worker1", "worker1", Pace(kills_itself_at=101)),
+    # Before the first interval between checkpoints is over: all goes on from the first values.
+    "sync_ps_came_back": ("sync", "ps0", "worker0", Pace(stops_itself_at=101)),
 }
 
 
