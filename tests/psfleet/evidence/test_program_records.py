@@ -132,6 +132,16 @@ def shape(run: Path, first: float, last: float) -> None:
         rewrite(run, worker, changed)
 
 
+def rest(run: Path, after: int, at: float) -> None:
+    """Let the loss fall for so many windows of each worker, and then rest."""
+    for worker in ("worker0", "worker1"):
+        changed = records(run, worker)
+        steps = [record for record in changed if record["event"] == "step"]
+        for number, record in enumerate(steps):
+            record["loss"] = record["loss_mean"] = 10.0 - number if number < after else at
+        rewrite(run, worker, changed)
+
+
 @cases("program_records", globals())
 def test_what_records_contradict_is_found(recorded: Path, case: Case) -> None:
     case.hold(recorded)
