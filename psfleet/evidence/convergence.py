@@ -81,7 +81,8 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """
     target = settings.target_loss_of(run.model)
     first, last = smoothed_loss(run)
-    head, highest = _head_and_highest(run)
+    losses = [loss for _, loss in losses_of(run)]
+    head, highest = _head_and_highest(losses)
     rested = head > highest and _has_fallen(head, last, settings)
     went = f"from {head if rested else first:.4g} to {last:.4g}"
     went += (
@@ -90,7 +91,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     if math.isnan(first) or math.isnan(last):
         findings.lacking.append("there are too few finite losses to compare")
     elif target is not None and last <= target:
-        if max(loss for _, loss in losses_of(run)[:_HEAD]) <= target:
+        if max(losses[:_HEAD]) <= target:
             at = f"the loss was at its target of {target:g} from the beginning"
             findings.lacking.append(f"{at}: nothing shows that anything was learned")
     elif not (rested or _has_fallen(first, last, settings)):
@@ -107,10 +108,9 @@ def _has_fallen(first: float, last: float, settings: EvidenceSettings) -> bool:
     return first - last >= least * abs(first) and (last < first or not least)
 
 
-def _head_and_highest(run: Run) -> tuple[float, float]:
+def _head_and_highest(losses: Sequence[float]) -> tuple[float, float]:
     """Return the least loss of the first windows, the highest of the last tenth; nan where these are few."""
-    losses = [loss for _, loss in losses_of(run)]
-    tail = losses[-max(1, round(len(losses) * _TAIL)) :]
+    tail = losses[-_tail_of(losses) :]
     if len(tail) < _LEAST_TAIL:
         return math.nan, math.nan
     return min(losses[:_HEAD]), max(tail)
@@ -222,8 +222,13 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
     losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return math.nan, math.nan
-    tail = max(1, round(len(losses) * _TAIL))
+    tail = _tail_of(losses)
     return median(losses[:tail]), median(losses[-tail:])
+
+
+def _tail_of(losses: Sequence[float]) -> int:
+    """Return how many are a tenth of them."""
+    return max(1, round(len(losses) * _TAIL))
 
 
 def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend:
