@@ -20,12 +20,14 @@ TOGETHER = "the workers trained one model together"
 class ProgramAnswers:
     """The checks that this run allows, and what it leaves open: each a clause, and why it is not shown.
 
-    `together` and `learned` say whether something was asked that shows the one and the other.
+    `together` and `learned` say whether something was asked that shows the one and the other, `through_ps`
+    whether that was of the parameters on the ps, too.
     """
 
     checks: list[Answer] = field(default_factory=list)
     open: dict[str, str] = field(default_factory=dict)
     together: bool = False
+    through_ps: bool = False
     learned: bool = False
 
     @property
@@ -108,27 +110,35 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
 
 def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
+    synchronous = any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings)
+    met = [bool(worker.of("peers_ready")) for worker in run.workers] if run.rules.shared else []
+    if any(met) and (all(met) or not silent):
+        answers.checks += [
+            sharing.same_parameter_servers(run),
+            sharing.workers_met(run),
+            sharing.parameters_shared(run),
+        ]
     if not run.rules.shared:
         answers.together = not silent
     elif len(silent) == len(run.workers):
         answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
     elif silent:
         answers.open[TOGETHER] = f"{listed(silent)} left no records of steps"
-    elif any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings):
+    elif synchronous and not any(met):
         why = "it trained synchronously, and then each worker alone would leave the same records"
         answers.open[TOGETHER] = why
-    elif why := sharing.steps_unrecorded(run):
+    elif not synchronous and (why := sharing.steps_unrecorded(run)):
         answers.open[TOGETHER] = why
     else:
-        answers.checks += [
-            sharing.fair_shares(run, settings),
-            sharing.workers_overlap(run, settings),
-            sharing.steps_interleave(run),
-            *([] if _falls(run) else [steps_numbered(run)]),
-        ]
+        answers.checks += [sharing.fair_shares(run, settings), sharing.workers_overlap(run, settings)]
+        if not synchronous:
+            answers.checks.append(sharing.steps_interleave(run))
+            answers.checks += [] if _falls(run) else [steps_numbered(run)]
         answers.together = True
-        why = "its records tell of one global step, not which ps each worker used"
-        answers.open["all parameters were shared"] = why
+        answers.through_ps = any(met)
+        if not any(met):
+            why = "its records tell of one global step, not which ps each worker used"
+            answers.open["all parameters were shared"] = why
 
 
 def _name_falls(run: Run, answers: ProgramAnswers) -> None:

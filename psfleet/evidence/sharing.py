@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 from statistics import median
 
-from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.settings import EvidenceSettings
 from trainer.contract.run_tasks import SERVER
@@ -23,6 +23,9 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
     of_chief = _nonces(run.chief, "ps_nonces")
     read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
     names = [ps.name for ps in run.ps]
+    if run.program is not None:
+        # It may leave some of them aside.
+        names = [name for name in names if any(name in seen for seen in read.values())]
     for worker in run.clients:
         seen = read[worker.name]
         findings.wrong += [
@@ -76,6 +79,37 @@ def workers_met(findings: Findings, run: Run) -> Good:
             findings.add(f"{one} and {other} did not meet", certain={one, other} <= whole)
     good = f"{counted(len(own), 'worker')}{where}" if pairs else run.rules.alone
     return good, {"nonces": {name: sorted(nonces) for name, nonces in own.items()}}
+
+
+@check
+def parameters_shared(findings: Findings, run: Run) -> Good:
+    """All parameters of a program's workers lie on the ps, each under one name and on one ps for all of them.
+
+    A variable of a ps is known by its name: two workers that ask one process for one name get one variable
+    (docs of tf.compat.v1.train.replica_device_setter). That the processes are the same ones, other checks say.
+    """
+    sizes: Counter[str] = Counter()
+    of_chief = {record.text("parameters") for record in run.chief.of("peers_ready")}
+    for worker in run.workers:
+        for record in worker.of("peers_ready"):
+            sizes = Counter(record.integers("parameter_bytes"))
+            apart = {place: count for place, count in sizes.items() if not _is_ps(place)}
+            if apart or not sizes:
+                where = listed(f"{place} ({size(count)})" for place, count in apart.items()) or "no task"
+                findings.wrong.append(f"{worker.name} has parameters that no ps holds, but {where}")
+            place = record.text("global_step_on")
+            if not _is_ps(place):
+                findings.wrong.append(f"{worker.name} has a global step of its own, on {place or 'no task'}")
+            if record.text("parameters") not in of_chief:
+                other = f"{worker.name} trained other variables than {run.chief.name}, or on another ps"
+                findings.add(other, certain=run.chief.whole)
+    held = listed(f"{place} ({size(count)})" for place, count in sorted(sizes.items()))
+    good = f"the parameters of all {counted(len(run.workers), 'worker')} are the same on {held}"
+    return good, {"parameters": sorted(of_chief), "bytes": dict(sizes)}
+
+
+def _is_ps(place: str) -> bool:
+    return place.rstrip("0123456789") == "ps"
 
 
 @check

@@ -27,6 +27,7 @@ FILE_NAME = "verdict.json"
 
 _SHARING = {
     "same_parameter_servers",
+    "parameters_shared",
     "workers_met",
     "servers_met",
     "contributions_add_up",
@@ -174,4 +175,6 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
         return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
     workers = counted(len(run.workers), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
+    if answers.through_ps:
+        together = run.rules.together(counted(len(run.ps), "ps"))
     return f"by the records of the program {together}, and it learned"

@@ -10,7 +10,7 @@ from trainer.contract.settings import as_given
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
-PROGRAM_VARIABLES = {f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "requirements")}
+PROGRAM_VARIABLES = {f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "observed", "requirements")}
 
 # A variable, what was found of its value, and what is expected.
 _Finding = tuple[str, str, str]
@@ -33,6 +33,7 @@ def program_fact(
         "entry": values["trainer_program_entry"] if _there(source, Path.is_dir) else source.name,
         "arguments": values["trainer_program_arguments"],
         "flags": values["trainer_program_flags"],
+        "observed": values["trainer_program_observed"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
     }
     findings: list[_Finding] = []

@@ -19,7 +19,11 @@ _OF_PS = (
 # What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.
 _KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
 _KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
-_FREE_OF_PROGRAM = {"program_arguments": "arguments", "program_flags": "flags"}
+_FREE_OF_PROGRAM = {
+    "program_arguments": "arguments",
+    "program_flags": "flags",
+    "program_observed": "observed",
+}
 
 
 def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
@@ -34,6 +38,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
         "arguments": list(program["arguments"]),
         "flags": program["flags"],
+        "observed": program["observed"],
     }
 
 

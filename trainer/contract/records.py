@@ -58,7 +58,9 @@ _FINISHED_CHIEF = _fields("contributions:ints last_step:int")
 _EVALUATED_APART = _fields("fingerprint:str examples:int")
 # Fields that an event may have.
 _OPTIONAL = {
-    "peers_ready": _fields("server_nonce:int ps_own_nonces:ints"),
+    "peers_ready": _fields(
+        "server_nonce:int ps_own_nonces:ints parameters:str parameter_bytes:ints global_step_on:str"
+    ),
     # A program's tasks need not tell what ours must, but as ours do where they do.
     "finished": _fields("fingerprint:str fingerprint_step:int") | _FINISHED_WORKER | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),

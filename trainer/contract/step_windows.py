@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 
 from .records import RecordWriter
 
@@ -74,6 +75,12 @@ class StepWindows:
         self._steps += steps
         self._examples += examples
         self._last_after = after
+
+    def add_window(self, losses: Sequence[float | None], before: int, after: int) -> None:
+        """Write steps as a window of their own: the loss of each, and what was read before and after them."""
+        for loss in losses:
+            self._add(loss, before, after, 0, 1)
+        self.flush()
 
     @property
     def room(self) -> int:

@@ -26,6 +26,8 @@ from trainer.program.child_process import Ending, ProgramProcess
 
 # Where `import psfleet_records` finds it.
 LIBRARY = Path(__file__).resolve().parent / "library"
+# What Python runs before the program, where its steps are to be observed.
+OBSERVED = LIBRARY.with_name("observed")
 
 _SECONDS_BETWEEN_PINGS = 2.0
 # Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
@@ -40,13 +42,15 @@ _STILL_THERE = "its port still answers"
 class Program:
     """What `program.json` tells: the program's `release` (a hash), its file on this host, and its arguments.
 
-    `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments.
+    `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments,
+    `observed` whether psfleet looks at how it trains (library/psfleet_observer).
     """
 
     release: str
     file: Path
     arguments: tuple[str, ...] = ()
     flags: bool = True
+    observed: bool = True
 
     @classmethod
     def read(cls, path: Path) -> "Program":
@@ -54,6 +58,7 @@ class Program:
         try:
             content = json.loads(path.read_text())
             release, file, flags = str(content["release"]), Path(content["file"]), bool(content["flags"])
+            observed = bool(content["observed"])
             arguments = tuple(str(argument) for argument in content["arguments"])
         except (OSError, KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
@@ -62,7 +67,7 @@ class Program:
         if not file.is_file():
             lacks = f"lacks release {release} of trainer_program: run deploy.yml"
             raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
-        return cls(release, file, arguments, flags)
+        return cls(release, file, arguments, flags, observed)
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -100,7 +105,8 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     if fraction is None:
         # Left to itself TensorFlow takes nearly all memory of every GPU that it sees, whatever it needs.
         environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    path = [str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
+    observed = [str(OBSERVED)] if program.observed else []
+    path = [*observed, str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
     return environment | {
         "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
         "PSFLEET_RUN_ID": options.identity.run_id,

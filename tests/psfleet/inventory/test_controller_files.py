@@ -45,6 +45,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         "entry": "layers/dense.py",
         "arguments": ["--layers", "3"],
         "flags": False,
+        "observed": True,
         "requirements": str(requirements),
         "release": content_hash(program),
     }

@@ -30,7 +30,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items() if count
         }
         self.arguments: Sequence[str] = ()
-        self.flags = True
+        self.flags = self.observed = True
 
     def __enter__(self) -> "Tasks":
         """Return the tasks."""
@@ -57,6 +57,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             "file": str(self.program),
             "arguments": list(self.arguments),
             "flags": self.flags,
+            "observed": self.observed,
         }
         description = self.folder / "program.json"
         description.write_text(json.dumps(content))

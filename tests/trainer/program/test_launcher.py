@@ -305,7 +305,7 @@ def test_the_lead_does_not_wait_for_a_host_that_is_gone(
         told: list[object] = []
         monkeypatch.setattr(launcher, "update_progress", lambda _directory, changes: told.append(changes))
         file = program(tmp_path, LISTEN)
-        content = {"release": "c0ffee", "file": str(file), "arguments": [], "flags": False}
+        content = {"release": "c0ffee", "file": str(file), "arguments": [], "flags": False, "observed": False}
         (tmp_path / "program.json").write_text(json.dumps(content))
         given = [f"--program={tmp_path / 'program.json'}", f"--run_directory={tmp_path}"]
         options = parse(["--job_name=worker", "--task_index=0", f"--worker_hosts={','.join(hosts)}", *given])

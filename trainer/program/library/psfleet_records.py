@@ -22,6 +22,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ if not TYPE_CHECKING:
     records, step_windows, program_run = map(_contract, ("records", "step_windows", "program_run"))
 
 
-class _Task:
+class Task:
     """What this process has told of its task so far."""
 
     def __init__(self, run_directory: Path) -> None:
@@ -62,9 +63,13 @@ class _Task:
         names = ("PSFLEET_RUN_ID", "PSFLEET_PLAN_HASH", "PSFLEET_RELEASE", "PSFLEET_PROGRAM_RELEASE")
         run_id, plan_hash, release, program = (os.environ.get(name, "") for name in names)
         identity = records.TaskIdentity(run_id, job, index, plan_hash, release, program or "unknown")
+        self.name, self.records_file = identity.task, records.events_file(run_directory, job, index)
         cluster = program_run.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
         members = cluster.get(job, [])
         self.address = members[index] if index < len(members) else ""
+        self.workers = [
+            f"{job}{index}" for job in ("chief", "worker") for index in range(len(cluster.get(job, [])))
+        ]
         self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
         self.records = records.open_records(
             run_directory, identity, lambda said: sys.stderr.write(f"{said}\n")
@@ -76,6 +81,24 @@ class _Task:
         self.loss: float | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
+
+    def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
+        """Record that this process begins; 0 for a last step that is not known."""
+        self.last_step = last_step
+        self.windows.flush()
+        self.windows = step_windows.StepWindows(self.records, last_step)
+        tensorflow: Any = sys.modules.get("tensorflow")
+        version = str(getattr(tensorflow, "__version__", ""))
+        self.records.write_started(settings, version, self.address, nonce)
+        self.report(at_once=True)
+
+    def take(self, losses: Sequence[float | None], before: int, after: int) -> None:
+        """Record steps as one window: the loss of each, and the global step before and after them all."""
+        self.first_step_at = self.first_step_at or time.monotonic()
+        self.windows.add_window(losses, before, after)
+        self.local_step, self.global_step = self.local_step + len(losses), after
+        self.loss = next((loss for loss in reversed(losses) if loss is not None), self.loss)
+        self.report()
 
     def report(self, *, at_once: bool = False) -> None:
         """Tell where the run stands, where this task leads it: at most twice a second, or at once."""
@@ -92,18 +115,52 @@ class _Task:
         self.windows.flush()
         self.report(at_once=True)
 
+    def finish(self, reason: str) -> None:
+        """Record that it has done its work."""
+        self.flush()
+        fields: dict[str, object] = {"reason": reason}
+        if self.global_step is not None and self.first_step_at is not None:
+            steps = {"local_step": self.local_step, "global_step": self.global_step}
+            seconds = round(time.monotonic() - self.first_step_at, 6)
+            known = {"loss": self.loss, "last_step": self.last_step or None}
+            fields |= {**steps, "seconds": seconds, "examples": self.examples}
+            fields |= {name: value for name, value in known.items() if value is not None}
+        self.records.write("finished", fields)
 
-_tasks: dict[int, _Task] = {}
+    def fail(self, reason: str) -> None:
+        """Record why it cannot go on."""
+        self.flush()
+        self.records.write("failed", {"class": "program", "reason": reason})
 
 
-def _task() -> _Task | None:
-    """The task of this process; None where psfleet does not run it. A forked process begins its own count."""
+_tasks: dict[int, Task] = {}
+_told: set[int] = set()
+
+
+def told_by_program() -> bool:
+    """Whether the program itself records what this process does."""
+    return os.getpid() in _told
+
+
+def task_to_observe() -> Task | None:
+    """Return the task, for psfleet's own observer; None where the program tells of it itself."""
+    return None if told_by_program() else _task_of_process()
+
+
+def _task() -> Task | None:
+    """The task of this process, of which the program tells."""
+    _told.add(os.getpid())
+    return _task_of_process()
+
+
+def _task_of_process() -> Task | None:
+    """The task; None where psfleet does not run it. A forked process begins its own count."""
     directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
     if not directory:
         return None
     if os.getpid() not in _tasks:
         _tasks.clear()
-        _tasks[os.getpid()] = task = _Task(Path(directory))
+        _tasks[os.getpid()] = task = Task(Path(directory))
         atexit.register(task.flush)
     return _tasks[os.getpid()]
 
@@ -115,14 +172,8 @@ def started(*, last_step: int = 0, **settings: object) -> None:
     wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
     always at the same step, so that the verdict does not ask whose steps came between.
     """
-    if (task := _task()) is None:
-        return
-    task.last_step = _whole("last_step", last_step)
-    task.windows.flush()
-    task.windows = step_windows.StepWindows(task.records, task.last_step)
-    tensorflow: Any = sys.modules.get("tensorflow")
-    task.records.write_started(settings, str(getattr(tensorflow, "__version__", "")), task.address)
-    task.report(at_once=True)
+    if (task := _task()) is not None:
+        task.start(settings, _whole("last_step", last_step))
 
 
 def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
@@ -165,24 +216,14 @@ def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: flo
 
 def finished(reason: str = "last step") -> None:
     """Say that this task has done its work: `last step`, or `run over` for one that only served."""
-    if (task := _task()) is None:
-        return
-    task.flush()
-    fields: dict[str, object] = {"reason": reason}
-    if task.global_step is not None and task.first_step_at is not None:
-        steps = {"local_step": task.local_step, "global_step": task.global_step}
-        seconds = round(time.monotonic() - task.first_step_at, 6)
-        known = {"loss": task.loss, "last_step": task.last_step or None}
-        fields |= {**steps, "seconds": seconds, "examples": task.examples}
-        fields |= {name: value for name, value in known.items() if value is not None}
-    task.records.write("finished", fields)
+    if (task := _task()) is not None:
+        task.finish(reason)
 
 
 def failed(reason: str) -> None:
     """Say why this task cannot go on. The program ends itself, by an exception or an exit code."""
     if (task := _task()) is not None:
-        task.flush()
-        task.records.write("failed", {"class": "program", "reason": reason})
+        task.fail(reason)
 
 
 def _whole(name: str, value: object) -> int:

@@ -1,0 +1,151 @@
+"""Meets the parameter servers and the other workers through a session of its own: nonces, the global step.
+
+What a process has drawn lies in variables on the ps, in a container of psfleet's, so that the program's own
+variables, and its checkpoints, are what they were. Its graph is another one than the program's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from psfleet_observer.guard import within
+
+_CONTAINER = "psfleet"
+# A ps tells its number once its server has started, by which time others may reach it.
+_SECONDS_FOR_THE_PS, _SECONDS_BETWEEN_LOOKS = 2.0, 0.02
+_SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
+
+
+class Meeting:
+    """A session to where a program's global step lies. Raises tf.errors.OpError, TimeoutError."""
+
+    def __init__(self, session: Any, global_step: Any, task: str, nonce: int, workers: Iterable[str]) -> None:
+        """Meet all that `session`, of the program, can reach, as this task; `workers` are all that may come."""
+        import tensorflow as tf
+
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._global_step = _read_alike(global_step)
+        config = tf.compat.v1.ConfigProto(device_filters=session._config.device_filters)
+        home = place_of(global_step.device, task)
+        began = time.monotonic()
+        self._session, self.found = within(
+            _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, (home, task, nonce, [*workers]))
+        )
+        self.found["waited_seconds"] = round(time.monotonic() - began, 6)
+
+    def _meet(
+        self, target: Any, config: Any, who: tuple[str, str, int, Sequence[str]]
+    ) -> tuple[Any, dict[str, object]]:
+        import tensorflow as tf
+
+        home, task, nonce, workers = who
+        session = tf.compat.v1.Session(target, graph=self._graph, config=config)
+        servers = sorted({place_of(device.name, "") for device in session.list_devices()})
+        servers = [place for place in servers if place.startswith("ps")]
+        with self._graph.as_default():
+            own = {name: _Nonce(name, _device(name)) for name in servers}
+            there = {name: _Nonce(name, _device(home)) for name in workers}
+        session.run(there[task].assigned(nonce))
+        until = time.monotonic() + _SECONDS_FOR_THE_PS
+        while len(drawn := _read(session, own)) < len(own) and time.monotonic() < until:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return session, {
+            "ps_nonces": drawn,
+            "ps_own_nonces": drawn,
+            "worker_nonces": _read(session, there),
+            "global_step": int(session.run(self._global_step)),
+        }
+
+    def global_step(self) -> int:
+        """Return what the global step is now."""
+        return within(_SECONDS_TO_READ, lambda: int(self._session.run(self._global_step)))
+
+
+def tell_nonce(server: Any, name: str, nonce: int) -> None:
+    """Put this process's number into its own server, for the workers to read."""
+    import tensorflow as tf
+
+    def tell() -> None:
+        device = _device(name)
+        config = tf.compat.v1.ConfigProto(device_filters=[device])
+        with tf.Graph().as_default() as graph, tf.compat.v1.Session(server.target, graph, config) as session:
+            session.run(_Nonce(name, device).assigned(nonce))
+
+    within(_SECONDS_TO_READ, tell)
+
+
+def parameters_in(graph: Any, task: str) -> dict[str, object]:
+    """Return what says where the trainable variables of a graph lie: a digest, and bytes by task."""
+    import tensorflow as tf
+
+    variables = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    sizes: Counter[str] = Counter()
+    lines = []
+    for variable in variables:
+        place, dtype, shape = place_of(variable.device, task), variable.dtype.base_dtype, variable.shape
+        sizes[place] += dtype.size * (shape.num_elements() or 0)
+        names = [variable.op.get_attr(name).decode() for name in ("container", "shared_name")]
+        lines.append(" ".join([variable.op.name, dtype.name, str(shape), place, *names]))
+    digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+    return {"parameters": digest, "parameter_bytes": dict(sizes)}
+
+
+def place_of(device: str, task: str) -> str:
+    """Return the task of a device, as in `ps0`; `task`, whose process it then is, where it names none."""
+    import tensorflow as tf
+
+    spec = tf.DeviceSpec.from_string(device or "")
+    return f"{spec.job}{spec.task or 0}" if spec.job and spec.job != "localhost" else task
+
+
+def _device(place: str) -> str:
+    job = place.rstrip("0123456789")
+    return f"/job:{job}/task:{place.removeprefix(job)}/cpu:0"
+
+
+class _Nonce:
+    """The operations of a number that a task has drawn, in the graph of the moment."""
+
+    def __init__(self, name: str, device: str) -> None:
+        import tensorflow as tf
+
+        self._device = device
+        with tf.device(device):
+            self._handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.int64, shape=[], container=_CONTAINER, shared_name=f"nonce_of_{name}"
+            )
+            self.there = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
+            self.value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
+
+    def assigned(self, nonce: int) -> Any:
+        import tensorflow as tf
+
+        with self._handle.graph.as_default(), tf.device(self._device):
+            return tf.raw_ops.AssignVariableOp(resource=self._handle, value=tf.constant(nonce, tf.int64))
+
+
+def _read(session: Any, nonces: Mapping[str, _Nonce]) -> dict[str, int]:
+    there = session.run({name: nonce.there for name, nonce in nonces.items()})
+    drawn = session.run({name: nonces[name].value for name, is_there in there.items() if is_there})
+    return {name: int(value) for name, value in drawn.items()}
+
+
+def _read_alike(variable: Any) -> Any:
+    """Return an operation of the graph of the moment that reads the same variable."""
+    import tensorflow as tf
+
+    node = tf.compat.v1.NodeDef()
+    node.CopyFrom(variable.op.node_def)
+    node.attr.pop("_class", None)  # it names operations that this graph has not
+    (copy,) = tf.import_graph_def(
+        tf.compat.v1.GraphDef(node=[node]), return_elements=[f"{node.name}:0"], name=""
+    )
+    with tf.device(node.device):
+        if copy.dtype == tf.resource:
+            return tf.raw_ops.ReadVariableOp(resource=copy, dtype=variable.dtype.base_dtype)
+        return tf.identity(copy)
