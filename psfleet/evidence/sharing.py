@@ -85,17 +85,20 @@ def workers_met(findings: Findings, run: Run) -> Good:
 def parameters_shared(findings: Findings, run: Run) -> Good:
     """All parameters of a program's workers lie on the ps, each under one name and on one ps for all of them.
 
-    A variable of a ps is known by its name: two workers that ask one process for one name get one variable
-    (docs of tf.compat.v1.train.replica_device_setter). That the processes are the same ones, other checks say.
+    A ps knows a variable by its name: two workers that ask one process for one name get one variable
+    (tf.compat.v1.train.replica_device_setter). That the processes are the same ones, other checks say.
     """
     sizes: Counter[str] = Counter()
     of_chief = {record.text("parameters") for record in run.chief.of("peers_ready")}
     for worker in run.workers:
         for record in worker.of("peers_ready"):
+            if "parameters" not in record.fields:
+                findings.lacking.append(f"{worker.name} does not tell where its parameters are")
+                continue
             sizes = Counter(record.integers("parameter_bytes"))
             apart = {place: count for place, count in sizes.items() if not _is_ps(place)}
-            if apart or not sizes:
-                where = listed(f"{place} ({size(count)})" for place, count in apart.items()) or "no task"
+            if apart:
+                where = listed(f"{place} ({size(count)})" for place, count in apart.items())
                 findings.wrong.append(f"{worker.name} has parameters that no ps holds, but {where}")
             place = record.text("global_step_on")
             if not _is_ps(place):

@@ -10,7 +10,9 @@ from trainer.contract.settings import as_given
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
-PROGRAM_VARIABLES = {f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "observed", "requirements")}
+PROGRAM_VARIABLES = {
+    f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "observed", "requirements")
+}
 
 # A variable, what was found of its value, and what is expected.
 _Finding = tuple[str, str, str]

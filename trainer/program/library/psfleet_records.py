@@ -137,6 +137,11 @@ _tasks: dict[int, Task] = {}
 _told: set[int] = set()
 
 
+def draw_nonce() -> int:
+    """Return a number that nobody else has drawn, for psfleet's own observer."""
+    return records.draw_nonce()
+
+
 def told_by_program() -> bool:
     """Whether the program itself records what this process does."""
     return os.getpid() in _told

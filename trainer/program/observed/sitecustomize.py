@@ -14,7 +14,9 @@ import psfleet_observer
 
 def _run_the_next() -> None:
     own = Path(__file__).resolve().parent
-    spec = PathFinder.find_spec("sitecustomize", [place for place in sys.path if Path(place).resolve() != own])
+    spec = PathFinder.find_spec(
+        "sitecustomize", [place for place in sys.path if Path(place).resolve() != own]
+    )
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 

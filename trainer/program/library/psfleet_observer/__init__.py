@@ -1,7 +1,7 @@
 """Looks, from within its process, at how a program trains, and records it as `psfleet_records` does.
 
-The program is not changed: parts of TensorFlow are wrapped as they are loaded. What goes wrong in here is said
-in the log and ends the looking, never the program. A program that calls `psfleet_records` itself is left alone.
+The program is not changed: parts of TensorFlow are wrapped as they are loaded. What goes wrong in here is
+said in the log and ends the looking, never the program. One that calls `psfleet_records` is left alone.
 
 What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py); the
 parameter servers, through a session of one's own (meeting.py).

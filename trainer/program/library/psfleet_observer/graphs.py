@@ -1,4 +1,4 @@
-"""Which runs of a session are training steps, by the graph of the program: TensorFlow 1's optimizers say it."""
+"""Which runs of a session are training steps, by the graph of the program, as its optimizers tell."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from psfleet_observer.guard import guarded
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # What may be computed in a step only so that its loss is known: sums of what it computes anyway.
 _HARMLESS = {
@@ -24,9 +27,10 @@ _ADDING = {"AssignAdd", "AssignAddVariableOp"}
 class Update:
     """An operation that applies gradients and moves a global step, or has it moved once enough are there."""
 
-    operation: Any
-    global_step: Any
-    loss: Any = None
+    operation: tf.Operation
+    global_step: tf.Variable
+    variables: Sequence[tf.Variable] = ()
+    loss: tf.Tensor | None = None
     synchronous: bool = False
 
 
@@ -39,7 +43,7 @@ class Step:
 
     steps: int
     update: Update
-    loss: Any = None
+    loss: tf.Tensor | None = None
     loss_fetched: int | None = None
 
 
@@ -48,11 +52,11 @@ class _Known:
     """What the optimizers have said of a graph. `losses` has the loss by the name of each variable."""
 
     updates: list[Update] = field(default_factory=list)
-    losses: dict[str, Any] = field(default_factory=dict)
-    moving: tuple[int, list[tuple[Update, set[Any]]]] = (-1, [])
+    losses: dict[str, tf.Tensor] = field(default_factory=dict)
+    moving: tuple[int, list[tuple[Update, set[tf.Operation]]]] = (-1, [])
 
 
-_graphs: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+_graphs: WeakKeyDictionary[tf.Graph, _Known] = WeakKeyDictionary()
 _inside = threading.local()
 
 
@@ -107,7 +111,9 @@ def _note_loss(ys: Any, xs: Any) -> None:
 
 
 @guarded
-def _note_update(operation: Any, global_step: Any, variables: Sequence[Any], synchronous: bool) -> None:
+def _note_update(
+    operation: Any, global_step: tf.Variable, variables: Sequence[tf.Variable], synchronous: bool
+) -> None:
     import tensorflow as tf
 
     if tf.executing_eagerly() or operation is None:
@@ -115,10 +121,10 @@ def _note_update(operation: Any, global_step: Any, variables: Sequence[Any], syn
     operation = getattr(operation, "op", operation)
     known = _known(operation.graph)
     loss = next((known.losses[v.op.name] for v in variables if v.op.name in known.losses), None)
-    known.updates.append(Update(operation, global_step, loss, synchronous))
+    known.updates.append(Update(operation, global_step, variables, loss, synchronous))
 
 
-def step_of(graph: Any, targets: Sequence[Any], fetches: Sequence[Any]) -> Step | None:
+def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
     """Return what step it is to run these operations and tensors; None where it is none."""
     if graph not in _graphs:
         return None
@@ -135,11 +141,19 @@ def step_of(graph: Any, targets: Sequence[Any], fetches: Sequence[Any]) -> Step 
     return Step(len(made), update, update.loss if _costs_nothing(graph, update.loss, ran) else None)
 
 
-def _known(graph: Any) -> _Known:
+def parameters_of(graph: tf.Graph) -> list[tf.Variable]:
+    """Return the variables that gradients are applied to, else those that the program calls trainable."""
+    import tensorflow as tf
+
+    updated = {of.op.name: of for update in _known(graph).updates for of in update.variables}
+    return [*updated.values()] or graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+
+
+def _known(graph: tf.Graph) -> _Known:
     return _graphs.setdefault(graph, _Known())
 
 
-def _moving(graph: Any) -> list[tuple[Update, set[Any]]]:
+def _moving(graph: tf.Graph) -> list[tuple[Update, set[tf.Operation]]]:
     """Return each update of the graph with the operations whose run makes it."""
     known = _known(graph)
     version, found = known.moving
@@ -150,37 +164,41 @@ def _moving(graph: Any) -> list[tuple[Update, set[Any]]]:
     return found
 
 
-def _additions(graph: Any) -> list[Update]:
+def _additions(graph: tf.Graph) -> list[Update]:
     """Return what adds to the graph's global step, for programs that add to it themselves."""
     import tensorflow as tf
 
-    global_step = tf.compat.v1.train.get_global_step(graph)
+    keys = tf.compat.v1.GraphKeys
+    named = [of for of in graph.get_collection(keys.GLOBAL_VARIABLES) if of.op.name.endswith("global_step")]
+    global_step = next(iter([*graph.get_collection(keys.GLOBAL_STEP), *named]), None)
     if global_step is None:
         return []
     users = global_step.op.outputs[0].consumers()
     losses = list({loss.name: loss for loss in _known(graph).losses.values()}.values())
     loss = losses[0] if len(losses) == 1 else None
-    return [Update(operation, global_step, loss) for operation in users if operation.type in _ADDING]
+    return [Update(operation, global_step, (), loss) for operation in users if operation.type in _ADDING]
 
 
-def _after(operation: Any) -> set[Any]:
+def _after(operation: tf.Operation) -> set[tf.Operation]:
     """Return the operation, and those that wait for it."""
     return _closure(operation, lambda of: [*_consumers(of), *of._control_outputs])
 
 
-def _before(operations: Iterable[Any]) -> set[Any]:
+def _before(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
     """Return the operations, and those that they wait for."""
-    found: set[Any] = set()
+    found: set[tf.Operation] = set()
     for operation in operations:
         found |= _closure(operation, lambda of: [*(tensor.op for tensor in of.inputs), *of.control_inputs])
     return found
 
 
-def _consumers(operation: Any) -> list[Any]:
+def _consumers(operation: tf.Operation) -> list[tf.Operation]:
     return [consumer for tensor in operation.outputs for consumer in tensor.consumers()]
 
 
-def _closure(first: Any, near: Callable[[Any], Iterable[Any]]) -> set[Any]:
+def _closure(
+    first: tf.Operation, near: Callable[[tf.Operation], Iterable[tf.Operation]]
+) -> set[tf.Operation]:
     found, left = {first}, [first]
     while left:
         fresh = set(near(left.pop())) - found
@@ -189,7 +207,7 @@ def _closure(first: Any, near: Callable[[Any], Iterable[Any]]) -> set[Any]:
     return found
 
 
-def _costs_nothing(graph: Any, loss: Any, ran: Sequence[Any]) -> bool:
+def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, ran: Sequence[tf.Operation]) -> bool:
     """Whether the loss needs nothing but arithmetic on what the run computes: no other input, no wait."""
     if not graph.is_fetchable(loss):
         return False

@@ -27,7 +27,8 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
         except Exception as error:
             stop()
             why = (str(error).strip().splitlines() or [""])[0]
-            say(f"its steps are not recorded from here on ({function.__name__}: {type(error).__name__}: {why})")
+            what = f"{function.__name__}: {type(error).__name__}: {why}"
+            say(f"its steps are not recorded from here on ({what})")
             return None
 
     return call

@@ -10,9 +10,12 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from psfleet_observer.guard import within
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _CONTAINER = "psfleet"
 # A ps tells its number once its server has started, by which time others may reach it.
@@ -23,8 +26,15 @@ _SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
 class Meeting:
     """A session to where a program's global step lies. Raises tf.errors.OpError, TimeoutError."""
 
-    def __init__(self, session: Any, global_step: Any, task: str, nonce: int, workers: Iterable[str]) -> None:
-        """Meet all that `session`, of the program, can reach, as this task; `workers` are all that may come."""
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        global_step: tf.Variable,
+        task: str,
+        nonce: int,
+        workers: Iterable[str],
+    ) -> None:
+        """Meet all that the program's `session` can reach, as this task; `workers` are all that may come."""
         import tensorflow as tf
 
         self._graph = tf.Graph()
@@ -39,8 +49,8 @@ class Meeting:
         self.found["waited_seconds"] = round(time.monotonic() - began, 6)
 
     def _meet(
-        self, target: Any, config: Any, who: tuple[str, str, int, Sequence[str]]
-    ) -> tuple[Any, dict[str, object]]:
+        self, target: str, config: tf.compat.v1.ConfigProto, who: tuple[str, str, int, Sequence[str]]
+    ) -> tuple[tf.compat.v1.Session, dict[str, object]]:
         import tensorflow as tf
 
         home, task, nonce, workers = who
@@ -66,7 +76,7 @@ class Meeting:
         return within(_SECONDS_TO_READ, lambda: int(self._session.run(self._global_step)))
 
 
-def tell_nonce(server: Any, name: str, nonce: int) -> None:
+def tell_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
     """Put this process's number into its own server, for the workers to read."""
     import tensorflow as tf
 
@@ -79,11 +89,10 @@ def tell_nonce(server: Any, name: str, nonce: int) -> None:
     within(_SECONDS_TO_READ, tell)
 
 
-def parameters_in(graph: Any, task: str) -> dict[str, object]:
-    """Return what says where the trainable variables of a graph lie: a digest, and bytes by task."""
-    import tensorflow as tf
-
-    variables = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+def places_of(variables: Sequence[tf.Variable], task: str) -> dict[str, object]:
+    """Return what says where variables lie: a digest of their names and places, and bytes by task."""
+    if not variables:
+        return {}
     sizes: Counter[str] = Counter()
     lines = []
     for variable in variables:
@@ -122,20 +131,20 @@ class _Nonce:
             self.there = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
             self.value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
 
-    def assigned(self, nonce: int) -> Any:
+    def assigned(self, nonce: int) -> tf.Operation:
         import tensorflow as tf
 
         with self._handle.graph.as_default(), tf.device(self._device):
             return tf.raw_ops.AssignVariableOp(resource=self._handle, value=tf.constant(nonce, tf.int64))
 
 
-def _read(session: Any, nonces: Mapping[str, _Nonce]) -> dict[str, int]:
+def _read(session: tf.compat.v1.Session, nonces: Mapping[str, _Nonce]) -> dict[str, int]:
     there = session.run({name: nonce.there for name, nonce in nonces.items()})
     drawn = session.run({name: nonces[name].value for name, is_there in there.items() if is_there})
     return {name: int(value) for name, value in drawn.items()}
 
 
-def _read_alike(variable: Any) -> Any:
+def _read_alike(variable: tf.Variable) -> tf.Tensor:
     """Return an operation of the graph of the moment that reads the same variable."""
     import tensorflow as tf
 

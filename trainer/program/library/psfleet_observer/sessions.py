@@ -1,4 +1,4 @@
-"""Counts the steps that sessions of TensorFlow 1 take, and records them with the global step before and after.
+"""Counts the steps that sessions of TensorFlow 1 take, and records them with the global step around them.
 
 The global step is read now and then, by a session of its own (meeting.py), never within the program's runs.
 """
@@ -12,15 +12,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import psfleet_records
 from psfleet_observer import graphs, guard, meeting
 from psfleet_observer.guard import guarded, say
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _SIGNATURES_KEPT = 1000
 _SECONDS_UNTIL_READ_AGAIN = 5.0
@@ -40,7 +43,7 @@ class _Observer:
 
     def __init__(self, task: psfleet_records.Task) -> None:
         self.task = task
-        self.nonce = psfleet_records.records.draw_nonce()
+        self.nonce = psfleet_records.draw_nonce()
         self.lock = threading.RLock()
         self.losses: list[float | None] = []
         self.before = 0
@@ -48,7 +51,7 @@ class _Observer:
         self.started = False
         self.read_again_at = 0.0
 
-    def meet(self, session: Any, step: graphs.Step) -> _Session:
+    def meet(self, session: tf.compat.v1.Session, step: graphs.Step) -> _Session:
         """Begin with a session, before its first step."""
         if not self.started:
             self.started = True
@@ -59,14 +62,14 @@ class _Observer:
         self.last = self._meet_others(session, step) if session.sess_str else self._meet_nobody(session)
         return self.last
 
-    def _meet_nobody(self, session: Any) -> _Session:
+    def _meet_nobody(self, session: tf.compat.v1.Session) -> _Session:
         nobody: dict[str, object] = {"ps_nonces": {}, "worker_nonces": {}, "waited_seconds": 0.0}
         place = {"global_step_on": self.task.name, "global_step": self.before}
-        where = meeting.parameters_in(session.graph, self.task.name)
+        where = meeting.places_of(graphs.parameters_of(session.graph), self.task.name)
         self.task.records.write("peers_ready", {**nobody, **place, **where})
         return _Session()
 
-    def _meet_others(self, session: Any, step: graphs.Step) -> _Session:
+    def _meet_others(self, session: tf.compat.v1.Session, step: graphs.Step) -> _Session:
         import tensorflow as tf
 
         name, variable = self.task.name, step.update.global_step
@@ -81,7 +84,7 @@ class _Observer:
         # Else the model was set again, and what became of these steps nobody knows.
         self.losses, self.before = [], now
         place = {"global_step_on": meeting.place_of(variable.device, name)}
-        where = meeting.parameters_in(session.graph, name)
+        where = meeting.places_of(graphs.parameters_of(session.graph), name)
         self.task.records.write("peers_ready", {**met.found, **place, **where})
         return _Session(met)
 
@@ -124,7 +127,7 @@ class _Observer:
             self.task.fail(f"{type(error).__name__}: {error}")
 
 
-_sessions: WeakKeyDictionary[Any, _Session] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[tf.compat.v1.Session, _Session] = WeakKeyDictionary()
 _observers: list[_Observer] = []
 _locks: list[int] = []
 _last_step = {"of hooks": 0}
@@ -202,7 +205,7 @@ def _note_last_step(last_step: Any) -> None:
 
 
 @guarded
-def _tell_nonce(server: Any) -> None:
+def _tell_nonce(server: tf.distribute.Server) -> None:
     name = f"{server.server_def.job_name}{server.server_def.task_index}"
     observer = _observer() if name.startswith("ps") else None
     if observer is not None and observer.task.name == name:
@@ -211,9 +214,7 @@ def _tell_nonce(server: Any) -> None:
 
 
 @guarded
-def _begin(
-    session: Any, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
-) -> graphs.Step | None:
+def _begin(session: Any, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any) -> graphs.Step | None:
     """Return what step the program is about to take; None where it is none, or is not to be recorded."""
     known = _sessions.get(session)
     names = (*(operation.name for operation in targets), "", *(tensor.name for tensor in fetches))
@@ -238,7 +239,7 @@ def _begin(
 
 
 @guarded
-def _took(session: Any, step: graphs.Step, results: Sequence[Any]) -> None:
+def _took(session: tf.compat.v1.Session, step: graphs.Step, results: Sequence[Any]) -> None:
     loss = None
     if step.loss_fetched is not None:
         loss = float(results[step.loss_fetched])
@@ -248,13 +249,13 @@ def _took(session: Any, step: graphs.Step, results: Sequence[Any]) -> None:
 
 
 @guarded
-def _close(session: Any) -> None:
+def _close(session: tf.compat.v1.Session) -> None:
     if session in _sessions and not psfleet_records.told_by_program():
         _observers[0].read(_sessions[session])
 
 
 @guarded
-def _flat(session: Any, fetches: Any) -> tuple[list[Any], list[Any]]:
+def _flat(session: tf.compat.v1.Session, fetches: object) -> tuple[list[tf.Operation], list[tf.Tensor]]:
     from tensorflow.python.client.session import _FetchHandler
 
     handler = _FetchHandler(session.graph, fetches, {})
