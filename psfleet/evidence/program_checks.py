@@ -20,14 +20,14 @@ TOGETHER = "the workers trained one model together"
 class ProgramAnswers:
     """The checks that this run allows, and what it leaves open: each a clause, and why it is not shown.
 
-    `together` and `learned` say whether something was asked that shows the one and the other, `through_ps`
-    whether that was of the parameters on the ps, too.
+    `together` and `learned` say whether something was asked that shows the one and the other, `observed`
+    whether psfleet itself saw where the parameters were, and who moved them.
     """
 
     checks: list[Answer] = field(default_factory=list)
     open: dict[str, str] = field(default_factory=dict)
     together: bool = False
-    through_ps: bool = False
+    observed: bool = False
     learned: bool = False
 
     @property
@@ -120,6 +120,10 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         ]
     if not run.rules.shared:
         answers.together = not silent
+    elif run.contributions:
+        # Its coordinator had the workers do all steps, and told what each has done.
+        answers.checks.append(sharing.fair_shares(run, settings))
+        answers.together = answers.observed = True
     elif len(silent) == len(run.workers):
         answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
     elif silent:
@@ -135,7 +139,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
             answers.checks.append(sharing.steps_interleave(run))
             answers.checks += [] if _falls(run) else [steps_numbered(run)]
         answers.together = True
-        answers.through_ps = any(met)
+        answers.observed = any(met)
         if not any(met):
             why = "its records tell of one global step, not which ps each worker used"
             answers.open["all parameters were shared"] = why
@@ -170,8 +174,9 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
     exchanged = {name: of for name, of in told.items() if of is not None}
     if exchanged:
         answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
-        what = "what the tasks exchanged were parameters and gradients"
-        answers.open[what] = "bytes are counted, not read"
+        if not answers.observed:
+            what = "what the tasks exchanged were parameters and gradients"
+            answers.open[what] = "bytes are counted, not read"
     if uncounted := listed(name for name in names if name not in exchanged):
         what = f"{uncounted} exchanged anything with the others"
         answers.open[what] = "systemd did not count the bytes"

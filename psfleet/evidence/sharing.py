@@ -139,16 +139,16 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
     each must have offered gradients all the time: one that stands still for most of the run was not there.
     """
-    told = run.program is None and bool(run.contributions)
+    told = bool(run.contributions)
     if run.program is None and not told:
         findings.lacking.append("the chief does not tell what each worker contributed")
     counts = {
         worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
-        for worker in run.workers
+        for worker in (run.of_job("worker") if run.program is not None and told else run.workers)
     }
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
-    least = settings.minimum_share / max(len(run.workers), 1)
+    least = settings.minimum_share / max(len(counts), 1)
     below = [name for name, share in shares.items() if share < least]
     backups = run.rules.backups
     but = f" of all workers but {backups}" if backups else ""
@@ -158,7 +158,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
             f"expected at least {least:.1%}{but}",
             certain=told or (run.program is not None and run.whole),
         )
-    for worker in run.workers:
+    for worker in run.workers if run.program is None or not told else ():
         if worker.name in below and not worker.local_steps:
             findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
         elif worker.name in below and backups:

@@ -173,8 +173,9 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
     if verdict == COMPLETED:
         what = next(iter(answers.open), "")
         return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
-    workers = counted(len(run.workers), "worker")
+    workers = counted(len(run.contributions) or len(run.workers), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
-    if answers.through_ps:
-        together = run.rules.together(counted(len(run.ps), "ps"))
-    return f"by the records of the program {together}, and it learned"
+    if answers.observed:
+        together = f"{workers} trained one model together through {counted(len(run.ps), 'ps')}"
+    by = "by what psfleet saw of the program" if answers.observed else "by the records of the program"
+    return f"{by} {together}, and it learned"

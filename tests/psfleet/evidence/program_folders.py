@@ -11,14 +11,20 @@ from tests.trainer.program.launched import RUN_ID, Tasks
 from trainer.contract.exit_codes import STOPPED
 
 PROGRAM = Path(__file__).with_name("recording_program.py")
+# It records nothing itself.
+TUTORIAL = Path(__file__).with_name("tutorial_program.py")
 # What a folder of a run holds when systemd has counted what each task said to the others.
 BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
 
 
-def run_program(folder: Path, *arguments: str) -> Path:
-    """Run the program on one ps and two workers, end the ps as train.yml does; return the run's folder."""
+def run_program(folder: Path, *arguments: str, program: Path = PROGRAM, ps: int = 1) -> Path:
+    """Run a program on ps and two workers, end the ps as train.yml does; return the run's folder.
+
+    One that knows nothing of psfleet is observed.
+    """
     (folder / "hosts").mkdir(parents=True)
-    with Tasks(folder / "hosts", PROGRAM, ps=1, worker=2) as tasks:
+    with Tasks(folder / "hosts", program, ps=ps, worker=2) as tasks:
+        tasks.observed = program != PROGRAM
         plan = plan_of(
             *(("ps", target) for target in tasks.cluster["ps"]),
             *(("worker", target) for target in tasks.cluster["worker"]),
@@ -26,7 +32,8 @@ def run_program(folder: Path, *arguments: str) -> Path:
         tasks.arguments = arguments
         tasks.environment = {"PSFLEET_PLAN_HASH": plan.hash}
         tasks.start()
-        codes = tasks.wait("worker0", "worker1") | tasks.stop("ps0")
+        servers = [name for name in tasks.names if name.startswith("ps")]
+        codes = tasks.wait("worker0", "worker1") | tasks.stop(*servers)
         run = folder / RUN_ID
         for part in ("events", "logs"):
             (run / part).mkdir(parents=True)
@@ -34,9 +41,9 @@ def run_program(folder: Path, *arguments: str) -> Path:
             shutil.copy(tasks.folder / f"{name}.out", run / "logs")
             for events in (tasks.directory(name) / "events").glob("*.jsonl"):
                 shutil.copy(events, run / "events")
-    program = {"release": "c0ffee", "file": str(PROGRAM), "arguments": list(arguments), "flags": True}
+    told = {"release": "c0ffee", "file": str(program), "arguments": list(arguments), "flags": True}
     (run / "plan.json").write_text(json.dumps(plan.to_json()))
-    (run / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": told}))
     (run / "tasks.json").write_text(json.dumps([ending(name, code, **BYTES) for name, code in codes.items()]))
     return run
 

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,8 @@ def train(server: tf.distribute.Server, options: argparse.Namespace) -> None:
             more["local_init_op"] = optimizer.chief_init_op if chief else optimizer.local_step_init_op
             more["ready_for_local_init_op"] = optimizer.ready_for_local_init_op
             runner, tokens = optimizer.get_chief_queue_runner(), optimizer.get_init_tokens_op()
+        present = v1.Variable(0, name="present", trainable=False)
+        arrive = v1.assign_add(present, 1, use_locking=True)
         initialise = v1.global_variables_initializer()
     supervisor = v1.train.Supervisor(
         is_chief=chief,
@@ -92,11 +95,15 @@ def train(server: tf.distribute.Server, options: argparse.Namespace) -> None:
         if options.how == "synchronous" and chief:
             supervisor.start_queue_runners(session, [runner])
             session.run(tokens)
+        session.run(arrive)
+        while session.run(present) < (1 if options.how.startswith("own") else len(options.worker_hosts)):
+            time.sleep(0.05)
+        began = time.monotonic()
         generator, at, found = np.random.default_rng(options.task_index), 0, 0.0
         while not supervisor.should_stop() and at < options.steps:
             features, labels = batch(generator)
             _, found, at = session.run([train_op, loss, global_step], {x: features, y: labels})
-        print(f"final loss: {found:.4f} at step {at}", flush=True)
+        print(f"final loss: {found:.4f} at step {at}, {time.monotonic() - began:.2f} s", flush=True)
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
             "PSFLEET_GPU_MEMORY_FRACTION": "",
-            "PYTHONPATH": str(launcher.LIBRARY),
+            "PYTHONPATH": f"{launcher.OBSERVED}:{launcher.LIBRARY}",
             "PYTHONUNBUFFERED": "1",
         }
         assert {name: environment.get(name) for name in expected} == expected

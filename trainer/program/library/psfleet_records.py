@@ -115,10 +115,10 @@ class Task:
         self.windows.flush()
         self.report(at_once=True)
 
-    def finish(self, reason: str) -> None:
-        """Record that it has done its work."""
+    def finish(self, reason: str, more: Mapping[str, object] | None = None) -> None:
+        """Record that it has done its work, with what more is known of it."""
         self.flush()
-        fields: dict[str, object] = {"reason": reason}
+        fields: dict[str, object] = {"reason": reason, **(more or {})}
         if self.global_step is not None and self.first_step_at is not None:
             steps = {"local_step": self.local_step, "global_step": self.global_step}
             seconds = round(time.monotonic() - self.first_step_at, 6)

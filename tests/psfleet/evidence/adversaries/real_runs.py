@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
-from tests.psfleet.evidence.program_folders import run_program
+from tests.psfleet.evidence.program_folders import TUTORIAL, run_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
 from tests.psfleet.evidence.run_folders import train
@@ -192,6 +192,10 @@ def _came_back(kind: str) -> Callable[[RealRuns, Path], Path]:
     return lambda _runs, folder: train(folder, 2, flags, kill, programs={paced: pace.program})
 
 
+def _tutorial(how: str, ps: int = 1) -> Callable[[RealRuns, Path], Path]:
+    return lambda _runs, folder: run_program(folder, f"--how={how}", program=TUTORIAL, ps=ps)
+
+
 def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
     flags, ps, workers = KINDS[kind]
     return lambda _runs, folder: train(folder, workers, (*flags, f"--steps={STEPS_OF_KINDS}"), ps=ps)
@@ -216,6 +220,9 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "sync_on_servers": _sync_on_servers,
     "program": lambda _runs, folder: run_program(folder),
     "program_alone": lambda _runs, folder: run_program(folder, "--alone"),
+    "tutorial": _tutorial("supervisor"),
+    "tutorial_synchronous": _tutorial("synchronous"),
+    "tutorial_own_ps": _tutorial("own_ps", ps=2),
     **{kind: _of_kind(kind) for kind in KINDS},
     **{kind: _came_back(kind) for kind in CAME_BACK},
 }

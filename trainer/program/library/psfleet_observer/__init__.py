@@ -4,7 +4,8 @@ The program is not changed: parts of TensorFlow are wrapped as they are loaded. 
 said in the log and ends the looking, never the program. One that calls `psfleet_records` is left alone.
 
 What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py); the
-parameter servers, through a session of one's own (meeting.py).
+parameter servers, through a session of one's own (meeting.py); what a coordinator of TensorFlow 2 has its
+workers do (coordinator.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _WRAPPED = {
     "tensorflow.python.training.sync_replicas_optimizer": "graphs:wrap_synchronous_optimizers",
     "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",
     "tensorflow.python.training.server_lib": "sessions:wrap_servers",
+    "tensorflow.python.distribute.coordinator.cluster_coordinator": "coordinator:wrap_coordinator",
 }
 
 

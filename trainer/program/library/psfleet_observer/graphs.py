@@ -62,14 +62,17 @@ _inside = threading.local()
 
 def wrap_gradients(module: ModuleType) -> None:
     """Note of which loss the gradients of a variable are."""
-    gradients = module.gradients
+    for name in ("gradients", "gradients_v2"):
+        setattr(module, name, _noting_loss(getattr(module, name)))
 
+
+def _noting_loss(gradients: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(gradients)
     def noting(ys: Any, xs: Any, *arguments: Any, **named: Any) -> Any:
         _note_loss(ys, xs)
         return gradients(ys, xs, *arguments, **named)
 
-    module.gradients = noting  # type: ignore[attr-defined]
+    return noting
 
 
 def wrap_optimizers(module: ModuleType) -> None:
@@ -126,8 +129,6 @@ def _note_update(
 
 def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
     """Return what step it is to run these operations and tensors; None where it is none."""
-    if graph not in _graphs:
-        return None
     ran = [*targets, *(tensor.op for tensor in fetches)]
     made = [update for update, after in _moving(graph) if any(operation in after for operation in ran)]
     if not made:
@@ -139,6 +140,11 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
     if update.loss.name in names:
         return Step(len(made), update, update.loss, names.index(update.loss.name))
     return Step(len(made), update, update.loss if _costs_nothing(graph, update.loss, ran) else None)
+
+
+def updates_of(graph: tf.Graph) -> list[Update]:
+    """Return what moves a global step in a graph; nothing of a graph without gradients."""
+    return [update for update, _ in _moving(graph)] if graph in _graphs else []
 
 
 def parameters_of(graph: tf.Graph) -> list[tf.Variable]:

@@ -42,34 +42,34 @@ class Meeting:
             self._global_step = _read_alike(global_step)
         config = tf.compat.v1.ConfigProto(device_filters=session._config.device_filters)
         home = place_of(global_step.device, task)
+        with self._graph.as_default():
+            self._workers = {name: _Nonce(name, _device(home)) for name in workers}
         began = time.monotonic()
-        self._session, self.found = within(
-            _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, (home, task, nonce, [*workers]))
+        self._session, self._drawn = within(
+            _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, self._workers[task], nonce)
         )
-        self.found["waited_seconds"] = round(time.monotonic() - began, 6)
+        self._seconds = round(time.monotonic() - began, 6)
 
     def _meet(
-        self, target: str, config: tf.compat.v1.ConfigProto, who: tuple[str, str, int, Sequence[str]]
-    ) -> tuple[tf.compat.v1.Session, dict[str, object]]:
+        self, target: str, config: tf.compat.v1.ConfigProto, own: _Nonce, nonce: int
+    ) -> tuple[tf.compat.v1.Session, dict[str, int]]:
         import tensorflow as tf
 
-        home, task, nonce, workers = who
         session = tf.compat.v1.Session(target, graph=self._graph, config=config)
-        servers = sorted({place_of(device.name, "") for device in session.list_devices()})
-        servers = [place for place in servers if place.startswith("ps")]
+        places = sorted({place_of(device.name, "") for device in session.list_devices()})
         with self._graph.as_default():
-            own = {name: _Nonce(name, _device(name)) for name in servers}
-            there = {name: _Nonce(name, _device(home)) for name in workers}
-        session.run(there[task].assigned(nonce))
+            servers = {name: _Nonce(name, _device(name)) for name in places if name.startswith("ps")}
+        session.run(own.assigned(nonce))
         until = time.monotonic() + _SECONDS_FOR_THE_PS
-        while len(drawn := _read(session, own)) < len(own) and time.monotonic() < until:
+        while len(drawn := _read(session, servers)) < len(servers) and time.monotonic() < until:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        return session, {
-            "ps_nonces": drawn,
-            "ps_own_nonces": drawn,
-            "worker_nonces": _read(session, there),
-            "global_step": int(session.run(self._global_step)),
-        }
+        return session, drawn
+
+    def look(self) -> tuple[int, dict[str, object]]:
+        """Return the global step, and the numbers that are there of the ps and of the workers by now."""
+        there = within(_SECONDS_TO_READ, lambda: _read(self._session, self._workers))
+        drawn = {"ps_nonces": self._drawn, "ps_own_nonces": self._drawn}
+        return self.global_step(), {**drawn, "worker_nonces": there, "waited_seconds": self._seconds}
 
     def global_step(self) -> int:
         """Return what the global step is now."""

@@ -1,136 +1,28 @@
-"""Counts the steps that sessions of TensorFlow 1 take, and records them with the global step around them.
-
-The global step is read now and then, by a session of its own (meeting.py), never within the program's runs.
-"""
+"""Counts the runs of TensorFlow 1's sessions that are training steps."""
 
 from __future__ import annotations
 
-import atexit
-import fcntl
 import functools
-import os
-import sys
 import threading
-import time
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import psfleet_records
-from psfleet_observer import graphs, guard, meeting
-from psfleet_observer.guard import guarded, say
+
+from psfleet_observer import graphs, meeting
+from psfleet_observer.guard import guarded
+from psfleet_observer.observed_steps import Session, observer_of_process
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 _SIGNATURES_KEPT = 1000
-_SECONDS_UNTIL_READ_AGAIN = 5.0
 
-
-@dataclass
-class _Session:
-    """What is known of a session of the program. `meeting` is None where it trains within its process."""
-
-    meeting: meeting.Meeting | None = None
-    lost: bool = False
-    steps: dict[tuple[str, ...], graphs.Step | None] = field(default_factory=dict)
-
-
-class _Observer:
-    """Steps of this process that are not written yet, by the loss of each, and the global step before them."""
-
-    def __init__(self, task: psfleet_records.Task) -> None:
-        self.task = task
-        self.nonce = psfleet_records.draw_nonce()
-        self.lock = threading.RLock()
-        self.losses: list[float | None] = []
-        self.before = 0
-        self.last: _Session | None = None
-        self.started = False
-        self.read_again_at = 0.0
-
-    def meet(self, session: tf.compat.v1.Session, step: graphs.Step) -> _Session:
-        """Begin with a session, before its first step."""
-        if not self.started:
-            self.started = True
-            how: dict[str, object] = {"observed": "sessions of TensorFlow 1"}
-            how |= {"replication": "sync"} if step.update.synchronous else {}
-            self.task.start(how, _last_step["of hooks"], self.nonce)
-            atexit.register(self.finish)
-        self.last = self._meet_others(session, step) if session.sess_str else self._meet_nobody(session)
-        return self.last
-
-    def _meet_nobody(self, session: tf.compat.v1.Session) -> _Session:
-        nobody: dict[str, object] = {"ps_nonces": {}, "worker_nonces": {}, "waited_seconds": 0.0}
-        place = {"global_step_on": self.task.name, "global_step": self.before}
-        where = meeting.places_of(graphs.parameters_of(session.graph), self.task.name)
-        self.task.records.write("peers_ready", {**nobody, **place, **where})
-        return _Session()
-
-    def _meet_others(self, session: tf.compat.v1.Session, step: graphs.Step) -> _Session:
-        import tensorflow as tf
-
-        name, variable = self.task.name, step.update.global_step
-        try:
-            met = meeting.Meeting(session, variable, name, self.nonce, self.task.workers)
-        except (tf.errors.OpError, TimeoutError) as error:
-            say(f"the steps of this session are not recorded: {type(error).__name__}: {error}")
-            return _Session(lost=True)
-        now = int(str(met.found["global_step"]))
-        if now >= self.before + len(self.losses):
-            self._write(now)
-        # Else the model was set again, and what became of these steps nobody knows.
-        self.losses, self.before = [], now
-        place = {"global_step_on": meeting.place_of(variable.device, name)}
-        where = meeting.places_of(graphs.parameters_of(session.graph), name)
-        self.task.records.write("peers_ready", {**met.found, **place, **where})
-        return _Session(met)
-
-    def took(self, session: _Session, steps: int, loss: float | None) -> None:
-        """Count a run that has made so many steps."""
-        with self.lock:
-            self.losses += [loss, *[None] * (steps - 1)]
-            if len(self.losses) >= self.task.windows.room and time.monotonic() >= self.read_again_at:
-                self.read(session)
-
-    def read(self, session: _Session) -> None:
-        """Write the steps that are not written yet."""
-        import tensorflow as tf
-
-        with self.lock:
-            if not self.losses:
-                return
-            try:
-                taken = self.before + len(self.losses)
-                self._write(session.meeting.global_step() if session.meeting else taken)
-            except (tf.errors.OpError, TimeoutError):
-                self.read_again_at = time.monotonic() + _SECONDS_UNTIL_READ_AGAIN
-
-    def _write(self, now: int) -> None:
-        if self.losses:
-            self.task.take(self.losses, self.before, now)
-        self.losses, self.before = [], now
-
-    @guarded
-    def finish(self) -> None:
-        """Write what is left, and how the process ended, as far as it knows."""
-        if psfleet_records.told_by_program() or self.last is None:
-            return
-        self.read(self.last)
-        guard.stop()
-        error = getattr(sys, "last_value", None)
-        if error is None:
-            self.task.finish("run over")
-        else:
-            self.task.fail(f"{type(error).__name__}: {error}")
-
-
-_sessions: WeakKeyDictionary[tf.compat.v1.Session, _Session] = WeakKeyDictionary()
-_observers: list[_Observer] = []
-_locks: list[int] = []
-_last_step = {"of hooks": 0}
+_sessions: WeakKeyDictionary[tf.compat.v1.Session, Session] = WeakKeyDictionary()
+_meeting = threading.Lock()
 
 
 def wrap_sessions(module: ModuleType) -> None:
@@ -145,8 +37,8 @@ def wrap_sessions(module: ModuleType) -> None:
         step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
         if step is None:
             return run(self, handle, target_list, fetch_list, feed_dict, *options)
-        fetched = fetch_list if step.loss is None else [*fetch_list, step.loss]
-        results = run(self, handle, target_list, fetched, feed_dict, *options)
+        more = [] if step.loss is None or step.loss_fetched is not None else [step.loss]
+        results = run(self, handle, target_list, [*fetch_list, *more], feed_dict, *options)
         _took(self, step, results)
         return results[: len(fetch_list)]
 
@@ -162,7 +54,7 @@ def wrap_sessions(module: ModuleType) -> None:
             step = _begin(self, *flat, {})
             result = call(*arguments, **options)
             if step is not None:
-                _took(self, replace(step, loss=None, loss_fetched=None), ())
+                _took_by_callable(self, step, fetches, result)
             return result
 
         return counted
@@ -201,41 +93,52 @@ def wrap_servers(module: ModuleType) -> None:
 
 @guarded
 def _note_last_step(last_step: Any) -> None:
-    _last_step["of hooks"] = max(_last_step["of hooks"], int(last_step or 0))
+    last_step["of hooks"] = max(last_step["of hooks"], int(last_step or 0))
 
 
 @guarded
 def _tell_nonce(server: tf.distribute.Server) -> None:
     name = f"{server.server_def.job_name}{server.server_def.task_index}"
-    observer = _observer() if name.startswith("ps") else None
+    observer = observer_of_process() if name.startswith("ps") else None
     if observer is not None and observer.task.name == name:
         observer.task.start({"observed": "a server"}, 0, observer.nonce)
         meeting.tell_nonce(server, name, observer.nonce)
 
 
 @guarded
-def _begin(session: Any, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any) -> graphs.Step | None:
+def _begin(
+    session: tf.compat.v1.Session, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
+) -> graphs.Step | None:
     """Return what step the program is about to take; None where it is none, or is not to be recorded."""
-    known = _sessions.get(session)
-    names = (*(operation.name for operation in targets), "", *(tensor.name for tensor in fetches))
-    if known is None or names not in known.steps:
-        step = graphs.step_of(session.graph, targets, fetches)
-        if step is None and known is None:
-            return None
-        if known is None:
-            observer = _observer()
-            if observer is None or step is None:
-                return None
-            known = _sessions[session] = observer.meet(session, step)
-        if len(known.steps) >= _SIGNATURES_KEPT:
-            known.steps.clear()
-        known.steps[names] = step
-    step = known.steps[names]
-    if step is None or known.lost or psfleet_records.told_by_program():
+    own = _sessions.get(session) or _meet(session)
+    if own is None or own.lost or psfleet_records.told_by_program():
         return None
+    names = (*(operation.name for operation in targets), "", *(tensor.name for tensor in fetches))
+    if names not in own.steps:
+        if len(own.steps) >= _SIGNATURES_KEPT:
+            own.steps.clear()
+        own.steps[names] = graphs.step_of(session.graph, targets, fetches)
+    step = own.steps[names]
+    observer = observer_of_process() if step is not None else None
+    if step is None or observer is None:
+        return None
+    if not own.begun:
+        observer.begin(session, own, step.update)
     if step.loss is not None and step.loss.ref() in feeds:
-        return replace(step, loss=None)
+        return replace(step, loss=None, loss_fetched=None)
     return step
+
+
+def _meet(session: tf.compat.v1.Session) -> Session | None:
+    """Return what is known of a session from now on; None where its graph moves no global step."""
+    updates = graphs.updates_of(session.graph)
+    if not updates:
+        return None  # nor do those of the observer, which runs in them what it asks of the ps
+    with _meeting:
+        observer = observer_of_process() if session not in _sessions else None
+        if observer is not None:
+            _sessions[session] = observer.meet(session, updates[0])
+        return _sessions.get(session)
 
 
 @guarded
@@ -245,13 +148,24 @@ def _took(session: tf.compat.v1.Session, step: graphs.Step, results: Sequence[An
         loss = float(results[step.loss_fetched])
     elif step.loss is not None:
         loss = float(results[-1])
-    _observers[0].took(_sessions[session], step.steps, loss)
+    if (observer := observer_of_process()) is not None and not _sessions[session].lost:
+        observer.took(_sessions[session], step.steps, loss)
 
 
 @guarded
 def _close(session: tf.compat.v1.Session) -> None:
-    if session in _sessions and not psfleet_records.told_by_program():
-        _observers[0].read(_sessions[session])
+    own, observer = _sessions.get(session), observer_of_process()
+    if own is not None and own.begun and not own.lost and observer is not None:
+        observer.read(own)
+
+
+@guarded
+def _took_by_callable(session: tf.compat.v1.Session, step: graphs.Step, fetches: Any, result: Any) -> None:
+    """Count a step whose loss is known where it is one of what the callable gives."""
+    listed = isinstance(fetches, list | tuple)
+    places = [place for place, of in enumerate(fetches if listed else [fetches]) if of is step.loss]
+    fetched = replace(step, loss_fetched=next(iter(places), None), loss=None)
+    _took(session, fetched, result if listed else [result])
 
 
 @guarded
@@ -260,26 +174,3 @@ def _flat(session: tf.compat.v1.Session, fetches: object) -> tuple[list[tf.Opera
 
     handler = _FetchHandler(session.graph, fetches, {})
     return handler.targets(), handler.fetches()
-
-
-def _observer() -> _Observer | None:
-    """Return that of this process; None where the program records itself, or another process observes."""
-    if not _observers:
-        task = psfleet_records.task_to_observe()
-        if task is None or not _alone(task):
-            return None
-        _observers.append(_Observer(task))
-    return _observers[0]
-
-
-def _alone(task: psfleet_records.Task) -> bool:
-    """Whether no other process of the program records the same task; none will, as long as this one lives."""
-    try:
-        _locks.append(os.open(task.records_file, os.O_RDONLY | os.O_CLOEXEC))
-        fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True  # nothing can be recorded, which was said
-    except BlockingIOError:
-        say("another process of this task trains, too: the steps of this one are not recorded")
-        return False
-    return True

@@ -1,0 +1,78 @@
+"""What psfleet saw of programs that know nothing of it: proven by it, or contradicted."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.run_folders import checks, records, rewrite, verdict_of
+from tests.trainer.program.launched import RUN_ID
+
+SEEN = {
+    "tasks_ended_well",
+    "tasks_exchanged",
+    "records_complete",
+    "same_plan_and_release",
+    "same_parameter_servers",
+    "workers_met",
+    "parameters_shared",
+    "fair_shares",
+    "workers_overlap",
+    "loss_finite",
+    "loss_fell",
+}
+
+
+@pytest.fixture
+def observed(trained: Callable[[str], Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained("tutorial"), tmp_path / RUN_ID))
+
+
+@pytest.mark.parametrize("kind", ["tutorial", "tutorial_synchronous"])
+def test_a_program_that_knows_nothing_of_psfleet_is_proven(trained: Callable[[str], Path], kind: str) -> None:
+    verdict = verdict_of(trained(kind))
+    assert verdict.headline == (
+        "PROVEN: by what psfleet saw of the program 2 workers trained one model together through 1 ps, and it"
+        " learned"
+    ), verdict.failing
+    own_order = set() if "synchronous" in kind else {"steps_interleave", "steps_numbered"}
+    assert checks(verdict, True) == SEEN | own_order
+    assert [what.partition(":")[0].removeprefix("Not shown is that ") for what in verdict.not_shown] == [
+        "the model is good enough for anything",
+        "the files are those that were collected",
+    ]
+
+
+def forget(run: Path, task: str, field: str) -> None:
+    """Let no record of the task have a field."""
+    rewrite(
+        run,
+        task,
+        [{name: value for name, value in record.items() if name != field} for record in records(run, task)],
+    )
+
+
+@cases("observed_programs", globals())
+def test_what_contradicts_it_is_found(observed: Path, case: Case) -> None:
+    case.hold(observed)
+
+
+def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
+    """A chief that hands out all steps, whose workers and ps know of none."""
+    for task in ("worker1", "ps0"):
+        (observed / "events" / f"{task}.jsonl").unlink()
+
+    def end_with(**contributions: int) -> None:
+        every = records(observed, "worker0")
+        told = [record for record in every if record["event"] in {"started", "step"}]
+        rewrite(observed, "worker0", [*told, every[-1] | {"contributions": contributions}])
+
+    end_with(worker0=390, worker1=410)
+    verdict = verdict_of(observed)
+    assert verdict.verdict == "proven", verdict.failing
+    assert json.loads(json.dumps(verdict.as_json()))["figures"]
+    end_with(worker0=799, worker1=1)
+    assert checks(verdict_of(observed), False) == {"fair_shares"}

@@ -1,0 +1,95 @@
+"""What is seen of a program that knows nothing of psfleet, and that looking at it changes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository import ROOT
+from tests.trainer.program.launched import Tasks
+from tests.trainer.program.test_launcher import program, run_alone
+from trainer.contract.exit_codes import FINISHED, PROGRAM
+from trainer.contract.records import events_file, read_records
+from trainer.program import launcher
+
+# Graph -> the losses of its steps; None for one whose loss is not known.
+STEPS: dict[str, list[float | None]] = {
+    "minimised": [1.0, 0.64, 0.4096],
+    "behind_a_group": [1.0, 0.81, 0.5041],
+    "two_optimizers": [1.0, None, 3.61],
+    "counted_apart": [1.0],
+    "with_an_input_that_the_gradient_does_not_need": [None, None],
+    "as_callables": [1.0, 3.24, 0.1936, 1.8279],
+    "by_gradients": [1.0],
+    "broken": [],
+}
+RAISES = """
+    import tensorflow as tf
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        weight = v1.get_variable("weight", [])
+        loss = tf.square(1.0 - weight)
+        train = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        session.run(train)
+        raise ValueError("no more data")
+"""
+TELLS = "import json, sys; json.dump([sys.path, 'psfleet_observer' in sys.modules], open('told.json', 'w'))"
+
+
+@pytest.mark.slow
+def test_steps_are_told_from_other_runs(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(launcher.OBSERVED), str(launcher.LIBRARY), str(ROOT)]),
+        "PSFLEET_RUN_DIRECTORY": str(tmp_path),
+        "PSFLEET_JOB": "worker",
+        "PSFLEET_TASK_INDEX": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    script = Path(__file__).with_name("observed_graphs.py")
+    ran = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = {name: (steps, losses) for name, steps, losses in map(json.loads, ran.stdout.splitlines())}
+    assert told == {name: (len(losses), losses) for name, losses in STEPS.items()}
+    said = [line for line in ran.stderr.splitlines() if line.startswith("psfleet")]
+    assert [line.partition("(")[2] for line in said] == [
+        "_begin: ZeroDivisionError: division by zero)",
+        "",
+    ], said
+    assert "another process of this task trains, too" in said[1]
+
+
+@pytest.mark.slow
+def test_a_program_that_raises_ends_as_it_would_and_its_records_say_so(tmp_path: Path) -> None:
+    tasks = run_alone(tmp_path, RAISES, PROGRAM)
+    assert "failed: ValueError: no more data (exit code 70)" in tasks.output("worker0")
+    records, complaints = read_records(events_file(tasks.directory("worker0"), "worker", 0))
+    assert not complaints
+    assert [record.event for record in records] == ["started", "peers_ready", "step", "step", "failed"]
+    assert records[-1].text("reason") == "ValueError: no more data"
+    assert records[1].integers("parameter_bytes") == {"worker0": 4}
+
+
+def test_another_sitecustomize_is_run_as_well(tmp_path: Path) -> None:
+    other = program(tmp_path / "own", "import os; os.environ['OTHER'] = 'ran'", "sitecustomize.py").parent
+    text = "import os; open('told', 'w').write(os.environ['OTHER'])"
+    tasks = run_alone(tmp_path, text, FINISHED, PYTHONPATH=str(other))
+    assert (tasks.directory("worker0") / "told").read_text() == "ran"
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_a_program_is_looked_at_or_left_alone(tmp_path: Path, observed: bool) -> None:
+    with Tasks(tmp_path, program(tmp_path, TELLS), worker=1) as tasks:
+        tasks.observed = observed
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+    places, loaded = json.loads((tasks.directory("worker0") / "told.json").read_text())
+    assert loaded is observed
+    assert (str(launcher.OBSERVED) in places) is observed

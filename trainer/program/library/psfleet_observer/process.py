@@ -1,0 +1,47 @@
+"""The task of the process that is looked at, if it is to be recorded, and how the process ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Mapping
+
+import psfleet_records
+
+from psfleet_observer.guard import say
+
+_locks: list[int] = []
+_tasks: list[psfleet_records.Task | None] = []
+
+
+def task_of_process() -> psfleet_records.Task | None:
+    """Return it; None where the program records itself, or another process of the task is observed."""
+    if psfleet_records.told_by_program():
+        return None
+    if not _tasks:
+        task = psfleet_records.task_to_observe()
+        _tasks.append(task if task is not None and _alone(task) else None)
+    return _tasks[0]
+
+
+def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
+    """Record how the process ends, where that is by its program's end, or by an exception of it."""
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        task.finish("run over", known)
+    else:
+        task.fail(f"{type(error).__name__}: {error}")
+
+
+def _alone(task: psfleet_records.Task) -> bool:
+    """Whether no other process of the program records the same task; none will, as long as this one lives."""
+    try:
+        _locks.append(os.open(task.records_file, os.O_RDONLY | os.O_CLOEXEC))
+        fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True  # nothing can be recorded, which was said
+    except BlockingIOError:
+        say("another process of this task trains, too: the steps of this one are not recorded")
+        return False
+    return True
