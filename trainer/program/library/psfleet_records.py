@@ -96,8 +96,12 @@ class Task:
         """Record steps as one window: the loss of each, and the global step before and after them all."""
         self.first_step_at = self.first_step_at or time.monotonic()
         self.windows.add_window(losses, before, after)
-        self.local_step, self.global_step = self.local_step + len(losses), after
-        self.loss = next((loss for loss in reversed(losses) if loss is not None), self.loss)
+        self.local_step += len(losses)
+        self.tell(after, next((loss for loss in reversed(losses) if loss is not None), None))
+
+    def tell(self, global_step: int, loss: float | None) -> None:
+        """Tell where the run stands now."""
+        self.global_step, self.loss = global_step, self.loss if loss is None else loss
         self.report()
 
     def report(self, *, at_once: bool = False) -> None:

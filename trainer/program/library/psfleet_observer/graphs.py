@@ -38,13 +38,19 @@ class Update:
 class Step:
     """A run that trains: how many global steps it makes, and which loss belongs to it, where that is known.
 
-    `loss_fetched` is the place of the loss among what the program fetches; None where it does not.
+    `place` is that of the loss among the results; `known` says that the program itself fetches it.
     """
 
     steps: int
     update: Update
     loss: tf.Tensor | None = None
-    loss_fetched: int | None = None
+    place: int | None = None
+    known: bool = False
+
+    @functools.cached_property
+    def without_loss(self) -> Step:
+        """The same run where nobody asks for the loss."""
+        return Step(self.steps, self.update)
 
 
 @dataclass
@@ -138,8 +144,10 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
     if update.loss is None or update.loss.shape.rank != 0 or not update.loss.dtype.is_floating:
         return Step(len(made), update)
     if update.loss.name in names:
-        return Step(len(made), update, update.loss, names.index(update.loss.name))
-    return Step(len(made), update, update.loss if _costs_nothing(graph, update.loss, ran) else None)
+        return Step(len(made), update, update.loss, names.index(update.loss.name), known=True)
+    if _costs_nothing(graph, update.loss, ran):
+        return Step(len(made), update, update.loss, len(fetches))
+    return Step(len(made), update)
 
 
 def updates_of(graph: tf.Graph) -> list[Update]:

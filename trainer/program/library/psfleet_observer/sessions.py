@@ -8,20 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
-
-import psfleet_records
 
 from psfleet_observer import graphs, meeting
 from psfleet_observer.guard import guarded
-from psfleet_observer.observed_steps import Session, observer_of_process
+from psfleet_observer.observed_steps import Session, note_last_step, observer_of_process
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_SIGNATURES_KEPT = 1000
+_RUNS_KEPT = 1000
 
-_sessions: WeakKeyDictionary[tf.compat.v1.Session, Session] = WeakKeyDictionary()
+_OWN = "_psfleet_observed"  # the attribute of a session that holds what is known of it
 _meeting = threading.Lock()
 
 
@@ -37,7 +34,7 @@ def wrap_sessions(module: ModuleType) -> None:
         step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
         if step is None:
             return run(self, handle, target_list, fetch_list, feed_dict, *options)
-        more = [] if step.loss is None or step.loss_fetched is not None else [step.loss]
+        more = [] if step.loss is None or step.known else [step.loss]
         results = run(self, handle, target_list, [*fetch_list, *more], feed_dict, *options)
         _took(self, step, results)
         return results[: len(fetch_list)]
@@ -74,7 +71,7 @@ def wrap_last_step(module: ModuleType) -> None:
     @functools.wraps(initialise)
     def noting(self: Any, num_steps: Any = None, last_step: Any = None) -> None:
         initialise(self, num_steps, last_step)
-        _note_last_step(last_step)
+        note_last_step(last_step)
 
     module.StopAtStepHook.__init__ = noting
 
@@ -92,11 +89,6 @@ def wrap_servers(module: ModuleType) -> None:
 
 
 @guarded
-def _note_last_step(last_step: Any) -> None:
-    last_step["of hooks"] = max(last_step["of hooks"], int(last_step or 0))
-
-
-@guarded
 def _tell_nonce(server: tf.distribute.Server) -> None:
     name = f"{server.server_def.job_name}{server.server_def.task_index}"
     observer = observer_of_process() if name.startswith("ps") else None
@@ -109,24 +101,20 @@ def _tell_nonce(server: tf.distribute.Server) -> None:
 def _begin(
     session: tf.compat.v1.Session, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
 ) -> graphs.Step | None:
-    """Return what step the program is about to take; None where it is none, or is not to be recorded."""
-    own = _sessions.get(session) or _meet(session)
-    if own is None or own.lost or psfleet_records.told_by_program():
+    """Return what step the program is about to take; None where it is none, or is not to be recorded.
+
+    It is called for every run, and by then the processor's caches are the model's: a few lines are 30 us.
+    """
+    own = session.__dict__.get(_OWN) or _meet(session)
+    if own is None:
         return None
-    names = (*(operation.name for operation in targets), "", *(tensor.name for tensor in fetches))
-    if names not in own.steps:
-        if len(own.steps) >= _SIGNATURES_KEPT:
-            own.steps.clear()
-        own.steps[names] = graphs.step_of(session.graph, targets, fetches)
-    step = own.steps[names]
-    observer = observer_of_process() if step is not None else None
-    if step is None or observer is None:
+    of_run = (*map(id, targets), 0, *map(id, fetches))
+    step = own.steps[of_run] if of_run in own.steps else _know(session, own, targets, fetches)
+    if step is None or own.lost or not (own.begun or _begun(session, own, step)):
         return None
-    if not own.begun:
-        observer.begin(session, own, step.update)
-    if step.loss is not None and step.loss.ref() in feeds:
-        return replace(step, loss=None, loss_fetched=None)
-    return step
+    if step.loss is None or step.known:
+        return step
+    return step if own.wants_loss and step.loss.ref() not in feeds else step.without_loss
 
 
 def _meet(session: tf.compat.v1.Session) -> Session | None:
@@ -135,28 +123,46 @@ def _meet(session: tf.compat.v1.Session) -> Session | None:
     if not updates:
         return None  # nor do those of the observer, which runs in them what it asks of the ps
     with _meeting:
-        observer = observer_of_process() if session not in _sessions else None
+        observer = observer_of_process() if _OWN not in session.__dict__ else None
         if observer is not None:
-            _sessions[session] = observer.meet(session, updates[0])
-        return _sessions.get(session)
+            session.__dict__[_OWN] = observer.meet(session, updates[0])
+        own: Session | None = session.__dict__.get(_OWN)
+        return own
+
+
+def _know(
+    session: tf.compat.v1.Session, own: Session, targets: Sequence[Any], fetches: Sequence[Any]
+) -> graphs.Step | None:
+    if len(own.steps) >= _RUNS_KEPT:
+        own.steps.clear()
+        own.kept.clear()
+    own.kept.append((targets, fetches))  # so that nothing else gets their ids
+    step = graphs.step_of(session.graph, targets, fetches)
+    own.steps[(*map(id, targets), 0, *map(id, fetches))] = step
+    return step
+
+
+def _begun(session: tf.compat.v1.Session, own: Session, step: graphs.Step) -> bool:
+    observer = observer_of_process()
+    if observer is not None:
+        observer.begin(session, own, step.update)
+    return own.begun and not own.lost
 
 
 @guarded
 def _took(session: tf.compat.v1.Session, step: graphs.Step, results: Sequence[Any]) -> None:
-    loss = None
-    if step.loss_fetched is not None:
-        loss = float(results[step.loss_fetched])
-    elif step.loss is not None:
-        loss = float(results[-1])
-    if (observer := observer_of_process()) is not None and not _sessions[session].lost:
-        observer.took(_sessions[session], step.steps, loss)
+    own = session.__dict__[_OWN]
+    own.observer.losses.append(None if step.place is None else float(results[step.place]))
+    own.taken += 1
+    if step.steps > 1 or len(own.observer.losses) >= own.observer.limit:
+        own.observer.took(own, step.steps)
 
 
 @guarded
 def _close(session: tf.compat.v1.Session) -> None:
-    own, observer = _sessions.get(session), observer_of_process()
-    if own is not None and own.begun and not own.lost and observer is not None:
-        observer.read(own)
+    own = session.__dict__.get(_OWN)
+    if own is not None and own.begun and not own.lost:
+        own.observer.read(own)
 
 
 @guarded
@@ -164,8 +170,7 @@ def _took_by_callable(session: tf.compat.v1.Session, step: graphs.Step, fetches:
     """Count a step whose loss is known where it is one of what the callable gives."""
     listed = isinstance(fetches, list | tuple)
     places = [place for place, of in enumerate(fetches if listed else [fetches]) if of is step.loss]
-    fetched = replace(step, loss_fetched=next(iter(places), None), loss=None)
-    _took(session, fetched, result if listed else [result])
+    _took(session, replace(step, place=next(iter(places), None)), result if listed else [result])
 
 
 @guarded
