@@ -15,6 +15,7 @@ PROGRAM = {
     "entry": "train.py",
     "arguments": ["--rate", "0.1"],
     "flags": True,
+    "observed": True,
     "requirements": "",
     "release": "abc",
 }
@@ -66,6 +67,7 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
         "file": "/opt/psfleet/programs/abc/train.py",
         "arguments": ["--rate", "0.1"],
         "flags": True,
+        "observed": True,
     }
     assert settings()["program"] is None
 

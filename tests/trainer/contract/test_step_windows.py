@@ -106,6 +106,15 @@ def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_k
     assert "waiting_seconds" not in together.fields
 
 
+def test_windows_of_a_run_whose_length_is_known_may_grow_to_their_share_of_it(path: Path) -> None:
+    identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
+    windows = StepWindows(RecordWriter(path, identity), 600, growing=True)
+    for step in range(200):
+        windows.add_unread(0.5, step, step + 1, 100)
+    sizes = [record.integer("steps") for record in _records(path)]
+    assert (sizes[:49], max(sizes), sizes[-20:]) == ([1] * 49, 3, [3] * 20)
+
+
 def test_what_a_program_tells_of_its_steps_has_neither(path: Path) -> None:
     identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
     windows = StepWindows(RecordWriter(path, identity), 0)
