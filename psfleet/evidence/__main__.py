@@ -1,6 +1,10 @@
-"""`python -m psfleet.evidence FOLDER`: judge a run's folder, say it, and write verdict.json there."""
+"""`python -m psfleet.evidence FOLDER`: judge a run's folder, say it, and write verdict.json there.
+
+Of a packed run, a .tar.gz, it is said alone.
+"""
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -10,6 +14,7 @@ from typing import NoReturn
 
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import pack
+from psfleet.evidence.packed_run import unpacked
 from psfleet.evidence.reading import read_run, read_settings
 from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
@@ -35,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell; "
         "64 to 77 where there is no verdict, with the reason.",
     )
-    parser.add_argument("folder", help="a run's folder, with plan.json, settings.json and events/")
+    parser.add_argument(
+        "folder", help="a run's folder, with plan.json, settings.json and events/, or a packed run"
+    )
     parser.add_argument(
         "--pack",
         type=Path,
@@ -45,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of the report")
     options = parser.parse_args(arguments)
     try:
+        if options.folder and Path(options.folder).is_file():
+            return _judge_packed(options)
         return _judge(options)
     except PermissionError as error:
         code, why = (
@@ -52,12 +61,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{error.filename} cannot be read: let its owner do this, or give you a copy",
         )
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            _complain(f"{options.folder[:80]!r} is no path: {error.strerror}")
+            return NO_INPUT
         code, why = IO_ERROR, f"{error.filename or 'standard output'}: {error.strerror or error}"
     except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         told = f"{type(error).__name__}: {error}"[:300]
         code, why = INTERNAL, f"something in it was not foreseen ({told}): please report it with the folder"
     _complain(f"{options.folder}: no verdict. {why}")
     return code
+
+
+def _judge_packed(options: argparse.Namespace) -> int:
+    if options.pack is not None:
+        _complain(f"{options.folder} is packed already: --pack is for a folder")
+        return USAGE
+    try:
+        with unpacked(Path(options.folder)) as folder:
+            verdict = judge_run(read_run(folder), read_settings(folder))
+    except ValueError as error:
+        _complain(f"{options.folder}: {error}. A packed run is what --pack has written")
+        return NO_INPUT
+    _say(verdict, Path(options.folder), as_json=options.json)
+    return verdict.exit_code
 
 
 def _judge(options: argparse.Namespace) -> int:
@@ -89,15 +115,7 @@ def _judge(options: argparse.Namespace) -> int:
 def _no_folder(given: str) -> str:
     """Say why this is no folder of a run; "" where it may be one. Raises PermissionError."""
     folder = Path(given)
-    try:
-        is_folder, is_file = bool(given) and folder.is_dir(), bool(given) and folder.is_file()
-    except PermissionError:
-        raise
-    except OSError as error:  # such as a name that is too long
-        return f"{given[:80]!r} is no path: {error.strerror}"
-    if is_file:
-        return f"{given} is a file. If it is a packed run, unpack it first: tar -xzf {given}"
-    if not is_folder:
+    if not given or not folder.is_dir():
         return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml has put it"
     if not any((folder / name).exists() for name in ("plan.json", "events", "settings.json", MANIFEST)):
         inside = sorted(path.parent.name for path in folder.glob("*/plan.json"))[:5]

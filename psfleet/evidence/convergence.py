@@ -26,7 +26,7 @@ _WINDOWS_OF_A_BIN = 4
 # The last windows are asked for a level, not for a slope: fewer and steadier bins.
 _PATIENCE_BINS = 10
 _WINDOWS_OF_A_PATIENCE_BIN = 10
-# Of Kendall's tau: chance alone goes beyond it in one run of a thousand.
+# In standard deviations: chance alone goes beyond it in one run of a thousand.
 _SIGNIFICANT = 3.0
 _FEWEST_OF_A_WORKER = 4  # windows, of which a median tells something
 _LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
@@ -176,7 +176,19 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
         if not final:
             findings.lacking.append(f"the last evaluation is of global step {step}")
         good = compare(goals, metrics_of(evaluated), findings, certain=final)
+        _ask_more_than_one_answer(evaluated, findings)
     return good, {"model": run.model, "metrics": metrics_of(evaluated)}
+
+
+def _ask_more_than_one_answer(evaluated: Record, findings: Findings) -> None:
+    """Ask of a classifier that it is right more often than one answer for all examples would be by chance."""
+    found = metrics_of(evaluated)
+    accuracy, largest = found.get("accuracy", 1.0), found.get("largest_class", 0.0)
+    examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
+    chance = math.sqrt(max(largest * (1 - largest), 0.0) / examples) if examples > 0 else 0.0
+    if accuracy <= largest + _SIGNIFICANT * chance:
+        always = f"one answer for all test examples is right in {largest:.4f} of them"
+        findings.lacking.append(f"{always}, the model in {accuracy:.4f}: not shown is that it learned")
 
 
 def _ask_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:

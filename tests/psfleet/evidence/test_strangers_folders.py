@@ -100,7 +100,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "run.tar.gz",
             66,
-            "run.tar.gz is a file. If it is a packed run, unpack it first: tar -xzf run.tar.gz",
+            "run.tar.gz: it is no whole .tar.gz (not a gzip file). A packed run is what --pack has written",
         ),
         (
             "runs",
