@@ -9,9 +9,12 @@ import pytest
 import tomllib
 import yaml
 
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.verdict import EXIT_CODES
 from psfleet.inventory.variables import HOST_VARIABLES
 from psfleet.report.advice import _ADVICE
 from psfleet.watch import doctor_findings
+from tests.psfleet.evidence.cases import EVERY_CHECK
 from tests.repository import ROOT
 from trainer import metrics
 from trainer.contract import exit_codes, records
@@ -159,6 +162,27 @@ def test_training_settings() -> None:
     assert {row[0].split("`")[1] for row in rows(TEXTS["docs/models.md"].split("\n## ")[0])} == set(MODELS)
 
 
+def test_the_rules_are_published_as_data() -> None:
+    """Another tool can read them; each row of the page is there, and the thresholds are those of the code."""
+    rules = yaml.safe_load((ROOT / "docs/schema/verdict-rules-1.yml").read_text(encoding="utf-8"))
+    assert rules["version"] == 1
+    assert {name: rule["exit_code"] for name, rule in rules["verdicts"].items()} == EXIT_CODES
+    assert rules["thresholds"] == EvidenceSettings().as_dict()
+    models, programs = (rows(section("docs/verdict.md", of)) for of in ("Checks", "Programs of one's own"))
+    told = {}
+    for cell, *when in models:
+        name, _, asked = cell.partition(" (")
+        own = dict(zip(("true_when", "false_when", "unknown_when"), when, strict=True))
+        told[name.strip("`")] = {**({"asked": asked.removesuffix(")")} if asked else {}), **own}
+    assert rules["models"] == told
+    assert {name for name, rule in told.items() if "asked" not in rule} == EVERY_CHECK
+    assert rules["programs"] == {
+        name: {"asked": asked, "true_when": true}
+        for cell, asked, true in programs
+        for name in NAME.findall(cell)
+    }
+
+
 def test_checks_of_the_verdict_and_of_the_doctor() -> None:
     assert set(first_names("docs/verdict.md", "Checks", "Programs of one's own")) == set(_ADVICE)
     groups = ("The host", "GPUs", "What is deployed")
@@ -188,12 +212,12 @@ def test_metrics_and_phases_of_a_run() -> None:
 
 def test_events_and_their_fields() -> None:
     text = section("docs/contracts.md", "Event records, version 1")
-    assert NAME.findall(text.split("Each has\n")[1].split("\n\n")[0]) == ["v", *records._COMMON]
+    assert NAME.findall(text.split("Each has\n")[1].split("\n\n")[0]) == ["v", *records.COMMON]
     assert {row[0].strip("`"): set(NAME.findall(row[2])) for row in rows(text)} == {
         event: {
             *records.required_fields(event, "worker", 0),
             *records.required_fields(event, records.EVALUATOR, 0),
-            *records._OPTIONAL.get(event, {}),
+            *records.OPTIONAL.get(event, {}),
         }
-        for event in records._EVENTS
+        for event in records.EVENTS
     }

@@ -33,11 +33,11 @@ def _fields(text: str) -> dict[str, str]:
     return dict(field.split(":") for field in text.split())
 
 
-_COMMON = _fields(
+COMMON = _fields(
     "event:str run_id:str job:str index:int host:str pid:int plan_hash:str release:str"
     " wall:seconds monotonic:seconds"
 )
-_EVENTS = {
+EVENTS = {
     "started": _fields("nonce:int settings:object tensorflow:str python:str address:str"),
     "peers_ready": _fields("ps_nonces:ints worker_nonces:ints waited_seconds:number global_step:int"),
     "initialised": _fields("global_step:int"),
@@ -57,7 +57,7 @@ _FINISHED_WORKER = _fields("local_step:int global_step:int seconds:number exampl
 _FINISHED_CHIEF = _fields("contributions:ints last_step:int")
 _EVALUATED_APART = _fields("fingerprint:str examples:int")
 # Fields that an event may have.
-_OPTIONAL = {
+OPTIONAL = {
     "peers_ready": _fields(
         "server_nonce:int ps_own_nonces:ints parameters:str parameter_bytes:ints global_step_on:str"
     ),
@@ -167,7 +167,7 @@ def required_fields(event: str, job: str, index: int, *, program: bool = False) 
 
     `program`: for a record of a program of one's own, which cannot know them all.
     """
-    fields = dict(_EVENTS.get(event, {}))
+    fields = dict(EVENTS.get(event, {}))
     if event == "finished" and job == "worker":
         fields |= _FINISHED_WORKER
         if index == 0:
@@ -180,15 +180,15 @@ def required_fields(event: str, job: str, index: int, *, program: bool = False) 
 
 def schema_problems(values: Mapping[str, object]) -> list[str]:
     """What keeps this object from being a record of this version, in words."""
-    if values.get("v") != VERSION:
+    if not _is_integer(values.get("v")) or values["v"] != VERSION:
         return [f"v is {values.get('v')!r}, expected {VERSION}"]
-    if problems := _kind_problems(values, _COMMON):
+    if problems := _kind_problems(values, COMMON):
         return problems
     event, job, index = str(values["event"]), str(values["job"]), int(str(values["index"]))
-    if event not in _EVENTS:
-        return [f"event {event!r} is not one of {', '.join(_EVENTS)}"]
+    if event not in EVENTS:
+        return [f"event {event!r} is not one of {', '.join(EVENTS)}"]
     expected = required_fields(event, job, index, program="program" in values)
-    expected |= {name: kind for name, kind in _OPTIONAL.get(event, {}).items() if name in values}
+    expected |= {name: kind for name, kind in OPTIONAL.get(event, {}).items() if name in values}
     return [f"{event}: {problem}" for problem in _kind_problems(values, expected)]
 
 
@@ -294,8 +294,8 @@ def _record(line: bytes) -> Record:
         raise ValueError("; ".join(problems))
     # The names, and what many records say alike, are in memory once.
     values = {sys.intern(name): value for name, value in values.items()}
-    common: dict[str, Any] = {name: values.pop(name) for name in _COMMON}
-    common |= {name: sys.intern(common[name]) for name, kind in _COMMON.items() if kind == "str"}
+    common: dict[str, Any] = {name: values.pop(name) for name in COMMON}
+    common |= {name: sys.intern(common[name]) for name, kind in COMMON.items() if kind == "str"}
     common |= {"wall": float(common["wall"]), "monotonic": float(common["monotonic"])}
     del values["v"]
     return Record(**common, fields=values)
