@@ -48,7 +48,7 @@ def _rules(event: str) -> Iterator[dict[str, Any]]:
     least = records.required_fields(event, "ps", 0, program=True)
     optional = records.OPTIONAL.get(event, {})
     yield _rule({"event": event}, {}, least, optional)
-    asked = [
+    asked: list[tuple[Mapping[str, object], Mapping[str, object], Mapping[str, str]]] = [
         ({}, _NO_PROGRAM, records.required_fields(event, "ps", 0)),
         ({"job": "worker"}, _NO_PROGRAM, records.required_fields(event, "worker", 1)),
         ({"job": "worker", "index": 0}, _NO_PROGRAM, records.required_fields(event, "worker", 0)),
