@@ -9,7 +9,7 @@ from psfleet.evidence.answer import Answer, Findings, Good, check, counted, list
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
-from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
@@ -111,7 +111,7 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
 def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
     synchronous = any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings)
-    met = [bool(worker.of("peers_ready")) for worker in run.workers] if run.rules.shared else []
+    met = [_was_seen(worker) for worker in run.workers] if run.rules.shared else []
     if any(met) and (all(met) or not silent):
         answers.checks += [
             sharing.same_parameter_servers(run),
@@ -120,7 +120,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         ]
     if not run.rules.shared:
         answers.together = not silent
-    elif run.contributions:
+    elif run.coordinated:
         # Its coordinator had the workers do all steps, and told what each has done.
         answers.checks.append(sharing.fair_shares(run, settings))
         answers.together = answers.observed = True
@@ -143,6 +143,11 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         if not any(met):
             why = "its records tell of one global step, not which ps each worker used"
             answers.open["all parameters were shared"] = why
+
+
+def _was_seen(worker: TaskRecords) -> bool:
+    """Whether psfleet looked at its sessions, and so knows where its parameters were."""
+    return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
 
 
 def _name_falls(run: Run, answers: ProgramAnswers) -> None:

@@ -295,6 +295,12 @@ class Run:
         return self.final.integers("contributions") if self.final is not None else {}
 
     @cached_property
+    def coordinated(self) -> bool:
+        """Whether the workers of a program did what its coordinator told them, which alone tells of it."""
+        alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
+        return self.program is not None and bool(self.contributions) and alone
+
+    @cached_property
     def model(self) -> str:
         """The model's name, by the chief's `started`, else by settings.json; empty where neither says.
 

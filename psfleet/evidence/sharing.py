@@ -139,12 +139,12 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
     each must have offered gradients all the time: one that stands still for most of the run was not there.
     """
-    told = bool(run.contributions)
+    told = run.coordinated or (run.program is None and bool(run.contributions))
     if run.program is None and not told:
         findings.lacking.append("the chief does not tell what each worker contributed")
     counts = {
         worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
-        for worker in (run.of_job("worker") if run.program is not None and told else run.workers)
+        for worker in (run.of_job("worker") if run.coordinated else run.workers)
     }
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
@@ -158,7 +158,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
             f"expected at least {least:.1%}{but}",
             certain=told or (run.program is not None and run.whole),
         )
-    for worker in run.workers if run.program is None or not told else ():
+    for worker in () if run.coordinated else run.workers:
         if worker.name in below and not worker.local_steps:
             findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
         elif worker.name in below and backups:

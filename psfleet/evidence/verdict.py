@@ -173,7 +173,8 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
     if verdict == COMPLETED:
         what = next(iter(answers.open), "")
         return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
-    workers = counted(len(run.contributions) or len(run.workers), "worker")
+    told = run.contributions if run.coordinated else run.workers
+    workers = counted(len(told), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
     if answers.observed:
         together = f"{workers} trained one model together through {counted(len(run.ps), 'ps')}"
