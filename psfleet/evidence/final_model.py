@@ -35,6 +35,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
         findings.lacking.append("nobody who took no part tells which parameters the last checkpoint holds")
     else:
         read[run.evaluator.name] = kept
+    _follow_checkpoints(run, findings)
     steps = sorted({step for _, step in read.values()})
     for step in steps:
         digests = {name: digest for name, (digest, at) in read.items() if at == step}
@@ -78,6 +79,24 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
         "nonce": life.nonce,
         "metrics": found,
     }
+
+
+def _follow_checkpoints(run: Run, findings: Findings) -> None:
+    """Ask that what was restored, and what was evaluated in the end, is what had been saved at that step."""
+    saved: dict[int, set[str]] = {}
+    read: list[tuple[str, tuple[str, int] | None]] = []
+    for record in run.chief.of("checkpointed", "restored"):
+        found = _fingerprint(record, "global_step")
+        if record.event == "restored":
+            read.append((f"{run.chief.name} restored", found))
+        elif found:
+            saved.setdefault(found[1], set()).add(found[0])
+    evaluated = run.evaluation.evaluated if run.evaluation else None
+    read.append((f"{run.evaluator.name} read", _fingerprint(evaluated, "global_step")))
+    for who, found in read:
+        if found and found[1] in saved and found[0] not in saved[found[1]]:
+            told = " or ".join(sorted(saved[found[1]]))
+            findings.wrong.append(f"{who} {found[0]} at global step {found[1]}, where {told} had been saved")
 
 
 def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:

@@ -64,7 +64,8 @@ OPTIONAL = {
     # A program's tasks need not tell what ours must, but as ours do where they do.
     "finished": _fields("fingerprint:str fingerprint_step:int") | _FINISHED_WORKER | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
-    "restored": _fields("ps_parameters:object"),
+    "restored": _fields("ps_parameters:object fingerprint:str"),
+    "checkpointed": _fields("fingerprint:str"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
     ),

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
+from trainer.model.fingerprint import ValueFingerprint, fingerprint_of
 from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
 from trainer.process.failure import TaskFailure
 
@@ -48,22 +49,26 @@ class SaveOperation:
         """
         self._directory = directory
         self._values = {name_of(variable): _finite(variable, device) for variable in variables}
-        self._write = None
+        self._write = self._fingerprint = None
         with tf.device(device):
             if device is not None:
                 step = self._values[counters.op.name][GLOBAL_STEP]
                 path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
                 self._write = [path, _write(path, self._values)]
+                self._fingerprint = ValueFingerprint(self._values)
 
-    def run(self, session: tf.compat.v1.Session) -> Path:
-        """Write the files and return their path without ending. Raises tf.errors.OpError."""
-        if self._write is not None:
-            path, _ = session.run(self._write)
-            return Path(path.decode())
+    def run(self, session: tf.compat.v1.Session) -> tuple[Path, str]:
+        """Write the files; their path without ending, and the fingerprint of the values in them.
+
+        Raises tf.errors.OpError.
+        """
+        if self._write is not None and self._fingerprint is not None:
+            (path, _), sums = session.run([self._write, self._fingerprint.fetches])
+            return Path(path.decode()), self._fingerprint.of(sums)
         values = session.run(self._values)
         here = self._directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
         _write(str(here), values)
-        return here
+        return here, fingerprint_of(values)
 
 
 class RestoreOperation:

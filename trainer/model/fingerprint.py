@@ -77,6 +77,28 @@ class FingerprintOperations:
         return _digest(lines), int(after)
 
 
+class ValueFingerprint:
+    """The part of a graph that sums up values that are there anyway, as those that a checkpoint is made of.
+
+    `fetches`: the sum of each. They are summed up where this is added to the default graph.
+    """
+
+    def __init__(self, values: Mapping[str, tf.Tensor]) -> None:
+        """Take variable name -> value. Raises ValueError naming a variable that does not hold numbers."""
+        self._values = {name: value for name, value in values.items() if name != COUNTERS}
+        flats = [_bits_in_a_row(name, value) for name, value in self._values.items()]
+        longest = max((flat.shape.num_elements() for flat in flats), default=0)
+        within = _scrambled(tf.bitcast(tf.range(min(longest, BLOCK), dtype=tf.int64), tf.uint64), tf.bitwise)
+        self.fetches = [_sum_of_flat(flat, 0, within) for flat in flats]
+
+    def of(self, sums: Sequence[int]) -> str:
+        """The fingerprint, by what was fetched."""
+        return _digest(
+            _line(name, value.dtype.name, value.shape.as_list(), int(total) % 2**64)
+            for (name, value), total in zip(self._values.items(), sums, strict=True)
+        )
+
+
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
@@ -141,13 +163,17 @@ def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
 
 def _flat(variable: tf.Variable) -> tf.Tensor:
     """The bits of a variable in one row, for the processor of its task, where it lies on a GPU, too."""
-    bits = _bits_of(variable.op.name, variable.dtype.base_dtype)
     with tf.device(variable.device):
         value = variable.read_value()
     place = tf.DeviceSpec.from_string(variable.device).replace(device_type="CPU", device_index=0)
     with tf.device(place.to_string()):
-        value = tf.cast(value, bits) if value.dtype == tf.bool else tf.bitcast(value, bits)
-        return tf.reshape(value, [-1])
+        return _bits_in_a_row(variable.op.name, value)
+
+
+def _bits_in_a_row(name: str, value: tf.Tensor) -> tf.Tensor:
+    bits = _bits_of(name, value.dtype)
+    value = tf.cast(value, bits) if value.dtype == tf.bool else tf.bitcast(value, bits)
+    return tf.reshape(value, [-1])
 
 
 def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:

@@ -16,6 +16,7 @@ from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import CheckpointFolder, SaveOperation
+from trainer.model.fingerprint import fingerprint_of
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 
@@ -70,7 +71,8 @@ class Chief:
             session.restore(checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            self._task.records.write("restored", {**read, **fields})
+            holds = {"fingerprint": fingerprint_of(checkpoint.values)}
+            self._task.records.write("restored", {**read, **holds, **fields})
         self._saved_step = checkpoint.global_step if checkpoint else -1
         self._count_anew(max(self._saved_step, 0))
         # A ps that is lost before the first interval is over costs what was learned, and explains itself.
@@ -116,7 +118,7 @@ class Chief:
         self.is_saving = True
         try:
             with session.held_still():
-                path = self._save_operation.run(session.session)
+                path, fingerprint = self._save_operation.run(session.session)
             self._folder.saved()
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):
@@ -127,8 +129,8 @@ class Chief:
         else:
             self._saved_step = int(path.name.rpartition("-")[2])
             seconds = round(time.monotonic() - began, 6)
-            fields = {"global_step": self._saved_step, "path": str(path), "seconds": seconds}
-            self._task.records.write("checkpointed", fields)
+            fields = {"path": str(path), "seconds": seconds, "fingerprint": fingerprint}
+            self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
         finally:
             self.is_saving = False
         self._count_anew(global_step)

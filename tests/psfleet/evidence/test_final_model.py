@@ -37,6 +37,15 @@ def fail_to_evaluate(run: Path) -> None:
     fail(run, "evaluator0", "no checkpoint is there")
 
 
+def restore(run: Path, fingerprint: str) -> None:
+    """Let the chief have restored its first checkpoint, of the first values, as soon as it had saved it."""
+    every = records(run, "worker0")
+    first = next(number for number, of in enumerate(every) if of["event"] == "checkpointed")
+    read = {**every[first], "event": "restored", "checkpoint": "x", "ps_parameters": {}}
+    read["fingerprint"] = fingerprint or every[first]["fingerprint"]
+    rewrite(run, "worker0", [*every[: first + 1], read, *every[first + 1 :]])
+
+
 @cases("final_model", globals())
 def test_what_speaks_against_the_final_model_or_lacks_is_said(run: Path, case: Case) -> None:
     case.hold(run)

@@ -90,8 +90,10 @@ def test_whoever_looks_from_outside_sees_whole_variables(
         save = SaveOperation(tmp_path, graph.variables, graph.counters, device)
 
     def saved() -> Checkpoint:
-        checkpoint, problem = read_checkpoint(save.run(session.session))
+        path, written = save.run(session.session)
+        checkpoint, problem = read_checkpoint(path)
         assert checkpoint is not None, problem
+        assert written == fingerprint_of(checkpoint.values)
         fingerprint = session.fingerprint()
         assert fingerprint == (fingerprint_of(checkpoint.values), checkpoint.global_step)
         return checkpoint
