@@ -13,6 +13,7 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
+_Falls = Mapping[str, tuple[int, int]]
 TOGETHER = "the workers trained one model together"
 
 
@@ -41,8 +42,9 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     answers = ProgramAnswers([tasks_ended_well(run)])
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
-    _ask_sharing(run, settings, answers)
-    _name_falls(run, answers)
+    falls = _falls(run)
+    _ask_sharing(run, settings, answers, falls)
+    _name_falls(falls, answers)
     _ask_traffic(run, settings, answers)
     _ask_learning(run, settings, answers)
     if settings.log_patterns:
@@ -108,7 +110,7 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
     return good, {"metrics": metrics}
 
 
-def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, falls: _Falls) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
     synchronous = any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings)
     met = [_was_seen(worker) for worker in run.workers] if run.rules.shared else []
@@ -137,7 +139,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         answers.checks += [sharing.fair_shares(run, settings), sharing.workers_overlap(run, settings)]
         if not synchronous:
             answers.checks.append(sharing.steps_interleave(run))
-            answers.checks += [] if _falls(run) else [steps_numbered(run)]
+            answers.checks += [] if falls else [steps_numbered(run)]
         answers.together = True
         answers.observed = any(met)
         if not any(met):
@@ -150,15 +152,15 @@ def _was_seen(worker: TaskRecords) -> bool:
     return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
 
 
-def _name_falls(run: Run, answers: ProgramAnswers) -> None:
+def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
     """Steps taken back, as by a program that began from zero again, are no part of the model that is left."""
-    for name, (one, other) in _falls(run).items():
+    for name, (one, other) in falls.items():
         answers.together = False
         why = f"its global step fell from {one} to {other}"
         answers.open[f"the model holds all that {name} trained"] = why
 
 
-def _falls(run: Run) -> dict[str, tuple[int, int]]:
+def _falls(run: Run) -> _Falls:
     """Return the first fall of the global step that each worker saw, if any."""
     steps = {
         worker.name: [step for window in worker.windows for step in (window.before, window.after)]
