@@ -62,7 +62,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return  # a program that recorded no steps
     yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
     yield "seconds", f"{figures['seconds']:.1f}"
-    if figures["examples_per_second"] is not None:
+    if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
     if figures["loss_first"] is not None:
         yield "training loss", f"{figures['loss_first']:.4g} -> {figures['loss_last']:.4g}"
