@@ -210,7 +210,7 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
         if ending is None or not ending.well:
             continue
         if not ending.by_itself and task.job in {"worker", "chief"}:
-            why = "it still ran when the run was over, and train.yml ended it"
+            why = "it still ran, and a playbook ended it"
             answers.open[f"{task.name} had done its work"] = why
         if ending.restarts:
             why = f"it was started again {counted(ending.restarts, 'time')}"

@@ -75,7 +75,7 @@ def test_the_least_that_a_task_exchanges_can_be_set(silent: Path) -> None:
 def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
     end(silent, "worker1", exit_code=143, restarts=2)
     said = not_shown(silent)
-    assert "worker1 had done its work: it still ran when the run was over, and train.yml ended it" in said
+    assert "worker1 had done its work: it still ran, and a playbook ended it" in said
     assert "worker1 went on where it had been: it was started again 2 times" in said
     assert "ps0 had done its work" not in said
     for name in ("ps0", "worker0"):

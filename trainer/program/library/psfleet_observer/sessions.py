@@ -83,7 +83,8 @@ def wrap_servers(module: ModuleType) -> None:
     @functools.wraps(initialise)
     def telling(self: Any, *arguments: Any, **named: Any) -> None:
         initialise(self, *arguments, **named)
-        _tell_nonce(self)
+        if named.get("start", True):
+            _tell_nonce(self)
 
     module.Server.__init__ = telling
 
