@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -76,12 +77,15 @@ def _judge_packed(options: argparse.Namespace) -> int:
     if options.pack is not None:
         _complain(f"{options.folder} is packed already: --pack is for a folder")
         return USAGE
-    try:
-        with unpacked(Path(options.folder)) as folder:
-            verdict = judge_run(read_run(folder), read_settings(folder))
-    except ValueError as error:
-        _complain(f"{options.folder}: {error}. A packed run is what --pack has written")
-        return NO_INPUT
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(unpacked(Path(options.folder)))
+        except ValueError as error:
+            _complain(f"{options.folder}: {error}. A packed run is what --pack has written")
+            return NO_INPUT
+        verdict = _verdict_on(folder)
+    if verdict is None:
+        return EXIT_CODES[CANNOT_TELL]
     _say(verdict, Path(options.folder), as_json=options.json)
     return verdict.exit_code
 
@@ -94,12 +98,9 @@ def _judge(options: argparse.Namespace) -> int:
     if options.pack is not None and options.pack.resolve().is_relative_to(folder.resolve()):
         _complain(f"--pack {options.pack} is in the folder that is to be packed: name a file outside of it")
         return USAGE
-    try:
-        settings = read_settings(folder)
-    except ValueError as error:
-        _complain(str(error))
+    verdict = _verdict_on(folder)
+    if verdict is None:
         return EXIT_CODES[CANNOT_TELL]
-    verdict = judge_run(read_run(folder), settings)
     _say(verdict, folder, as_json=options.json)
     try:
         verdict.write(folder)
@@ -110,6 +111,16 @@ def _judge(options: argparse.Namespace) -> int:
     if options.pack is not None:
         return _pack(folder, options.pack) or verdict.exit_code
     return verdict.exit_code
+
+
+def _verdict_on(folder: Path) -> Verdict | None:
+    """Judge a folder; None, which is said, where its thresholds cannot be used. Raises OSError."""
+    try:
+        settings = read_settings(folder)
+    except ValueError as error:
+        _complain(str(error))
+        return None
+    return judge_run(read_run(folder), settings)
 
 
 def _no_folder(given: str) -> str:

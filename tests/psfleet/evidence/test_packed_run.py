@@ -38,6 +38,19 @@ def test_a_packed_run_is_judged_as_its_folder_and_left_as_it_is(
     assert main([str(archive), "--pack", str(tmp_path / "again.tar.gz")]) == 64
 
 
+def test_thresholds_that_cannot_be_used_are_told_as_of_a_folder(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "settings.json").write_text('{"training": {}, "evidence": {"minimum_share": "much"}}')
+    pack(run, tmp_path / "odd.tar.gz")
+    told = []
+    for given in (run, tmp_path / "odd.tar.gz"):
+        assert main([str(given)]) == 2
+        told.append(capsys.readouterr().err.partition("settings.json")[2])
+    assert told[0] == told[1]
+    assert "minimum_share" in told[0]
+
+
 def entry(name: str, **fields: object) -> tarfile.TarInfo:
     one = tarfile.TarInfo(name)
     for field, value in fields.items():
