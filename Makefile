@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries mutants fuzz test lint unit molecule cuda security scale bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale bench bench-deploy chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -69,6 +69,9 @@ fuzz: setup-dev ## Damage what hosts say, and read it, for SECONDS (600); what i
 
 adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
 	@python -m tests.psfleet.evidence.adversaries
+
+references: setup-dev ## Train the runs of one process and of several workers anew that a run's pace is held against (some 16 minutes)
+	@python -m tests.psfleet.evidence.references
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -33,7 +33,7 @@ _LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
 # Losses below this part of the target are all the same: rounding errors of a model that fits exactly.
 _OF_THE_TARGET = 0.1
 _OF_THE_FIRST = 1e-6
-_MOST_LOSS = 1e30  # a float32 holds somewhat more, and sums of such losses are none
+MOST_LOSS = 1e30  # a float32 holds somewhat more, and sums of such losses are none
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def loss_finite(findings: Findings, run: Run) -> Good:
         told = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in told if not all(map(_is_finite, losses))]
         if bad:
-            beyond = f"no finite number, or beyond {_MOST_LOSS:g},"
+            beyond = f"no finite number, or beyond {MOST_LOSS:g},"
             findings.wrong.append(f"{worker.name}: the loss was {beyond} by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
@@ -297,7 +297,7 @@ def last_evaluation(run: Run) -> Record | None:
 
 
 def _is_finite(loss: float | None) -> bool:
-    return loss is not None and abs(loss) <= _MOST_LOSS
+    return loss is not None and abs(loss) <= MOST_LOSS
 
 
 def metrics_of(evaluated: Record | None) -> dict[str, float]:

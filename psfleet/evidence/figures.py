@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from itertools import zip_longest
 from statistics import median
 from typing import Any
 
 from psfleet.evidence import convergence
+from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from trainer.contract.json_files import finite
 
@@ -19,6 +21,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     """Return the figures: `seconds` is how long the busiest worker trained, rates are over all workers.
 
     `replication` is None for a program of one's own. Bytes are None where systemd did not count them.
+    `pace` is None where there is nothing to hold the run against (learning_pace.py).
     `staleness` is None where nobody knows it; its `histogram` is as `Window.staleness`. `ps` has the saved
     variables that each ps held, by the chief.
     """
@@ -28,7 +31,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     told = run.contributions
     steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
     total = sum(steps.values())
-    speeds = speeds_of(run)
+    speeds, pace = speeds_of(run), pace_of(run)
     return {
         "model": run.model,
         "replication": None if run.program is not None else str(run.rules),
@@ -40,6 +43,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "loss_first": None if math.isnan(first) else first,
         "loss_last": None if math.isnan(last) else last,
         "metrics": finite(convergence.metrics_of(convergence.last_evaluation(run))),
+        "pace": asdict(pace) if pace else None,
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
         "ps": _ps(run),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
+from psfleet.evidence.learning_pace import of_one_process
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from psfleet.report.clocks import LARGEST, own_seconds
 
@@ -74,6 +75,13 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
     left out (`losses_not_finite` has them).
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.workers], named)
+
+
+def one_process_curves(run: Run) -> list[list[Point]]:
+    """Return the losses of runs of one process, over as many global steps as this run made of its batches."""
+    batch, curves = of_one_process(run)
+    steps = ([(examples / batch, loss) for examples, loss in curve] for curve in curves)
+    return [[point for point in curve if point[0] <= run.global_steps] for curve in steps]
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:

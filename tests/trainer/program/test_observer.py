@@ -38,6 +38,29 @@ RAISES = """
         session.run(train)
         raise ValueError("no more data")
 """
+THREE_SESSIONS = """
+    import gc, json, os
+    import tensorflow as tf
+    v1, config = tf.compat.v1, json.loads(os.environ["TF_CONFIG"])
+    job, task = config["task"]["type"], config["task"]["index"]
+    server = v1.train.Server(config["cluster"], job, task)
+    if job == "ps":
+        server.join()
+    with tf.Graph().as_default():
+        with v1.device(v1.train.replica_device_setter(cluster=config["cluster"])):
+            weight = v1.get_variable("weight", [])
+            step = v1.train.get_or_create_global_step()
+            train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.square(1.0 - weight), step)
+            begin = v1.global_variables_initializer()
+        for session_number in range(3):
+            with v1.Session(server.target) as session:
+                if not session_number:
+                    session.run(begin)
+                for _ in range(4):
+                    session.run(train)
+    left = [one for one in gc.get_objects() if isinstance(one, v1.Session) and not one._closed]
+    open("open", "w").write(str(len(left)))
+"""
 TELLS = "import json, sys; json.dump([sys.path, 'psfleet_observer' in sys.modules], open('told.json', 'w'))"
 
 
@@ -75,6 +98,19 @@ def test_a_program_that_raises_ends_as_it_would_and_its_records_say_so(tmp_path:
     assert [record.event for record in records] == ["started", "peers_ready", "step", "step", "failed"]
     assert records[-1].text("reason") == "ValueError: no more data"
     assert records[1].integers("parameter_bytes") == {"worker0": 4}
+
+
+@pytest.mark.slow
+def test_of_each_session_all_steps_are_recorded_and_nothing_stays_open(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, THREE_SESSIONS), ps=1, worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait("worker0") == {"worker0": FINISHED}, tasks.outputs()
+    records, _ = read_records(events_file(tasks.directory("worker0"), "worker", 0))
+    met = [record.integer("global_step") for record in records if record.event == "peers_ready"]
+    assert met == [0, 4, 8]
+    assert sum(record.integer("steps") for record in records if record.event == "step") == 12
+    assert records[-1].event == "finished"
+    assert (tasks.directory("worker0") / "open").read_text() == "0"
 
 
 def test_another_sitecustomize_is_run_as_well(tmp_path: Path) -> None:

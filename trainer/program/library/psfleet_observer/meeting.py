@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from psfleet_observer.guard import within
@@ -74,6 +75,13 @@ class Meeting:
     def global_step(self) -> int:
         """Return what the global step is now."""
         return within(_SECONDS_TO_READ, lambda: int(self._session.run(self._global_step)))
+
+    def close(self) -> None:
+        """Leave the cluster, as far as that can be done in time."""
+        import tensorflow as tf
+
+        with suppress(TimeoutError, tf.errors.OpError):
+            within(_SECONDS_TO_READ, self._session.close)
 
 
 def tell_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:

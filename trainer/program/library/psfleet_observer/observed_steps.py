@@ -55,6 +55,14 @@ class Session:
         self.lost = True
         say(f"the steps of this session are not recorded: {type(error).__name__}: {error}")
 
+    def close(self) -> None:
+        """Write its steps, while it is there to say where the global step is; then it is over."""
+        if self.begun and not self.lost:
+            self.observer.read(self)
+        self.lost = True
+        if self.meeting:
+            self.meeting.close()
+
 
 class Observer:
     """Steps that are not written yet, by the loss of each, and the global step before them.
@@ -157,7 +165,8 @@ class Observer:
         """Write what is left, and how the process ended, as far as it knows."""
         if psfleet_records.told_by_program() or self._last is None:
             return
-        self.read(self._last)
+        if not self._last.lost:
+            self.read(self._last)
         guard.stop()
         end(self.task, {})
 

@@ -162,8 +162,8 @@ def _took(session: tf.compat.v1.Session, step: graphs.Step, results: Sequence[An
 @guarded
 def _close(session: tf.compat.v1.Session) -> None:
     own = session.__dict__.get(_OWN)
-    if own is not None and own.begun and not own.lost:
-        own.observer.read(own)
+    if own is not None:
+        own.close()
 
 
 @guarded
