@@ -34,12 +34,13 @@ class ActionModule(ControllerAction):
         now = datetime.now(tz=timezone.utc)
         run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
         folder = Path(arguments["runs_directory"]).resolve() / run_id
-        of_folder = Folder(state_of(folder), str(read_object(folder / "plan.json").get("hash", "")))
         try:
             begun = begun_settings(folder)
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
+        plan_hash = str(read_object(folder / "plan.json").get("hash", ""))
+        of_folder = Folder(state_of(folder), plan_hash, (begun or today)["program"])
         action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         settings = today
         if begun:

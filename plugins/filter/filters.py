@@ -7,6 +7,7 @@ from typing import Any
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
+from psfleet.run.start import deploy_problems
 from psfleet.watch.hints import with_inventory
 from trainer.contract import exit_codes as codes
 
@@ -38,6 +39,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
 
 FILTERS = (
     cuda_environment,
+    deploy_problems,
     exit_codes,
     own_cache,
     task_files.evaluator_files,

@@ -21,7 +21,7 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.fence_state import fence_check
 from ..module_utils.host.gpu_checks import gpu_chain
-from ..module_utils.host.host_checks import Asked, host_chain, host_environment
+from ..module_utils.host.host_checks import Asked, data_check, host_chain, host_environment
 from ..module_utils.host.host_facts import HostFacts, read_host_facts
 from ..module_utils.host.name_checks import name_check, names_in, resolve_names
 from ..module_utils.host.nvidia import read_gpu_facts
@@ -51,6 +51,7 @@ DOCUMENTATION = {
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
         "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
+        "data_directory": {"default": "", "description": "Where data are that nobody brings."},
         "listener": {
             "type": "dict",
             "default": {},
@@ -103,6 +104,7 @@ def own_checks(
     plan = Today(values["plan"], values["release"], today["lock_hash"])
     findings = {
         "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
+        "data": data_check(values["data_directory"]),
         "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
         "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
         "environment": deployment_check(deployment, plan, installed=installed),

@@ -8,7 +8,14 @@ from ..module_utils.documented import documented_module
 from ..module_utils.host.accounts import account_finding, read_accounts
 from ..module_utils.host.check import Check, checks_of, reasons_of
 from ..module_utils.host.clock_checks import clock_check
-from ..module_utils.host.host_checks import PLATFORMS, SUPPORTED, Asked, host_chain, host_environment
+from ..module_utils.host.host_checks import (
+    PLATFORMS,
+    SUPPORTED,
+    Asked,
+    data_check,
+    host_chain,
+    host_environment,
+)
 from ..module_utils.host.host_facts import read_host_facts
 
 DOCUMENTATION = {
@@ -32,6 +39,7 @@ DOCUMENTATION = {
         },
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
         "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
+        "data_directory": {"default": "", "description": "Where data are that nobody brings."},
         "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
     },
 }
@@ -64,7 +72,8 @@ def main() -> None:
     accounts = module.params["accounts"]
     checks = host_chain(facts, asked)
     clock = clock_check(time.time() - module.params["now"], 60.0)  # what it may take to come here
-    checks += checks_of({"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock})
+    found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
+    checks += checks_of({**found, "data": data_check(module.params["data_directory"])})
     if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)
     for check in checks:

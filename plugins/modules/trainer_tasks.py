@@ -8,7 +8,12 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import point, points_to
-from ..module_utils.host.deployment import MOST_BYTES_OF_PLAN, installed_tensorflow, lacks_cuda
+from ..module_utils.host.deployment import (
+    MOST_BYTES_OF_PLAN,
+    in_use,
+    installed_tensorflow,
+    lacks_cuda,
+)
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.task_traces import (
     last_failure,
@@ -57,6 +62,9 @@ deployed:
   type: dict
   description: The plan that deploy.yml left on this host; of the one that was asked for C(hash) alone.
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
+release: {returned: always, type: str, description: "The trainer's release in use, empty for none."}
+environment: {returned: always, type: str, description: "The hash of the environment in use, empty for none."}
+programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
 tasks:
@@ -213,6 +221,9 @@ def main() -> None:
         changed=changed,
         deployed=deployed_plan(tasks.configuration / "plan.json", module.params["plan_hash"]),
         tensorflow=installed_tensorflow(install),
+        release=in_use(install, "current"),
+        environment=in_use(install, "environment"),
+        programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]*")),
         lacks_cuda=lacks_cuda(install),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),

@@ -101,8 +101,9 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> obj
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
-    """Return host -> the folder where its tasks read data; a host with ps alone reads none."""
-    return {task.host: settings[task.name].data_dir for task in plan.tasks if task.job != "ps"}
+    """Return host -> the folder where its tasks read data; a host that needs none is not there."""
+    readers = (task for task in plan.tasks if task.job != "ps")
+    return {task.host: folder for task in readers if (folder := settings[task.name].data_dir)}
 
 
 def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:

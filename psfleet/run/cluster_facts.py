@@ -47,5 +47,5 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         "cluster_mesh": mesh,
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
         "cluster_program": program,
-        "cluster_data": {"source": data, "directories": data_directories(plan, settings)} if data else {},
+        "cluster_data": {"source": data, "directories": data_directories(plan, settings)},
     }

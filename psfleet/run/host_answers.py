@@ -3,12 +3,14 @@
 An answer that lacks a field, or has one of another kind, is none.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_args
 
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import as_given
 from trainer.host.check import State
+from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
 from trainer.host.task_traces import MOST_BYTES, number
 from trainer.host.task_units import UNIT_JOBS
@@ -20,6 +22,7 @@ class UnusableError(ValueError):
 
 # Of tasks and checks far more than any host has, and of characters more than modules make of a file.
 _MOST_ENTRIES, _MOST_CHARACTERS = 4096, 4 * MOST_BYTES
+_HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
 
 
 def _all(kind: str, values: Collection[object]) -> bool:
@@ -34,6 +37,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "code": lambda value: value is None or _KINDS["count"](value),
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
+    "hash": lambda value: isinstance(value, str) and bool(_HASH_OR_NONE.fullmatch(value)),
+    "hashes": lambda value: isinstance(value, list) and _all("hash", value),
     "figure": lambda value: value is None or number(value) is not None,
     "object": lambda value: isinstance(value, dict),
     "figures": lambda value: isinstance(value, dict) and _all("figure", value.values()),
@@ -46,7 +51,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 _Fields = Mapping[str, str]
 _ANSWERS: Mapping[str, _Fields] = {
     "trainer_tasks": {
-        **{"object": "deployed", "text": "tensorflow unfenced", "switch": "lacks_cuda"},
+        **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
+        **{"switch": "lacks_cuda", "hashes": "programs"},
         **{"objects": "tasks", "texts": "stopped"},
     },
     "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},

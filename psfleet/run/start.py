@@ -21,10 +21,14 @@ FolderState = Literal["", "running", "stopped", "ended"]
 
 @dataclass(frozen=True)
 class Folder:
-    """What the run's folder on the controller says: its state, and the hash of the plan that it began on."""
+    """What the controller knows of the run: its folder's state, and the hash of the plan that it began on.
+
+    `program` is that of its settings, None for the trainer's own models.
+    """
 
     state: FolderState = ""
     plan_hash: str = ""
+    program: Mapping[str, Any] | None = None
 
 
 class RefusedError(ValueError):
@@ -46,8 +50,9 @@ def decide(
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
-    `deployed` (a plan or {}), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was
-    built without), `unfenced` (why its fence does not stand, or "") and `tasks`. Raises RefusedError.
+    `deployed` (a plan or {}), `release` and `environment` (hashes, or ""), `tensorflow` (the version
+    installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
+    stand, or ""), `programs` (their hashes) and `tasks`. Raises RefusedError.
     """
     if not RUN_ID_PATTERN.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -61,7 +66,7 @@ def decide(
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
-        problems += [*_unlike(plan, of_run), *_unfenced(of_run)]
+        problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -76,6 +81,25 @@ def decide(
         raise RefusedError(*problems)
     # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
     return "attach" if attaches else "collect" if collects else "start"
+
+
+def deploy_problems(
+    hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, told: bool
+) -> list[str]:
+    """Say which runs deploy.yml would disturb on these hosts, as `decide` takes them.
+
+    Where the user has `told` it to deploy beside a run, that is one whose plan is not today's: a task that
+    leaves its place in the plan is ended by a deployment.
+    """
+    busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
+    moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
+    if moved:
+        changes = "; ".join(_differences(moved[0], plan))
+        return [*_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
+    if not busy or told:
+        return []
+    beside = "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"
+    return [*_other_runs("", busy), beside]
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
@@ -142,7 +166,8 @@ def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Ite
 
 
 def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    bare = [host for host, found in hosts.items() if not found["deployed"]]
+    whole = ("deployed", "release", "environment")
+    bare = [host for host, found in hosts.items() if not all(map(found.__getitem__, whole))]
     if bare:
         yield f"run deploy.yml first, on these hosts: {', '.join(bare)}"
     deployed = {host: found["deployed"] for host, found in hosts.items() if found["deployed"]}
@@ -174,6 +199,13 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
     lacking = [host for host in with_gpus if host in hosts and hosts[host]["lacks_cuda"]]
     if lacking:
         yield f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"
+
+
+def _without(program: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Say which hosts do not have the program of the run."""
+    deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
+    if program and (lacking := [host for host in deployed if program["release"] not in deployed[host]]):
+        yield f"the program {program['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

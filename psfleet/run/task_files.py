@@ -67,19 +67,26 @@ def gpu_drop_ins(tasks: Sequence[Mapping[str, Any]], directory: str, content: st
 
 def run_files(
     tasks: Sequence[Mapping[str, Any]],
-    configuration: str,
+    paths: Mapping[str, str],
     run: Mapping[str, Any],
-    state_directory: str,
+    deployed: Mapping[str, str],
     user: str,
 ) -> list[dict[str, str]]:
-    """Return each file in the `configuration` directory that the host's tasks of a run need.
+    """Return each file in the configuration directory that the host's tasks of a run need.
 
-    `run` has the `id` of the run and its `settings`, as settings.json holds them. The tasks run as `user`,
-    who alone, with root, reads a program's arguments.
+    `paths` is the fact `cluster_paths`, `deployed` has the hashes of the `release` and the `environment`
+    there: the run stays with them, whatever is deployed beside it. `run` has the `id` of the run and its
+    `settings`, as settings.json holds them. The tasks run as `user`, who alone, with root, reads a program's
+    arguments.
     """
-    settings = run["settings"]
+    settings, install = run["settings"], paths["install_directory"]
+    configuration = paths["configuration_directory"]
     of_program = f"{configuration}/run/program.json"
-    of_run = _of_the_run(run, state_directory)
+    of_run = _of_the_run(run, paths["state_directory"]) | {
+        "PSFLEET_RELEASE": deployed["release"],
+        "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",
+        "PSFLEET_PYTHON": f"{install}/environments/{deployed['environment']}/bin/python",
+    }
     program = f" --program={of_program}" if settings.get("program") else ""
     files = []
     for task in tasks:

@@ -15,7 +15,7 @@ from trainer.host.wording import counted, first_of, grouped
 
 # The columns of the table: of the host, of its GPUs, and of what is deployed there.
 GROUPS = (
-    ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports", PEERS),
+    ("system", "processor", "libc", "python", "memory", "disk", "data", "clock", "names", "ports", PEERS),
     ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
     ("environment", "fence", "tensorflow", "libraries", "devices", "product"),
 )

@@ -80,7 +80,15 @@ def answers_of_tasks() -> dict[str, Any]:
             stepping(progress=PROGRESS) if of == PLAN.chief else {"memory_bytes": 2**29, "cpu_seconds": 1.5}
         )
         tasks.setdefault(of.host, []).append(task(of.name, **counted, **more, run_id=RUN_ID))
-    of_host = {"deployed": PLAN.to_json(), "tensorflow": "2.21.0", "lacks_cuda": False, "unfenced": ""}
+    of_host = {
+        "deployed": PLAN.to_json(),
+        "tensorflow": "2.21.0",
+        "lacks_cuda": False,
+        "unfenced": "",
+        "release": "0" * 12,
+        "environment": "1" * 12,
+        "programs": ["2" * 12],
+    }
     return {host: {**of_host, "stopped": [], "tasks": told} for host, told in tasks.items()}
 
 

@@ -7,30 +7,21 @@ from collections.abc import Sequence
 from .records import RecordWriter
 
 _RECORDS_A_RUN = 200
-# Where nobody knows how long the run is, or what its losses are like, a window grows with what was done: some
-# 300 in a million steps.
+# A window grows with what was done, for the loss falls in the first steps: some 300 in a million steps.
 _SHARE_OF_THE_PAST = 25
 _WINDOW_SECONDS = 30.0
 
 
 class StepWindows:
-    """Gathers steps into `step` records: about 200 in a run from each worker, and one every 30 s."""
+    """Gathers steps into `step` records: about 300 in a run from each worker, and one every 30 s."""
 
     def __init__(
-        self,
-        records: RecordWriter,
-        last_step: int,
-        batch_size: int = 0,
-        local_step: int = 0,
-        *,
-        growing: bool = False,
+        self, records: RecordWriter, last_step: int, batch_size: int = 0, local_step: int = 0
     ) -> None:
         """Take where to write, how long the run is (0: not known), and how many examples a step has.
 
-        `local_step` is the last step before these. `growing` says that windows are small at first, however
-        long the run is: the loss of a small model falls in the first steps.
+        `local_step` is the last step before these.
         """
-        self._growing = growing or not last_step
         self._records = records
         self._last_step = last_step
         self._batch_size = batch_size
@@ -94,9 +85,8 @@ class StepWindows:
     @property
     def room(self) -> int:
         """How many more steps the window takes."""
-        grown = self._local_step // _SHARE_OF_THE_PAST if self._growing else math.inf
         of_run = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
-        return max(1, int(min(grown, of_run))) - self._steps
+        return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, of_run))) - self._steps
 
     def flush_in_time(self) -> None:
         """Write the steps counted so far, where they are enough or long ago."""

@@ -53,9 +53,9 @@ def read_deployment(install_directory: Path, configuration_directory: Path) -> D
     plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
     return Deployment(
         plan=str(plan.get("hash") or ""),
-        environment=_target(install_directory / "environment").name,
+        environment=in_use(install_directory, "environment"),
         tensorflow=installed_tensorflow(install_directory),
-        release=_target(install_directory / "current").name,
+        release=in_use(install_directory, "current"),
     )
 
 
@@ -70,6 +70,11 @@ def lacks_cuda(install_directory: Path) -> bool:
     """Tell whether TensorFlow in the environment in use is the one that was built without CUDA."""
     packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
     return any(packages)
+
+
+def in_use(install_directory: Path, link: str) -> str:
+    """Return the hash that a link names, `environment` or `current`; "" where there is no such link."""
+    return _target(install_directory / link).name
 
 
 def _target(link: Path) -> Path:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from .check import Check, Finding, checks_of, failed, joined, ok, warning
+from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from .host_facts import HostFacts, Interpreter
 from .wording import counted, dotted
@@ -76,6 +77,16 @@ def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
             "memory": _memory(facts, asked.tasks),
         }
     )
+
+
+def data_check(directory: str) -> Finding:
+    """Return the check `data`: whether the folder is there that the tasks of the host are to read."""
+    if not directory:
+        return skipped("its tasks read no data of their own, or deploy.yml brings them")
+    if not Path(directory).is_dir():
+        remedy = "put the data there, mount them, or have deploy.yml bring them: trainer_data_source"
+        return failed(f"trainer_data_dir is {directory}, which is no folder here", remedy)
+    return ok(directory)
 
 
 def host_environment(facts: HostFacts, asked: Asked) -> tuple[HostEnvironment, Interpreter]:

@@ -85,7 +85,10 @@ def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> None:
     shown = facts(with_variables(tmp_path))
-    assert (shown["cluster_program"], shown["cluster_data"]) == ({}, {})
+    assert (shown["cluster_program"], shown["cluster_data"]) == (
+        {},
+        {"source": "", "directories": {"node2": "/srv/data"}},
+    )
 
 
 def test_everything_wrong_with_the_files_is_said_with_what_else_is_wrong(

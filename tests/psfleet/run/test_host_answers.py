@@ -14,6 +14,7 @@ ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "lacks_cuda": True, "unfenced": ""},
+        **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"stopped": ["worker0"], "tasks": [WORKER]},
     },
     "host_doctor": {
@@ -52,6 +53,9 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
     ("module", "change", "problem"),
     [
         ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which it cannot be"),
+        ("trainer_tasks", {"release": "../../root"}, "release is '../../root', which it cannot be"),
+        ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which it cannot be"),
+        ("trainer_tasks", {"environment": None}, "environment is None, which it cannot be"),
         ("trainer_tasks", {"deployed": []}, "deployed is [], which it cannot be"),
         ("trainer_tasks", {"stopped": [[]]}, "stopped is [[]], which it cannot be"),
         ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which it cannot be"),

@@ -1,12 +1,21 @@
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible import constants
 
-from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
+from psfleet.run.start import (
+    Folder,
+    RefusedError,
+    decide,
+    deploy_problems,
+    going_on,
+    stopped_tasks,
+    unstopped,
+)
 from psfleet.watch.hints import with_inventory
 from trainer.host.environment import TENSORFLOW_VERSION
 
@@ -34,11 +43,16 @@ def found(
     tensorflow: str = TENSORFLOW_VERSION,
     lacks_cuda: bool = True,
     unfenced: str = "",
+    environment: str = "1" * 12,
+    programs: Sequence[str] = (),
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
     return {
         "deployed": PLAN if deployed is None else deployed,
+        "release": "0" * 12,
+        "environment": environment,
+        "programs": list(programs),
         "tensorflow": tensorflow,
         "lacks_cuda": lacks_cuda,
         "unfenced": unfenced,
@@ -264,3 +278,60 @@ def test_advice_names_the_inventory_unless_it_is_the_default(
     text = "end it with ansible-playbook stop.yml"
     assert with_inventory(text, [f"{tmp_path}/mine"]) == "end it with ansible-playbook -i mine stop.yml"
     assert with_inventory(text, list(constants.DEFAULT_HOST_LIST)) == text
+
+
+WATCH = (
+    "run r1 is going on (worker0 on n2): watch it with ansible-playbook train.yml -e run_id=r1, or end it"
+    " with ansible-playbook stop.yml"
+)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "told", "said"),
+    [
+        ({}, False, []),
+        (
+            {"n2": TRAINS},
+            False,
+            [WATCH, "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"],
+        ),
+        ({"n2": TRAINS}, True, []),
+        # A host that was left behind, and has no task of the run.
+        ({"n1": found("ps0", deployed=MOVED), "n2": TRAINS}, True, []),
+        *(
+            (
+                {"n2": found("worker0", alive=True, run_id="r1", deployed=MOVED)},
+                told,
+                [
+                    WATCH,
+                    "its tasks would be ended by another plan: worker0: n2 10.0.0.2:2999 GPUs [] deployed,"
+                    " n2 10.0.0.2:2222 GPUs [] in the inventory",
+                ],
+            )
+            for told in (False, True)
+        ),
+    ],
+)
+def test_what_a_deployment_would_disturb(
+    hosts: dict[str, dict[str, Any]], told: bool, said: list[str]
+) -> None:
+    assert deploy_problems({**IDLE, **hosts}, PLAN, told=told) == said
+
+
+def test_a_deployment_that_was_interrupted_is_none() -> None:
+    interrupted = {"n2": found("worker0", environment="")}
+    assert decided(interrupted) == ("run deploy.yml first, on these hosts: n2",)
+
+
+def test_a_program_that_was_named_since_is_deployed_first() -> None:
+    program = {"release": "abc", "file": "/opt/psfleet/programs/abc/main.py"}
+    there = {"n1": found("ps0", programs=["0b0", "abc"]), "n2": found("worker0", programs=["abc"])}
+    assert decide("r1", PLAN, TASKS, there, Folder(program=program)) == "start"
+    with pytest.raises(RefusedError) as refused:
+        decide("r1", PLAN, TASKS, there | {"n2": found("worker0", programs=["0b0"])}, Folder(program=program))
+    assert refused.value.problems == (
+        "the program /opt/psfleet/programs/abc/main.py is not on n2: run ansible-playbook deploy.yml",
+    )
+    # What trains already did find it.
+    going_on = {"n1": SERVES, "n2": TRAINS}
+    assert decide("r1", PLAN, TASKS, going_on, replace(RUNNING, program=program)) == "attach"

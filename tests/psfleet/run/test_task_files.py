@@ -130,16 +130,19 @@ def test_a_lock_without_the_compilers_is_refused() -> None:
         )
 
 
+PATHS = {
+    "configuration_directory": "/etc/psfleet",
+    "state_directory": "/var/lib/psfleet",
+    "install_directory": "/opt/psfleet",
+}
+DEPLOYED = {"release": "0a0a0a0a0a0a", "environment": "1b1b1b1b1b1b"}
 RUN_TASKS = [{"name": "ps0", "job": "ps", "index": 0}, {"name": "server1", "job": "server", "index": 1}]
 
 
 def files(program: dict[str, Any] | None = None) -> dict[str, str]:
     settings = {"tasks": {"ps0": {"flags": "--a=1"}, "server1": {"flags": "--a=2 --b=3"}}, "program": program}
     run = {"id": "r1", "settings": settings}
-    return {
-        file["path"]: file["content"]
-        for file in run_files(RUN_TASKS, "/etc/psfleet", run, "/var/lib/psfleet", "trainer")
-    }
+    return {file["path"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
 
 
 def test_each_task_is_told_its_run_and_its_flags() -> None:
@@ -149,6 +152,13 @@ def test_each_task_is_told_its_run_and_its_flags() -> None:
     assert 'PSFLEET_RUN_ID="r1"' in lines
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
     assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
+
+
+def test_a_run_is_told_what_it_was_started_with() -> None:
+    lines = files()["/etc/psfleet/run/ps-0.env"].splitlines()
+    assert 'PSFLEET_RELEASE="0a0a0a0a0a0a"' in lines
+    assert 'PSFLEET_CODE="/opt/psfleet/releases/0a0a0a0a0a0a"' in lines
+    assert 'PSFLEET_PYTHON="/opt/psfleet/environments/1b1b1b1b1b1b/bin/python"' in lines
 
 
 def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
@@ -161,7 +171,7 @@ def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
 def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
     settings = {"tasks": {"ps0": {"flags": ""}}, "program": {"arguments": ["--key=1"]}}
     (environment, program) = run_files(
-        RUN_TASKS[:1], "/etc/psfleet", {"id": "r1", "settings": settings}, "/var/lib/psfleet", "trainer"
+        RUN_TASKS[:1], PATHS, {"id": "r1", "settings": settings}, DEPLOYED, "trainer"
     )
     assert (program["group"], program["mode"]) == ("trainer", "0640")
     assert "--key" not in environment["content"]
@@ -169,7 +179,7 @@ def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
 
 def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
     run = {"id": "r1", "settings": {"tasks": {}, "program": {"release": "abc"}}}
-    assert run_files([], "/etc/psfleet", run, "/var/lib/psfleet", "trainer") == []
+    assert run_files([], PATHS, run, DEPLOYED, "trainer") == []
 
 
 def test_the_evaluator_is_told_its_run_and_to_leave_the_gpus_alone() -> None:

@@ -9,6 +9,7 @@ from trainer.contract import step_windows
 from trainer.contract.records import Record, RecordWriter, TaskIdentity, read_records
 from trainer.contract.step_windows import StepWindows
 
+_TAKEN = 1000
 _WINDOW = 200 * 10  # of the last step that makes ten steps a window
 
 
@@ -33,7 +34,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def windows(path: Path) -> StepWindows:
-    return StepWindows(RecordWriter(path, TaskIdentity("test", "worker", 0)), _WINDOW, 100)
+    """Of ten steps each: the small ones, of the first steps, are over."""
+    return StepWindows(RecordWriter(path, TaskIdentity("test", "worker", 0)), _WINDOW, 100, _TAKEN)
 
 
 def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, path: Path) -> None:
@@ -46,13 +48,13 @@ def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, pat
     windows.flush()
     windows.flush()
     full, last = _records(path)
-    told = {"local_step": 10, "steps": 10, "global_step_before": 91, "global_step_after": 101}
+    told = {"local_step": _TAKEN + 10, "steps": 10, "global_step_before": 91, "global_step_after": 101}
     assert told.items() <= full.fields.items()
     assert (full.integer("examples"), full.number("loss"), full.number("loss_mean")) == (1000, 10.0, 5.5)
     assert full.fields["staleness_histogram"] == [4, 2, 2, 1, 1]
     assert full.fields["waiting_seconds"] == 2.5
     assert (full.number("staleness_mean"), full.integer("staleness_max")) == (2.2, 8)
-    assert (last.integer("local_step"), last.integer("global_step_before")) == (13, 100)
+    assert (last.integer("local_step"), last.integer("global_step_before")) == (_TAKEN + 13, 100)
     assert last.fields["staleness_histogram"] == [2, 1]
     assert (last.fields["waiting_seconds"], last.fields["staleness_mean"]) == (0.37037, 0.3333)
 
@@ -82,7 +84,11 @@ def test_what_is_counted_together_is_in_one_window(windows: StepWindows, path: P
     full, last = _records(path)
     assert [record.integer("steps") for record in (full, last)] == [16, 9]
     assert (full.integer("global_step_before"), full.integer("global_step_after")) == (2, 33)
-    assert (full.number("loss"), full.number("loss_mean"), full.integer("local_step")) == (16.0, 8.5, 16)
+    assert (full.number("loss"), full.number("loss_mean"), full.integer("local_step")) == (
+        16.0,
+        8.5,
+        _TAKEN + 16,
+    )
     assert full.fields["staleness_histogram"] == [16]
 
 
@@ -98,17 +104,17 @@ def test_a_window_ends_after_thirty_seconds(windows: StepWindows, path: Path, cl
 def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_known(
     windows: StepWindows, path: Path
 ) -> None:
-    windows.add_made_together(4, 4, 1.0, 0, 4)
-    windows.add_made_together(10, 6, 1.0, 4, 10)
+    windows.add_made_together(_TAKEN + 4, 4, 1.0, 0, 4)
+    windows.add_made_together(_TAKEN + 10, 6, 1.0, 4, 10)
     (together,) = _records(path)
     assert together.fields["staleness_histogram"] == [10]
-    assert (together.integer("local_step"), together.integer("examples")) == (10, 1000)
+    assert (together.integer("local_step"), together.integer("examples")) == (_TAKEN + 10, 1000)
     assert "waiting_seconds" not in together.fields
 
 
 def test_windows_of_a_run_whose_length_is_known_may_grow_to_their_share_of_it(path: Path) -> None:
     identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
-    windows = StepWindows(RecordWriter(path, identity), 600, growing=True)
+    windows = StepWindows(RecordWriter(path, identity), 600)
     for step in range(200):
         windows.add_unread(0.5, step, step + 1, 100)
     sizes = [record.integer("steps") for record in _records(path)]

@@ -20,7 +20,7 @@ from tests.trainer.host.recorded_hosts import (
     RecordedHost,
 )
 from trainer.host.check import Check
-from trainer.host.host_checks import Asked, host_chain, host_environment
+from trainer.host.host_checks import Asked, data_check, host_chain, host_environment
 from trainer.host.host_facts import HostFacts, read_host_facts
 
 NAMES = ["system", "processor", "libc", "python", "memory"]
@@ -96,3 +96,16 @@ def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
     assert "from __future__ import annotations" in text
     assert "strict=" not in text
     assert "removeprefix" not in text
+
+
+def test_data_that_nobody_brings_are_looked_for(tmp_path: Path) -> None:
+    assert data_check("").state == "skipped"
+    assert data_check(str(tmp_path)).state == "ok"
+    (tmp_path / "file").touch()
+    for lacking in ("nowhere", "file"):
+        found = data_check(str(tmp_path / lacking))
+        assert (found.state, found.found) == (
+            "failed",
+            f"trainer_data_dir is {tmp_path / lacking}, which is no folder here",
+        )
+        assert "trainer_data_source" in found.remedy

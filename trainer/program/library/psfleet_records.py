@@ -74,7 +74,7 @@ class Task:
         self.records = records.open_records(
             run_directory, identity, lambda said: sys.stderr.write(f"{said}\n")
         )
-        self.windows = step_windows.StepWindows(self.records, 0, growing=True)
+        self.windows = step_windows.StepWindows(self.records, 0)
         self.run_directory = run_directory
         self.last_step = self.local_step = self.examples = 0
         self.global_step: int | None = None
@@ -86,7 +86,7 @@ class Task:
         """Record that this process begins; 0 for a last step that is not known."""
         self.last_step = last_step
         self.windows.flush()
-        self.windows = step_windows.StepWindows(self.records, last_step, growing=True)
+        self.windows = step_windows.StepWindows(self.records, last_step)
         tensorflow: Any = sys.modules.get("tensorflow")
         version = str(getattr(tensorflow, "__version__", ""))
         self.records.write_started(settings, version, self.address, nonce)
