@@ -8,12 +8,14 @@ from typing import Any
 from ansible import constants
 from ansible.plugins.lookup import LookupBase
 
+COLLECTION = Path(__file__).resolve().parents[2]
+
 DOCUMENTATION = r"""
 name: project_path
 short_description: Say where something of the project is kept on the controller
 description:
-  - It is beside the C(ansible.cfg) in use; where that is the user's or the system's, in the folder where
-    Ansible was started.
+  - It is beside the C(ansible.cfg) in use. Where that is the user's or the system's, it is in the clone that
+    the collection is in, wherever Ansible was started, or else in the folder where it was started.
   - The collection itself is no place for it. It may be installed, and is then replaced by the next version.
 options:
   _terms: {type: list, elements: str, required: true, description: "Paths in the project, such as C(runs)."}
@@ -36,10 +38,12 @@ class LookupModule(LookupBase):
     """What Ansible looks for."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the paths of what lies in the project, in whose folder Ansible was started."""
+        """Return the paths of what lies in the project."""
         used = constants.CONFIG_FILE
         of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
-        project = Path.cwd() if used in of_no_project else Path(used).parent
+        # It leads to the repository itself there, and an installed one has none (galaxy.yml).
+        clone = COLLECTION if (COLLECTION / "collections").is_dir() else Path.cwd()
+        project = clone if used in of_no_project else Path(used).parent
         own = _of_inventory(variables["ansible_inventory_sources"]) if options.get("of_inventory") else ""
         return [str(project / term / own) for term in terms]
 

@@ -13,6 +13,9 @@ from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
+# What Ansible takes where neither an ansible.cfg nor -i names another.
+_OF_NO_CONFIGURATION = "/etc/ansible/hosts"
+
 
 def plain_inventory(
     variables: Mapping[str, Any], loader: DataLoader, command_line: Mapping[str, object]
@@ -47,13 +50,12 @@ def plain_inventory(
 def _require_hosts(variables: Mapping[str, Any]) -> None:
     sources = variables["ansible_inventory_sources"]
     missing = [Path(name) for name in sources if "," not in name and not Path(name).exists()]
+    cure = "make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
+    cure += "inventory/sample) and edit it, or name yours with -i"
+    if missing == [Path(_OF_NO_CONFIGURATION)]:
+        cure = f"type it in {ROLES.parent}, whose ansible.cfg names inventory/cluster, or name yours with -i"
     problems = [
-        InventoryProblem(
-            f"there is no inventory at {shown(source)}",
-            cure="make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
-            "inventory/sample) and edit it, or name yours with -i",
-        )
-        for source in missing
+        InventoryProblem(f"there is no inventory at {shown(source)}", cure=cure) for source in missing
     ]
     if not variables["groups"]["all"] and not missing:
         problems.append(InventoryProblem("the inventory names no host that could be read"))

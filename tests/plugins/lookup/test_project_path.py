@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 from ansible import constants
 
+from plugins.lookup import project_path
 from plugins.lookup.project_path import LookupModule
+from tests.repository import ROOT
 
 
 @pytest.mark.parametrize("used", ["ansible.cfg", "other.cfg"])
@@ -13,12 +15,16 @@ def test_what_people_keep_lies_beside_their_ansible_cfg(used: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("used", [None, "/etc/ansible/ansible.cfg", "/home/ada/.ansible.cfg"])
-def test_without_one_of_the_project_it_lies_where_people_are(
+def test_without_one_of_the_project_it_lies_in_the_clone_else_where_people_are(
     used: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.setattr(constants, "CONFIG_FILE", used)
     monkeypatch.chdir(tmp_path)
+    assert LookupModule().run(["runs"]) == [f"{ROOT}/runs"]
+    installed = tmp_path / "ansible_collections" / "psfleet" / "cluster"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(project_path, "COLLECTION", installed)
     assert LookupModule().run(["runs"]) == [f"{tmp_path}/runs"]
 
 
