@@ -18,6 +18,7 @@ help: ## Show this
 
 setup: ## Install what the controller needs: Debian packages, and .venv with Ansible
 	@tools/bootstrap.sh controller
+	@[ "$(MAKECMDGOALS)" != setup ] || echo "Next: . .venv/bin/activate, an inventory (README.md), ansible-playbook doctor.yml"
 
 setup-dev: ## Install what the tests need, too
 	@tools/bootstrap.sh dev

@@ -13,6 +13,7 @@ from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from psfleet.inventory.problems import shown
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
+from psfleet.watch.console import columns_of_terminal
 
 from ..plugin_utils.actions import ControllerAction
 
@@ -43,7 +44,7 @@ class ActionModule(ControllerAction):
             return self._failure(f"{problems}; {where}")
         run = read_run(folder, folder.name)
         verdict = judge_run(run, settings)
-        for line, kind in as_lines(verdict, folder):
+        for line, kind in as_lines(verdict, folder, columns_of_terminal()):
             color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
             display.display(line, color=color)
         if not self._task.check_mode:

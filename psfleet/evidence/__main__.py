@@ -7,6 +7,7 @@ import argparse
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -139,7 +140,9 @@ def _say(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps(verdict.as_json(), indent=2) + "\n"
     else:
-        text = "".join(f"{line}\n" for line, _ in as_lines(verdict, folder))
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        columns = shutil.get_terminal_size().columns if terminal else 0
+        text = "".join(f"{line}\n" for line, _ in as_lines(verdict, folder, columns))
     if sys.stdout is None:
         raise OSError(None, "it is closed")
     if hasattr(sys.stdout, "reconfigure"):

@@ -50,7 +50,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "workers": {
             worker.name: {
                 "steps": steps[worker.name],
-                "share": round(steps[worker.name] / total, 4) if total else 0.0,
+                "share": round(steps[worker.name] / total, 6) if total else 0.0,
                 "restarts": worker.restarts,
                 **speeds[worker.name],
             }

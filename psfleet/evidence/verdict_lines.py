@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
@@ -19,19 +20,34 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 }
 
 
-def as_lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
+def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple[str, Kind]]:
     """Yield each line and what it tells, so that it can be shown in a fitting colour.
 
+    A line goes on below itself, between words, where it is wider than so many `columns` (0: of any width).
     What the folder holds must not steer the terminal: names of files and reasons are others' words.
     """
-    for line, kind in _lines(verdict, folder):
-        yield printable(line), kind
+    width = max(len(check.check) for check in verdict.checks)
+    hanging = " " * (width + 12 if columns >= 2 * (width + 12) else 4)
+    for line, kind in _lines(verdict, folder, width):
+        text = printable(line)
+        parts = [text] if len(text) <= (columns or len(text)) else _folded(text, columns, hanging)
+        yield from ((part, kind) for part in parts)
 
 
-def _lines(verdict: Verdict, folder: Path) -> Iterator[tuple[str, Kind]]:
+def _folded(text: str, columns: int, hanging: str) -> list[str]:
+    """Break between words; what is longer than a line alone, as a path may be, stays whole to be copied."""
+    return wrap(
+        text,
+        columns,
+        subsequent_indent=hanging if text.startswith(" ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Kind]]:
     yield f"{verdict.headline} (run {verdict.run_id})", "headline"
     yield "", "figure"
-    width = max(len(check.check) for check in verdict.checks)
     for check in verdict.checks:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
@@ -74,7 +90,10 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if stale is not None:
         own = stale["own_steps_behind"]
         too = f"; {counted(own, 'gradient')} missed their worker's own last step, too" if own else ""
-        yield "staleness", f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}{too}"
+        late = (figures["replication"] or "").startswith("sync") and stale["maximum"]
+        late_words = "; such a gradient comes too late, and no step is made of it" if late else ""
+        words = f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
+        yield "staleness", f"{words}{too}{late_words}"
     if len(figures["ps"]) > 1:
         shares = [ps["share"] for ps in figures["ps"].values()]
         yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"
@@ -93,7 +112,7 @@ def _worker_lines(
     yield "workers", f"{len(workers)}, {min(shares):.2%} to {max(shares):.2%} of the steps each"
     rates = [rate for worker in workers.values() if (rate := worker["steps_per_second"]) is not None]
     if rates:
-        yield "steps per second", f"{min(rates):.3g} to {max(rates):.3g} each"
+        yield "steps per second", f"{_rate(min(rates))} to {_rate(max(rates))} each"
     slow = listed(f"{name} {workers[name]['slowdown']:.1f} times slower" for name in stragglers)
     if slow:
         yield "stragglers", slow
@@ -110,6 +129,10 @@ def _pace(pace: Mapping[str, Any], replication: str) -> str:
     return words + (f"; usual are {pace['usual'] / pace['one_process']:.2f} times" if pace["usual"] else "")
 
 
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 99.95 else f"{per_second:.3g}"
+
+
 def _metric(value: float | None) -> str:
     if value is None:
         return "not finite"
@@ -119,7 +142,7 @@ def _metric(value: float | None) -> str:
 def _worker_in_words(worker: Mapping[str, Any], *, straggles: bool) -> str:
     words = [f"{worker['share']:.1%} of the steps ({worker['steps']})"]
     if worker["steps_per_second"] is not None:
-        words.append(f"{worker['steps_per_second']:.3g} a second")
+        words.append(f"{_rate(worker['steps_per_second'])} a second")
     if worker["waiting_seconds"]:
         words.append(f"waited {worker['waiting_seconds']:.1f} s for others")
     if straggles:

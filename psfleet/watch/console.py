@@ -115,6 +115,17 @@ def size_of(terminal: int) -> os.terminal_size:
     return os.terminal_size((columns - 1, size.lines or UNKNOWN_ROWS))
 
 
+def columns_of_terminal() -> int:
+    """Return how many columns the terminal has that the parent writes to; 0 where there is none."""
+    terminal = open_terminal()
+    if terminal is None:
+        return 0
+    try:
+        return size_of(terminal).columns
+    finally:
+        os.close(terminal)
+
+
 def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
     """Return what a terminal can show, by its locale and kind: "utf-8" or "ascii".
 

@@ -118,7 +118,7 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
     now, pace = view.progress, view.pace
     training = now.phase == "training"
     texts = [] if now.last_step or not with_clock else [_step(view)]
-    if training and pace.steps_per_second is not None and not view.stands:
+    if training and now.global_step and pace.steps_per_second is not None and not view.stands:
         texts.append(rate_of(pace.steps_per_second, "steps"))
     if now.loss is not None:
         words = [

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure
 
-from plugins.plugin_utils.reaching import hindrance
+from plugins.plugin_utils.reaching import answered, hindrance
 
 NO_START = "Module result deserialization failed: No start of json char found"
 
@@ -50,3 +51,20 @@ NO_START = "Module result deserialization failed: No start of json char found"
 )
 def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], words: str) -> None:
     assert hindrance({"failed": True, **answer}) == words
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("Host key verification failed.", "`ssh-keyscan HOST | ssh-keygen -lf -`"),
+        ("root@192.0.2.1: Permission denied (publickey,password).", "ssh-add"),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", ""),
+    ],
+)
+def test_who_cannot_log_in_is_told_what_usually_helps(said: str, hint: str) -> None:
+    def asked() -> dict[str, Any]:
+        raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: debug\n{said}")
+
+    _, problem = answered(asked)
+    assert problem.startswith(f"could not log in: {said}")
+    assert hint in problem and bool(hint) == (not problem.endswith(said))

@@ -8,7 +8,7 @@ import pytest
 
 from psfleet.evidence.figures import figures_of, speeds_of
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.verdict_lines import figure_lines
+from psfleet.evidence.verdict_lines import as_lines, figure_lines
 from tests.psfleet.evidence.replications import STEPS, SYNC, count, counted
 from tests.psfleet.evidence.run_folders import edit, leave_out, steps_and_others, verdict_of
 
@@ -73,3 +73,35 @@ def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path
 def test_a_run_without_steps_has_no_figures_that_could_mislead() -> None:
     assert speeds_of(Run(Path(), "none")) == {}
     assert figures_of(Run(Path(), "none"))["seconds"] == 0
+
+
+def test_of_synchronous_steps_it_is_said_what_becomes_of_stale_gradients(
+    copy_of: Callable[[str], Path],
+) -> None:
+    run = copy_of(SYNC)
+    edit(run, "worker0", "step", staleness_histogram=[0, 1], staleness_mean=1.0, staleness_max=1)
+    assert lines(run)["staleness"].endswith(
+        "at most 1; such a gradient comes too late, and no step is made of it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.0005, " 2,000 a second"), (0.01, " 100 a second"), (0.3, " 3.33 a second")]
+)
+def test_a_rate_is_a_plain_number(run: Path, seconds: float, said: str) -> None:
+    edit(run, "worker0", "step", seconds=seconds, steps=1)
+    assert said in lines(run)["worker0"]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 110])
+def test_a_narrow_terminal_gets_lines_that_end_between_words(run: Path, columns: int) -> None:
+    verdict, folder = (
+        verdict_of(run),
+        Path("/a/path/of/a/run/that/is/longer/than/any/terminal/has/columns" * 2),
+    )
+    whole = [line for line, _ in as_lines(verdict, folder)]
+    narrow = [line for line, _ in as_lines(verdict, folder, columns)]
+    assert " ".join(narrow).split() == " ".join(whole).split()
+    assert max(len(line) for line in narrow if "/a/path" not in line) <= columns < max(map(len, whole))
+    assert any(line.endswith(str(folder)) for line in narrow)
+    assert all(line.startswith("  ") for line in narrow[narrow.index("") :] if line)
