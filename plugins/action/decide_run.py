@@ -8,9 +8,9 @@ from typing import Any
 from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.variables import PREFIX
-from psfleet.run.folder import begun_settings, described_run, tasks_of_run
+from psfleet.run.folder import begun_settings, described_run, state_of, tasks_of_run
 from psfleet.run.settings import resumed_settings
-from psfleet.run.start import Folder, FolderState, RefusedError, decide
+from psfleet.run.start import Folder, RefusedError, decide
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
 
@@ -53,11 +53,3 @@ class ActionModule(ControllerAction):
                 what = f"run {run_id} cannot go on with what it began with: {error}"
                 raise RefusedError(what) from error
         return described_run(folder, settings, tasks) | {"action": action}
-
-
-def state_of(folder: Path) -> FolderState:
-    """Return what the run folder's state.json says; a folder without one counts as ended."""
-    if not folder.exists():
-        return ""
-    state = read_object(folder / "state.json").get("state")
-    return state if state in {"running", "stopped"} else "ended"

@@ -1,8 +1,10 @@
 """Show what every host said of its tasks as a table for people, and fail where no host said anything."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from psfleet.run.folder import uncollected
 from psfleet.watch.console import show
 from psfleet.watch.status import ClusterStatus
 from psfleet.watch.status_table import status_table
@@ -11,9 +13,11 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Argument: `answers`, host -> result of host_status ({} where there is none)."""
+    """Arguments: `answers`, host -> result of host_status ({} where there is none), and `runs_directory`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        found = ClusterStatus.of(self.variables["cluster_plan"], arguments["answers"])
+        plan = self.variables["cluster_plan"]
+        left = uncollected(Path(arguments["runs_directory"]), plan["cluster_name"])
+        found = ClusterStatus.of(plan, arguments["answers"], left)
         sources = self.variables["ansible_inventory_sources"]
         return show(partial(status_table, found), found.failure, sources)

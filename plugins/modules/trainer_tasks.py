@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ DOCUMENTATION = {
             "description": "Tell whether its fence stands.",
         },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+        "run_id": {
+            "default": "",
+            "description": "Tell how the tasks ended in this run, also where another came after it.",
+        },
         "plan_hash": {"default": "", "description": "Hash of today's plan, where C(deployed) is asked for."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
@@ -88,6 +93,9 @@ STATE_PROPERTIES = (
     *("LoadState", "Job"),
 )
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
+RUN_ID = re.compile(r"[a-z0-9-]+")
+# As the units have it (SuccessExitStatus=); None where nobody knows.
+GOOD_ENDS = (None, 0, 143)
 # Where systemd knows more than the process could tell, in words.
 RESULTS = {
     "oom-kill": "the kernel has ended it, for the memory of its host was used up",
@@ -111,6 +119,8 @@ class Tasks:
         self.runs = paths["state_directory"] / "runs"
         self.ended = set(parameters["stopped"])
         self.details = bool(parameters["details"])
+        asked = str(parameters["run_id"])
+        self.past = asked if RUN_ID.fullmatch(asked) and (self.runs / asked).is_dir() else ""
         tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
             tasks += sorted(self._known() - set(tasks))
@@ -134,11 +144,22 @@ class Tasks:
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
         counted = unit_traffic(shown, began) if traffic else {}
-        return [
-            self._describe(*self.units[unit], values, run_id_of(files[unit]))
-            | dict(zip(("bytes_received", "bytes_sent"), counted.get(unit, (None, None)), strict=True))
-            for unit, values in shown.items()
-        ]
+        told = []
+        for unit, values in shown.items():
+            of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
+            if self.past not in {"", run_id} and not is_alive(values):
+                # What systemd knows is of the run that came after.
+                of_run, run_id, moved = self._of_the_past(unit), self.past, (None, None)
+            traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
+            told.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
+        return told
+
+    def _of_the_past(self, unit: str) -> dict[str, str]:
+        """Return what systemd would say of a task's end in the run `past`, by what the task told itself."""
+        job, index = self.units[unit]
+        good = told_exit_code(self.runs / self.past, f"{job}{index}") in GOOD_ENDS
+        ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
+        return {**ended, "Result": "success" if good else "exit-code"}
 
     def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
         name = f"{job}{index}"

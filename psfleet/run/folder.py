@@ -3,13 +3,35 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainer.contract import task_names
 from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
+
+# What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
+FolderState = Literal["", "running", "stopped", "ended"]
+
+
+def state_of(folder: Path) -> FolderState:
+    """Return what the run folder's state.json says; a folder without one counts as ended."""
+    if not folder.exists():
+        return ""
+    state = read_object(folder / "state.json").get("state")
+    return state if state in {"running", "stopped"} else "ended"
+
+
+def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:
+    """Return the runs of a cluster that were begun from here, and neither collected nor stopped."""
+    folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
+    return [
+        folder.name
+        for folder in folders
+        if state_of(folder) == "running"
+        and read_object(folder / "plan.json").get("cluster_name") == cluster_name
+    ]
 
 
 def begun_settings(folder: Path) -> dict[str, Any]:

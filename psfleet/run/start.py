@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from psfleet.run.folder import lead_of
+from psfleet.run.folder import FolderState, lead_of
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import grouped
@@ -14,9 +14,6 @@ RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
 _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
-
-# What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
-FolderState = Literal["", "running", "stopped", "ended"]
 
 
 @dataclass(frozen=True)

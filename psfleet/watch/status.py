@@ -60,8 +60,10 @@ class ClusterStatus:
     summary: str
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "ClusterStatus":
-        """Put together what the hosts answered.
+    def of(
+        cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left: Sequence[str] = ()
+    ) -> "ClusterStatus":
+        """Put together what the hosts answered; `left` are the runs that nobody has collected yet.
 
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
         `problem` ("" where it answered), `deployed` and `tasks` (as the module trainer_tasks describes them).
@@ -88,7 +90,7 @@ class ClusterStatus:
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (_NO_RUN if deployed else ""),
-            notes=tuple(_notes(plan, answers, left_out)),
+            notes=(*_notes(plan, answers, left_out), *_uncollected(left, found)),
             failure="" if any(map(_has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
@@ -239,6 +241,13 @@ def _notes(
         yield f"The plan deployed on {first_of(other)} is not today's inventory: run deploy.yml between runs."
     if left_out:
         yield f"Left out by --limit: {first_of(left_out)}."
+
+
+def _uncollected(left: Sequence[str], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
+    alive = {task["run_id"] for task in found.values() if task["alive"]}
+    for run_id in left:
+        if run_id not in alive:
+            yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"
 
 
 def _summary(rows: Sequence[TaskRow]) -> str:

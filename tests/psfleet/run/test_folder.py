@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.folder import begun_settings, lead_of, tasks_of_run
+from psfleet.run.folder import begun_settings, lead_of, state_of, tasks_of_run, uncollected
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
@@ -40,3 +40,25 @@ def test_the_chief_of_a_program_leads() -> None:
     assert lead_of(tasks(WITH_CHIEF, {"release": "abc"}))["name"] == "chief0"
     assert lead_of(tasks(PLAN, {"release": "abc"}))["name"] == "worker0"
     assert lead_of(tasks(PLAN, replication="local"))["host"] == "n1"
+
+
+def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_path: Path) -> None:
+    left = {
+        "r3": ("running", "lab"),
+        "r1": ("running", "lab"),
+        "r2": ("ended", "lab"),
+        "r4": ("stopped", "lab"),
+    }
+    for run, (state, cluster) in {**left, "r5": ("running", "another")}.items():
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "state.json").write_text(f'{{"state": "{state}"}}')
+        (tmp_path / run / "plan.json").write_text(f'{{"cluster_name": "{cluster}"}}')
+    (tmp_path / "r6").mkdir()
+    assert uncollected(tmp_path, "lab") == ["r1", "r3"]
+    assert uncollected(tmp_path / "none", "lab") == []
+    assert [state_of(tmp_path / run) for run in ("r1", "r4", "r6", "r7")] == [
+        "running",
+        "stopped",
+        "ended",
+        "",
+    ]

@@ -305,3 +305,9 @@ def test_more_of_each_task_where_it_is_asked_for() -> None:
 )
 def test_how_long(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_runs_that_nobody_has_collected_are_named_unless_they_go_on() -> None:
+    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, ["monday", "night-1"])
+    told = "Run monday is over and not collected: ansible-playbook train.yml -e run_id=monday"
+    assert [note for note in shown.notes if note.startswith("Run ")] == [told]
