@@ -9,6 +9,7 @@ from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems
 from psfleet.watch.hints import with_inventory
+from psfleet.watch.plan_table import plan_table
 from trainer.contract import exit_codes as codes
 
 
@@ -42,6 +43,7 @@ FILTERS = (
     deploy_problems,
     exit_codes,
     own_cache,
+    plan_table,
     task_files.evaluator_files,
     task_files.gpu_drop_ins,
     task_files.run_environment_path,
