@@ -26,10 +26,10 @@ _TAIL_BYTES = 64 * 1024
 _REASON_LINES = 6
 _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
-# What Python and TensorFlow's log print after it, on their way out.
-_NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|[IWEF][0-9]{{4}} [0-9:.]+ ")
-# TensorFlow says in the message where a node was defined, before it says what is wrong with it.
-_WHERE = re.compile(r"\s+File |Detected at node ")
+# What Python and TensorFlow's log print after it, on their way out; and where TensorFlow made the node.
+_NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|Original stack trace for |[IWEF][0-9]{{4}} [0-9:.]+ ")
+# TensorFlow says in the message which node it was, and where that was defined, beside what is wrong with it.
+_WHERE = re.compile(r"\s+File |Detected at node |Node: |\s*\[\[\{\{node ")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The chief tells every ps that the run is over; each client tells the other tasks
 """
 
 import math
+import re
 import time
 import traceback
 from contextlib import suppress
@@ -33,6 +34,8 @@ from trainer.task.summaries import test_scalars
 _LOSSES_WITHOUT_A_STEP = 5
 # A worker that fails before it met the others still tells them, if the ps come up within this time.
 _SECONDS_TO_REACH_PS = 10.0
+# Of TensorFlow's message: that it is one, and which node it was.
+_NO_REASON = re.compile(r"execution error|^\s*\[\[\{\{node ")
 _REASON_LINES = 6
 
 
@@ -275,5 +278,5 @@ def _in_short(error: Exception) -> str:
         lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
         return "\n".join(lines[-_REASON_LINES:])
     text = str(error.message).partition("\nOriginal stack trace")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip(" =") and "execution error" not in line]
+    lines = [line.strip() for line in text.splitlines() if line.strip(" =") and not _NO_REASON.search(line)]
     return "\n".join([f"{type(error).__name__}:", *lines[:_REASON_LINES]])

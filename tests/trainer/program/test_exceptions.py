@@ -53,3 +53,24 @@ def test_a_forgotten_initializer_or_a_missing_file_is_a_bug_and_no_lost_task() -
     )
     assert not is_lost_connection(f"{prefix}FailedPreconditionError: {forgotten}")
     assert not is_lost_connection(f"{prefix}NotFoundError: data.csv; No such file; it does not exist")
+
+
+def test_the_line_that_says_why_is_the_last_of_what_tensorflow_says() -> None:
+    why = "/data/model.ckpt-7.data-00000-of-00001.tempstate1; No space left on device"
+    said = f"""\
+Traceback (most recent call last):
+  File "main.py", line 9, in <module>
+    saver.save(session, "/data/model.ckpt")
+tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:
+
+Detected at node 'save/SaveV2' defined at (most recent call last):
+  File "main.py", line 3, in <module>
+Node: 'save/SaveV2'
+{why}
+\t [[{{{{node save/SaveV2}}}}]]
+
+Original stack trace for 'save/SaveV2':
+  File "main.py", line 3, in <module>
+    saver = tf.train.Saver()
+"""
+    assert exception_in(said).splitlines()[1:] == [why]
