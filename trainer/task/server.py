@@ -39,7 +39,7 @@ def run_serving(task: RunningTask) -> int:
     try:
         code, reason = _serve(task, part, towers)
     except StopRequested:
-        code, reason = STOPPED, "stopped"
+        code, reason = _end_told(part) or (STOPPED, "stopped")
     finally:
         if towers is not None:
             towers.close()
@@ -49,7 +49,8 @@ def run_serving(task: RunningTask) -> int:
     if towers is not None:
         towers.print_summary()
     say(f"{task.cluster.task} ends: {reason}")
-    return STOPPED if task.stop.is_set() else FINISHED
+    # Who watches a run ends what is left as soon as the chief has gone: what is over was not stopped.
+    return STOPPED if task.stop.is_set() and code != RUN_OVER else FINISHED
 
 
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
@@ -84,6 +85,15 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
             within = f"within {time.monotonic() - task.started:.0f} s"
             return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
         task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
+
+
+def _end_told(part: OwnPart) -> tuple[int, str] | None:
+    """Return the end code and the reason where the ledger says that this task ends."""
+    try:
+        status = part.status()
+    except NO_ANSWER:
+        return None
+    return (status.end, _reason(status.end, status)) if status.end else None
 
 
 def _reason(code: int, status: PartStatus) -> str:

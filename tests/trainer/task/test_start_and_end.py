@@ -1,11 +1,13 @@
 """Tasks start together, share their steps, and end together; one who is missing is named."""
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import PEERS_MISSING
+from trainer.contract.exit_codes import FINISHED, PEERS_MISSING
 
 LATE_SECONDS = 1.0
 STEPS = 400
@@ -133,3 +135,15 @@ def test_past_the_deadline_all_end_and_name_who_is_missing(missing: Cluster) -> 
 def test_nothing_is_left(late: Cluster, missing: Cluster) -> None:
     assert late.nothing_listens()
     assert missing.nothing_listens()
+
+
+def test_who_is_told_to_end_as_soon_as_the_run_is_over_was_not_stopped(tmp_path: Path) -> None:
+    """As train.yml does it: a ps may not have looked yet whether the run is over."""
+    with Cluster(tmp_path, ps=3, workers=1, flags=["--model=linear", "--steps=20"]) as cluster:
+        cluster.start()
+        cluster.until(lambda: cluster.has_ended("worker0"), "the chief's end", seconds=150)
+        servers = ("ps0", "ps1", "ps2")
+        for server in servers:
+            cluster.signal(server, signal.SIGTERM)
+        assert cluster.wait(*servers) == dict.fromkeys(servers, FINISHED)
+        assert {cluster.only(server, "finished").text("reason") for server in servers} == {"run over"}
