@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.content_directory import point, points_to
+from ..module_utils.host.content_directory import HASH_DIGITS, point, points_to
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
     in_use,
@@ -244,7 +244,7 @@ def main() -> None:
         tensorflow=installed_tensorflow(install),
         release=in_use(install, "current"),
         environment=in_use(install, "environment"),
-        programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]*")),
+        programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),

@@ -53,6 +53,8 @@ class LearningPace:
 def pace_of(run: Run) -> LearningPace | None:
     """Return how fast a run learned; None where no reference is like it, or its windows are too long."""
     batch, alone = of_one_process(run)
+    if not alone:
+        return None
     curve = curve_of(run, batch)
     alike = _references(run.model).get((run.rules.replication, run.rules.workers, batch), ())
     for loss in _levels(run.model):
