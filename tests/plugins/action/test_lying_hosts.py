@@ -70,7 +70,7 @@ def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> Non
     text = said(
         tmp_path,
         {"psfleet.cluster.host_status": {"tasks": [], "paths": {}}, "register": "told"},
-        {"psfleet.cluster.show_status": {"answers": answers}, "run_once": True},
+        {"psfleet.cluster.show_status": {"answers": answers, "runs_directory": "runs"}, "run_once": True},
     )
     assert f"node1 gave no answer: {PROBLEM}" in text
     assert "ps-host0 gave no answer: its answer" in text

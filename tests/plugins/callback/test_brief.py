@@ -95,8 +95,14 @@ SAID = "{{ said.content | b64decode }}"
 ATTACKS = [
     {
         "name": "A table",
-        "psfleet.cluster.show_status": {"answers": {"a": "{{ status }}"}},
-        "vars": {"cluster_plan": {"hash": "a", "tasks": [{"host": "a", "job": "ps", "index": 0}]}},
+        "psfleet.cluster.show_status": {"answers": {"a": "{{ status }}"}, "runs_directory": "runs"},
+        "vars": {
+            "cluster_plan": {
+                "hash": "a",
+                "cluster_name": "lab",
+                "tasks": [{"host": "a", "job": "ps", "index": 0}],
+            }
+        },
     },
     {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
     {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
