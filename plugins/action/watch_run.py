@@ -22,23 +22,26 @@ from psfleet.watch.lead_reading import (
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
+from psfleet.watch.unit_states import unit_commands
 from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
+from ..plugin_utils.asked_hosts import AskedHosts
 
 display = Display()
 
 LINGER_SECONDS = 15  # between the lead's last word and the end of its process
 LOST_SECONDS = 60  # without an answer from the lead's host
-PROBE_SECONDS = 10  # between two looks at the other tasks' ports
+PROBE_SECONDS = 10  # between two looks at the other tasks' ports, or at a program's units
 RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
     """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and what to wait.
 
-    That is `poll_seconds` between looks and `plain_seconds` between lines where there is no terminal.
+    That is `poll_seconds` between looks and `plain_seconds` between lines where there is no terminal. With
+    `end_on_failure` the run of a program has failed once systemd gives up a task of it.
     Returns `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost.
     """
 
@@ -51,6 +54,10 @@ class ActionModule(HostAction):
         self._command, self._age_command = read_command(run, paths, user), age_command(run, paths, user)
         self._probe_command = probe_command(self._view.listeners.addresses, paths["install_directory"])
         self._probed = float("-inf")
+        self._asked = None
+        if run["settings"]["program"] and len(run["tasks"]) > 1:
+            self._asked = AskedHosts(self, unit_commands(run, paths, user), PROBE_SECONDS)
+        self._ends_on_failure = bool(arguments["end_on_failure"])
         again = f"ansible-playbook train.yml -e run_id={run['id']}"
         # A line for each command: a terminal that is narrow leaves it in one piece to copy.
         parting = (
@@ -93,16 +100,15 @@ class ActionModule(HostAction):
             for note in self._view.look(reading, time.monotonic()):
                 self._note(screen, note)
             screen.show(self._view.now)
+            self._hear(screen)
             if reading.progress.phase == "training":
                 self._look_at_the_others(screen)
+                if self._ends_on_failure and self._view.units.given_up:
+                    why = f"{self._view.units.given_up} (training_run_end_on_failure)"
+                    return {**_outcome(reading), "phase": "failed", "reason": why}
             over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
             if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
-                return {
-                    "phase": reading.progress.phase,
-                    "reason": reading.progress.reason,
-                    "global_step": reading.progress.global_step,
-                    "restarts": reading.restarts,
-                }
+                return _outcome(reading)
             time.sleep(poll_seconds)
         return self._failure("the playbook that watched is gone; the run goes on")
 
@@ -120,6 +126,12 @@ class ActionModule(HostAction):
             self._view.began = time.monotonic() - age
         return reading
 
+    def _hear(self, screen: Screen) -> None:
+        """Note what systemd says of a program's tasks, whose ports are left alone."""
+        for host, answer in self._asked.heard() if self._asked else ():
+            for note in self._view.asked(host, answer, time.monotonic()):
+                self._note(screen, note)
+
     def _look_at_the_others(self, screen: Screen) -> None:
         """Note which tasks have stopped to answer: one that systemd gave up tells nobody of it."""
         if not self._view.listeners.addresses or time.monotonic() < self._probed + PROBE_SECONDS:
@@ -135,3 +147,12 @@ class ActionModule(HostAction):
 
     def _note(self, screen: Screen, note: Notice) -> None:
         screen.note(note, self._view.elapsed(time.monotonic()))
+
+
+def _outcome(reading: Reading) -> dict[str, Any]:
+    return {
+        "phase": reading.progress.phase,
+        "reason": reading.progress.reason,
+        "global_step": reading.progress.global_step,
+        "restarts": reading.restarts,
+    }

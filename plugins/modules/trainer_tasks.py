@@ -18,11 +18,12 @@ from ..module_utils.host.deployment import (
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.task_traces import (
     last_failure,
-    last_lines,
+    last_lines_of,
     read_object,
     run_file,
     run_id_of,
     told_exit_code,
+    why_ended,
 )
 from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
@@ -96,18 +97,6 @@ PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERT
 RUN_ID = re.compile(r"[a-z0-9-]+")
 # As the units have it (SuccessExitStatus=); None where nobody knows.
 GOOD_ENDS = (None, 0, 143)
-# Where systemd knows more than the process could tell, in words.
-RESULTS = {
-    "oom-kill": "the kernel has ended it, for the memory of its host was used up",
-    "timeout": "systemd has ended it, for it took longer than its unit allows",
-    "watchdog": "systemd has ended it, for it gave no sign of life",
-}
-
-
-def why_ended(result: str, lines: str) -> str:
-    """Return what is known of a process that told no reason: systemd's `result`, and its last `lines`."""
-    told = RESULTS.get(result) or ("" if lines else result)
-    return "\n".join(part for part in (told, lines) if part)
 
 
 class Tasks:
@@ -172,7 +161,8 @@ class Tasks:
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
         elif failed:
-            reason = last_failure(events) or why_ended(values.get("Result", ""), last_lines(log))
+            result = values.get("Result", "")
+            reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
         return {
             "name": name,
             "job": job,

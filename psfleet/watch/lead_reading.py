@@ -12,7 +12,7 @@ from trainer.host.task_traces import number, object_in
 from trainer.host.task_units import is_alive, unit_name
 from trainer.host.wording import grouped
 
-_SEPARATOR = "--psfleet--"
+SEPARATOR = "--psfleet--"
 
 _PROBE = (
     "import json, sys; sys.path.append(sys.argv[1]); from trainer.process.port_probes import probe_all;"
@@ -32,21 +32,22 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
     properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
     told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
     reading = [
-        _bytes_of(f"{run_directory}/progress.json", "head"),
-        f"echo; echo {_SEPARATOR}",
-        f"{_bytes_of(_events(run, paths), 'tail')} | grep -aE {told} | tail -n 20",
-        f"echo {_SEPARATOR}",
-        *([_bytes_of(log, "tail", most=4096)] if log else []),
+        bytes_of(f"{run_directory}/progress.json", "head"),
+        f"echo; echo {SEPARATOR}",
+        f"{bytes_of(_events(run, paths), 'tail')} | grep -aE {told} | tail -n 20",
+        f"echo {SEPARATOR}",
+        *([bytes_of(log, "tail", most=4096)] if log else []),
     ]
     commands = [
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",
-        f"echo {_SEPARATOR}; cat /proc/uptime; echo {_SEPARATOR}",
-        _as_daemon(user, "sh", "-c", "; ".join(reading)),
+        f"echo {SEPARATOR}; cat /proc/uptime; echo {SEPARATOR}",
+        as_daemon(user, "sh", "-c", "; ".join(reading)),
     ]
     return "; ".join(commands)
 
 
-def _bytes_of(path: str, program: str, most: int = 65536) -> str:
+def bytes_of(path: str, program: str, most: int = 65536) -> str:
+    """Return the command that prints the first (`head`) or last bytes (`tail`) of a file, if there is one."""
     # A FIFO is waited for.
     return f"timeout 10 {program} -c {most} {shlex.quote(path)} 2>/dev/null"
 
@@ -55,7 +56,7 @@ def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     return f"{paths['state_directory']}/runs/{run['id']}/events/{run['lead']['name']}.jsonl"
 
 
-def _as_daemon(group: str, *command: str) -> str:
+def as_daemon(group: str, *command: str) -> str:
     """Return the command for somebody who may read what a group may, and nothing that is root's.
 
     The tasks can put links where they write. Nor is it their own user, who could meddle with the process.
@@ -68,7 +69,7 @@ def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
     """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
     # No module of the environment is run, only Python's own and the release's.
     python = [f"{install_directory}/environment/bin/python", "-I", "-S", "-c", _PROBE]
-    return _as_daemon("daemon", *python, f"{install_directory}/current", json.dumps(dict(addresses)))
+    return as_daemon("daemon", *python, f"{install_directory}/current", json.dumps(dict(addresses)))
 
 
 def unanswered(printed: str) -> dict[str, object] | None:
@@ -85,7 +86,7 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> 
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))
     command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
-    return f"{_as_daemon(user, 'sh', '-c', command)}; date +%s.%N"
+    return f"{as_daemon(user, 'sh', '-c', command)}; date +%s.%N"
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
@@ -109,7 +110,7 @@ class Reading:
     @classmethod
     def of(cls, answer: str) -> "Reading":
         """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
-        shown, uptime, text, told, log = [*answer.split(_SEPARATOR, 4), "", "", "", ""][:5]
+        shown, uptime, text, told, log = [*answer.split(SEPARATOR, 4), "", "", "", ""][:5]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")

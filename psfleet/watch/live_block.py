@@ -8,7 +8,7 @@ from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.pace import Pace, Trend
-from psfleet.watch.task_states import TaskState, serving_pieces, worker_pieces
+from psfleet.watch.task_states import WAITED_FOR, TaskState, serving_pieces, worker_pieces
 from psfleet.watch.wording import clock, rate_of
 from trainer.contract.progress import Progress, printable
 
@@ -136,7 +136,8 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
 
 def _workers(view: Snapshot) -> list[Text]:
     # Before the first step there is nothing to say of them but who is waited for.
-    return worker_pieces(view.workers) if any(worker.contributed for worker in view.workers) else []
+    told = any(worker.contributed or worker.trouble not in {"", WAITED_FOR} for worker in view.workers)
+    return worker_pieces(view.workers) if told else []
 
 
 def _rest(view: Snapshot) -> list[Text]:

@@ -71,9 +71,13 @@ class Stragglers:
 
 @dataclass
 class Standstill:
-    """Whether the global step advances. Times are of the watcher's monotonic clock, in seconds."""
+    """Whether the global step advances, or what a program prints that tells no step.
+
+    Times are of the watcher's monotonic clock, in seconds.
+    """
 
     _step: int = -1
+    _line: str = ""
     _since: float = 0.0
     _usual: float | None = None
     _told: bool = False
@@ -86,12 +90,13 @@ class Standstill:
         """Take a reading, and tell where no step was taken for long, and when it goes on."""
         # Before the first step the barrier says for whom it waits, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
-        if not stands or now.global_step != self._step:
+        line = "" if now.global_step else now.last_line
+        if not stands or (now.global_step, line) != (self._step, self._line):
             if self._told and now.global_step > self._step:
                 yield Notice(
                     f"steps go on after {clock(at - self._since)}, at step {now.global_step}", good=True
                 )
-            self._step, self._since, self._told = now.global_step, at, False
+            self._step, self._line, self._since, self._told = now.global_step, line, at, False
             # A step that stands makes the mean longer and longer.
             self._usual = pace.seconds_per_step
             return
@@ -101,7 +106,8 @@ class Standstill:
         if not self._told and at - self._since >= patience:
             self._told = True
             waiting = f": {now.waiting}" if now.missing else ""
-            yield Notice(f"no step for {clock(at - self._since)}, still at step {now.global_step}{waiting}")
+            still = f'still "{in_a_line(line, 80)}"' if line else f"still at step {now.global_step}"
+            yield Notice(f"no step for {clock(at - self._since)}, {still}{waiting}")
 
 
 @dataclass
@@ -144,12 +150,17 @@ class Restarts:
         """Take the newest counts, and tell of new restarts."""
         counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
         for task, count in {**counts, self.lead: of_lead}.items():
-            # A chief that was restarted itself counts the others anew, from 0.
-            new = max(count - self._last.get(task, 0), 0)
-            self._last[task] = count
-            self.counts[task] = self.counts.get(task, 0) + new
-            if new:
-                yield Notice(f"{task} was restarted ({counted(self.counts[task], 'time')} so far)")
+            yield from self.count(task, count)
+
+    def count(self, task: str, count: int, why: str = "") -> Iterator[Notice]:
+        """Take the newest count of a task, and tell of new restarts, and why."""
+        # A chief that was restarted itself counts the others anew, from 0.
+        new = max(count - self._last.get(task, 0), 0)
+        self._last[task] = count
+        self.counts[task] = self.counts.get(task, 0) + new
+        if new:
+            told = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
+            yield Notice(f"{told}: {why}" if why else told)
 
 
 @dataclass

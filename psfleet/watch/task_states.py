@@ -15,6 +15,7 @@ from trainer.host.wording import counted
 WORKERS_BY_NAME = 8
 DIFFERING_SHOWN = 6
 PS_BY_NAME = 4
+WAITED_FOR = "waited for"
 
 
 @dataclass(frozen=True)

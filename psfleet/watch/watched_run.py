@@ -1,13 +1,16 @@
 """What is shown of a run, from one look at its lead to the next."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
 from psfleet.watch.notices import LeadRecords, Listeners, Notice, Restarts, Standstill, Stragglers
 from psfleet.watch.pace import Pace, RunHistory
-from psfleet.watch.task_states import TaskState
+from psfleet.watch.task_states import WAITED_FOR, TaskState
+from psfleet.watch.unit_states import Units, unit_states
 from trainer.contract.progress import Progress
 from trainer.contract.settings import TrainingSettings
 
@@ -30,6 +33,8 @@ class WatchedRun:
         # A program is judged by its traffic, which must be its own alone.
         looked_at = [task for task in self._tasks if task["address"] and not self._program]
         self.listeners = Listeners({task["name"]: task["address"] for task in looked_at})
+        asked = self._tasks if self._program else ()
+        self.units = Units({task["name"]: str(task["host"]) for task in asked})
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records = LeadRecords(lead)
@@ -45,6 +50,18 @@ class WatchedRun:
         """Take which tasks' ports do not answer (task -> reason)."""
         self._looked = at
         return list(self.listeners.look(silent))
+
+    def asked(self, host: str, answer: str, at: float) -> list[Notice]:
+        """Take what a host printed of the units of its tasks. What is no answer counts as none."""
+        with suppress(ValueError):
+            states = unit_states([task for task in self._tasks if task["host"] == host], answer)
+            # Of the lead is read at each look.
+            states.pop(self._restarts.lead, None)
+            restarts = (
+                self._restarts.count(task, state.restarts, state.why) for task, state in states.items()
+            )
+            return [*chain.from_iterable(restarts), *self.units.answered(host, states, at)]
+        return []
 
     def look(self, reading: Reading, at: float) -> list[Notice]:
         """Take a reading: `now` shows it from here on. Return what people should hear of."""
@@ -71,6 +88,7 @@ class WatchedRun:
 
     def _notes(self, reading: Reading, pace: Pace, at: float, *, fresh: bool) -> Iterator[Notice]:
         progress = reading.progress
+        yield from self.units.look(at)
         yield from self._restarts.look(progress, reading.restarts)
         yield from self._records.look(reading.records, progress.global_step)
         yield from self._standstill.look(progress, pace, at)
@@ -80,9 +98,10 @@ class WatchedRun:
     def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
         counts, rates = (progress.contributions, pace.rates) if works else ((), ())
         for task in self._tasks:
-            if (task["job"] == "worker") != works or (works and self._program and not counts):
-                continue
             index, name = int(task["index"]), str(task["name"])
+            untold = works and self._program and not counts and not self.units.troubles.get(name)
+            if (task["job"] == "worker") != works or untold:
+                continue
             count = counts[index] if index < len(counts) else None
             yield TaskState(
                 name=name,
@@ -100,10 +119,12 @@ class WatchedRun:
         name, index = str(task["name"]), int(task["index"])
         if self.listeners.answers(name) is False:
             return "no answer"
+        if trouble := self.units.troubles.get(name):
+            return trouble
         if task["job"] != "worker":
             return ""
         if name in progress.awaited:
-            return "waited for"
+            return WAITED_FOR
         if index not in self._stragglers.slow:
             return ""
         return "slow" if pace.rates[index : index + 1] != (0,) else "stands still"

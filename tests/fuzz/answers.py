@@ -31,6 +31,7 @@ from tests.psfleet.watch import test_peer_findings as peers
 from tests.psfleet.watch.played_runs import MISSING, decided_run
 from tests.psfleet.watch.test_doctor_findings import answer as answer_of_doctor
 from tests.psfleet.watch.test_status import TRAINING, stepping, task
+from trainer.contract.progress import Progress
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
 from trainer.host.clock_checks import clock_check, clock_offset
@@ -186,6 +187,23 @@ def probed(content: bytes) -> None:
         silent = unanswered(content.decode(errors="surrogateescape"))
         for note in view.probed(silent or {}, float(at)):
             assert PlaybookConsole(80).words(note.text).plain.isprintable()
+
+
+def units() -> bytes:
+    """What the host of a program's worker prints each time that train.yml asks."""
+    shown = (
+        "Id=psfleet-worker@1.service\nActiveState=failed\nResult=exit-code\nExecMainStatus=70\nNRestarts=2\n"
+    )
+    return f"{shown}\n{SEPARATOR}\nworker1: the program failed: boom (exit code 70)\n".encode()
+
+
+def asked(content: bytes) -> None:
+    """Watch the run of a program of whose worker its host says this."""
+    view = WatchedRun(decided_run(2, program={"release": "abc"}))
+    for note in view.asked("node1", content.decode(errors="surrogateescape"), 1.0):
+        assert PlaybookConsole(80).words(note.text).plain.isprintable()
+    view.look(Reading(Progress("training")), 2.0)
+    assert line(view.now).isprintable()
 
 
 def packed() -> bytes:

@@ -10,6 +10,7 @@ from tests.fuzz.answers import (
     UNIT,
     answers_of_tasks,
     archives,
+    asked,
     decided,
     of_answers,
     packed,
@@ -17,6 +18,7 @@ from tests.fuzz.answers import (
     shown_findings,
     shown_peers,
     shown_status,
+    units,
     unpacked,
     watched,
     words,
@@ -50,6 +52,7 @@ def readers(folder: Path) -> list[Reader]:
         of_answers("answers of the doctor", DOCTORS, shown_findings),
         of_answers("answers of the peers", PEERS, shown_peers),
         Reader("words of the lead", words(), damaged(words()) | damaged(UNIT).map(words), watched),
+        Reader("units of a program", units(), damaged(units()), asked),
         Reader("ports that answer", spoken, damaged(spoken), probed),
         Reader("archives", archive, damaged(archive) | archives(), lambda told: unpacked(folder, told)),
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ MOST_BYTES = 64 * 1024
 MOST = 2.0**63  # of a number: a larger one is damage
 # A FIFO is opened without waiting for somebody who writes.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+# As trainer/program/launcher.py says it.
+_TOLD_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit code [0-9]+\)$"
+# Where systemd knows more than the process could tell, in words.
+_RESULTS = {
+    "oom-kill": "the kernel has ended it, for the memory of its host was used up",
+    "timeout": "systemd has ended it, for it took longer than its unit allows",
+    "watchdog": "systemd has ended it, for it gave no sign of life",
+}
 
 
 def last_failure(events: Path) -> str:
@@ -77,9 +86,24 @@ def _rate(count: float | None, seconds: float) -> float | None:
     return number(count / seconds) if count is not None and seconds > 0 else None
 
 
-def last_lines(log: Path) -> str:
-    """Return the last lines that a task printed, or an empty string."""
-    return "\n".join(line for line in last_lines_of(log)[-5:] if line.strip())
+def told_failure(task: str, lines: Sequence[str]) -> str:
+    """Return why the program of a task failed, by its launcher's last word in these lines, if any."""
+    told = re.findall(_TOLD_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
+    return str(told[-1]) if told else ""
+
+
+def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
+    """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
+    if result == "exit-code" and (failure := told_failure(task, lines)):
+        return failure
+    said = last_of(lines)
+    told = _RESULTS.get(result) or ("" if said else result)
+    return "\n".join(part for part in (told, said) if part)
+
+
+def last_of(lines: Sequence[str]) -> str:
+    """Return the last of the lines that a task printed, or an empty string."""
+    return "\n".join(line for line in lines[-5:] if line.strip())
 
 
 def last_lines_of(file: Path) -> list[str]:

@@ -46,6 +46,7 @@ def test_a_time_that_only_damage_explains_has_no_age(tmp_path: Path, wall: objec
     assert task_details.task_details({}, events, tmp_path / "absent")["since_seconds"] is None
 
 
+FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
 LONGER = "systemd has ended it, for it took longer than its unit allows"
 
 
@@ -56,10 +57,14 @@ LONGER = "systemd has ended it, for it took longer than its unit allows"
         ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
         ("exit-code", "Traceback", "Traceback"),
         ("exit-code", "", "exit-code"),
+        ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
+        ("exit-code", f"{FAILED.replace('one', 'old')}\n{FAILED}\nand further", "ValueError: one\ntwo"),
+        # What an earlier process of the task said is no reason of the kernel's.
+        ("watchdog", FAILED, f"systemd has ended it, for it gave no sign of life\n{FAILED}"),
     ],
 )
 def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
-    assert trainer_tasks.why_ended(result, lines) == reason
+    assert trainer_tasks.why_ended("ps1", result, lines.splitlines()) == reason
 
 
 SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"

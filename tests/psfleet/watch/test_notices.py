@@ -1,7 +1,9 @@
 import tracemalloc
+from dataclasses import replace
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords, Listeners, Notice
+from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
 LOST_PS = """UnavailableError:
@@ -88,6 +90,22 @@ def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
 def test_a_lead_that_says_nothing_more_is_noticed() -> None:
     run = steady_run(2)
     assert run.goes_on(40, [0, 0], wall=1e9 + 20) == ["no step for 0:30, still at step 2000"]
+
+
+def test_a_program_that_tells_no_steps_stands_still_where_it_prints_nothing_either() -> None:
+    run, printed = WatchedRun(decided_run(1, program={"release": "abc"})), 0
+    notes = []
+    for second in range(400):
+        printed += second < 200
+        now = replace(progress(last_step=0), last_line=f"epoch {printed}")
+        # Its hosts answer: of these nobody is to hear here.
+        run.units.hosts = {}
+        notes += [note.text for note in run.look(Reading(now), float(second))]
+    assert notes == ['no step for 2:00, still "epoch 200"']
+    for second in range(400, 600):
+        now = replace(progress(global_step=7), last_line=f"epoch {second}")
+        notes += [note.text for note in run.look(Reading(now), float(second))]
+    assert notes[1:] == ["steps go on after 3:21, at step 7", "no step for 0:30, still at step 7"]
 
 
 def test_steps_that_take_long_are_waited_for() -> None:

@@ -1,0 +1,113 @@
+"""What train.yml asks each host of a program's tasks while its run goes on, and what the answers mean."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any
+
+from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
+from psfleet.watch.notices import Notice
+from psfleet.watch.wording import in_a_line
+from trainer.host.task_traces import told_failure, why_ended
+from trainer.host.task_units import counted, parse_show, unit_name
+from trainer.host.wording import grouped
+
+# Of a task that systemd does not start again.
+FAILED = "failed"
+
+# Of a host without an answer. It is asked several times in each.
+SILENT_SECONDS = 60.0
+
+_LOG_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed."""
+
+    trouble: str
+    exit_code: int | None
+    restarts: int
+    why: str
+
+
+@dataclass
+class Units:
+    """What systemd says of a program's tasks (task -> host), asked of each host by the watcher."""
+
+    hosts: Mapping[str, str]
+    troubles: dict[str, str] = field(default_factory=dict)
+    # What people were told of those that are given up.
+    _failures: dict[str, str] = field(default_factory=dict)
+    # When each host was heard last, and those of which people were told that they are silent.
+    _heard: dict[str, float] = field(default_factory=dict)
+    _silent: set[str] = field(default_factory=set)
+
+    @property
+    def given_up(self) -> str:
+        """The first of which systemd gave up, and why, in words; empty for none."""
+        return next(iter(self._failures.values()), "")
+
+    def answered(self, host: str, states: Mapping[str, UnitState], at: float) -> Iterator[Notice]:
+        """Take how a host's tasks are, and tell of those that systemd gave up, or that run again."""
+        self._heard[host] = at
+        if host in self._silent:
+            self._silent.remove(host)
+            yield Notice(f"the host {host} answers again", good=True)
+        for task, state in states.items():
+            self.troubles[task] = state.trouble
+            if state.trouble != FAILED:
+                if self._failures.pop(task, ""):
+                    yield Notice(f"{task} on {host} runs again", good=True)
+            elif task not in self._failures:
+                how = f"exit code {state.exit_code}, and systemd does not start it again"
+                self._failures[task] = f"{task} on {host} failed, {how}: {state.why}"
+                yield Notice(self._failures[task])
+
+    def look(self, at: float) -> Iterator[Notice]:
+        """Tell of hosts that have not been heard for long."""
+        for task, host in self.hosts.items():
+            if at - self._heard.setdefault(host, at) < SILENT_SECONDS:
+                continue
+            self.troubles[task] = "host does not answer"
+            if host not in self._silent:
+                self._silent.add(host)
+                yield Notice(f"the host {host} does not answer: nothing is known of its tasks")
+
+
+def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
+    """Return for each host the command that prints what `unit_states` reads, of what `read_command` takes."""
+    commands = {}
+    for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():
+        units = [unit_name(task["job"], task["index"]) for task in tasks]
+        logs = [f"{paths['log_directory']}/{run['id']}/{task['name']}.out" for task in tasks]
+        ends = "; ".join(f"echo; echo {SEPARATOR}; {bytes_of(log, 'tail', most=_LOG_BYTES)}" for log in logs)
+        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts"
+        commands[host] = (
+            f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
+        )
+    return commands
+
+
+def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
+    """Read what the host of these tasks printed. Raises ValueError where systemd said nothing of one."""
+    # Where sudo has a terminal there, lines end as on one.
+    shown, *ends = answer.replace("\r\n", "\n").split(SEPARATOR, len(tasks))
+    units = {values.get("Id"): values for values in parse_show(shown)}
+    states = {}
+    for task, log in zip(tasks, chain(ends, repeat("")), strict=False):
+        values = units.get(unit_name(task["job"], task["index"]), {})
+        if "ActiveState" not in values:
+            raise ValueError(f"systemctl said nothing of {task['name']}")
+        failed, lines = values["ActiveState"] == FAILED, log.splitlines()
+        restarting = values.get("SubState") == "auto-restart"
+        name, result = task["name"], values.get("Result", "")
+        why = why_ended(name, result, lines) if failed else told_failure(name, lines)
+        states[name] = UnitState(
+            trouble=FAILED if failed else "restarting" if restarting else "",
+            exit_code=counted(values.get("ExecMainStatus")),
+            restarts=counted(values.get("NRestarts")) or 0,
+            why=in_a_line(why, 200),
+        )
+    return states

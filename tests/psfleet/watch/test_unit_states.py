@@ -1,0 +1,105 @@
+import pytest
+
+from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
+from tests.psfleet.watch.played_runs import PlayedRun, decided_run
+from tests.psfleet.watch.test_lead_reading import PATHS
+
+LOG = "step 20\nworker1: the program failed: {why} (exit code {code})\n"
+
+
+def shown(
+    job: str, index: int, state: str = "active", below: str = "running", *, code: int = 0, restarts: int = 0
+) -> str:
+    result = "exit-code" if state == "failed" else "success"
+    return (
+        f"Id=psfleet-{job}@{index}.service\nActiveState={state}\nSubState={below}\n"
+        f"Result={result}\nExecMainStatus={code}\nNRestarts={restarts}\n"
+    )
+
+
+def worker1(state: str, below: str, *, code: int = 0, restarts: int = 0, why: str = "") -> str:
+    log = LOG.format(why=why, code=code) if why else ""
+    return f"{shown('worker', 1, state, below, code=code, restarts=restarts)}\n--psfleet--\n{log}"
+
+
+def played() -> PlayedRun:
+    """Return a run of a program that tells no steps: ps0 and worker0 on node0, worker1 on node1."""
+    return PlayedRun(decided_run(2, program={"release": "abc"}))
+
+
+def heard(run: PlayedRun, answer: str, host: str = "node1") -> list[str]:
+    run.goes_on(1, [0, 0], contributions=[], last_step=0)
+    return [note.text for note in run.view.asked(host, answer, float(run.seconds))]
+
+
+def troubles(run: PlayedRun) -> dict[str, str]:
+    run.goes_on(1, [0, 0], contributions=[], last_step=0)
+    return {
+        task.name: task.trouble for task in (*run.view.now.workers, *run.view.now.serving) if task.trouble
+    }
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_host_tells_of_each_of_its_tasks_also_where_sudo_has_a_terminal(line_end: str) -> None:
+    tasks = decided_run(1)["tasks"]
+    failed = shown("ps", 0, "failed", "failed", code=70, restarts=2)
+    log = "ps0: the program failed: ValueError: boom (exit code 70)"
+    answer = "\n".join([failed, shown("worker", 0), "--psfleet--", log, "--psfleet--", "fine", ""])
+    states = unit_states(tasks, answer.replace("\n", line_end))
+    assert (states["ps0"].trouble, states["ps0"].exit_code, states["ps0"].restarts) == ("failed", 70, 2)
+    assert states["ps0"].why == "ValueError: boom"
+    assert (states["worker0"].trouble, states["worker0"].why) == ("", "")
+
+
+def test_each_host_is_asked_of_its_own_tasks() -> None:
+    commands = unit_commands(decided_run(2), PATHS, "psfleet")
+    assert set(commands) == {"node0", "node1"}
+    assert "psfleet-ps@0.service psfleet-worker@0.service" in commands["node0"]
+    assert "/var/log/psfleet/night/worker1.out" in commands["node1"]
+    assert "worker1" not in commands["node0"]
+
+
+def test_a_task_that_systemd_gave_up_is_told_of_once_with_its_reason() -> None:
+    run = played()
+    assert heard(run, worker1("active", "running")) == []
+    failed = worker1("failed", "failed", code=70, why="RuntimeError: boom")
+    told = "worker1 on node1 failed, exit code 70, and systemd does not start it again: RuntimeError: boom"
+    assert heard(run, failed) == [told]
+    assert heard(run, failed) == []
+    assert run.view.units.given_up == told
+    assert troubles(run) == {"worker1": "failed"}
+    assert heard(run, worker1("active", "running")) == ["worker1 on node1 runs again"]
+    assert (run.view.units.given_up, troubles(run)) == ("", {})
+
+
+def test_a_restart_is_told_of_with_why() -> None:
+    run = played()
+    (note,) = heard(run, worker1("activating", "auto-restart", code=75, restarts=1, why="Unavailable: ps0"))
+    assert note == "worker1 was restarted (1 time so far): Unavailable: ps0"
+    assert troubles(run) == {"worker1": "restarting"}
+    assert heard(run, worker1("active", "running", restarts=1)) == []
+    assert (troubles(run), run.view.units.given_up) == ({}, "")
+
+
+def test_restarts_of_the_lead_are_counted_where_it_is_read() -> None:
+    run = played()
+    answer = f"{shown('ps', 0)}\n{shown('worker', 0, restarts=3)}\n--psfleet--\n\n--psfleet--\n"
+    assert heard(run, answer, "node0") == []
+
+
+@pytest.mark.parametrize("answer", ["", "sudo: no", shown("worker", 0), "Id=psfleet-worker@1.service\n"])
+def test_a_host_that_tells_nothing_of_its_tasks_counts_as_silent(answer: str) -> None:
+    run = played()
+    notes = []
+    for _ in range(int(SILENT_SECONDS) + 5):
+        notes += run.goes_on(1, [0, 0], contributions=[], last_step=0)
+        assert run.view.asked("node1", answer, float(run.seconds)) == []
+        run.view.asked("node0", f"{shown('ps', 0)}\n{shown('worker', 0)}", float(run.seconds))
+    assert notes == ["the host node1 does not answer: nothing is known of its tasks"]
+    assert troubles(run) == {"worker1": "host does not answer"}
+    assert heard(run, worker1("active", "running")) == ["the host node1 answers again"]
+
+
+def test_tasks_of_the_trainers_own_models_are_not_asked_for() -> None:
+    run = PlayedRun(decided_run(2))
+    assert run.goes_on(int(SILENT_SECONDS) + 5, [5, 5]) == []
