@@ -41,7 +41,8 @@ class ActionModule(HostAction):
     """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and what to wait.
 
     That is `poll_seconds` between looks and `plain_seconds` between lines where there is no terminal. With
-    `end_on_failure` the run of a program has failed once systemd gives up a task of it.
+    `end_on_failure` the run of a program has failed once systemd gives up a task of it; with
+    `deadline_minutes` (0 for none) a run that has taken longer is stopped.
     Returns `phase`, `reason`, `global_step` and `restarts`; fails only where the host is lost.
     """
 
@@ -58,6 +59,7 @@ class ActionModule(HostAction):
         if run["settings"]["program"] and len(run["tasks"]) > 1:
             self._asked = AskedHosts(self, unit_commands(run, paths, user), PROBE_SECONDS)
         self._ends_on_failure = bool(arguments["end_on_failure"])
+        self._deadline_minutes = float(arguments["deadline_minutes"])
         again = f"ansible-playbook train.yml -e run_id={run['id']}"
         # A line for each command: a terminal that is narrow leaves it in one piece to copy.
         parting = (
@@ -103,14 +105,23 @@ class ActionModule(HostAction):
             self._hear(screen)
             if reading.progress.phase == "training":
                 self._look_at_the_others(screen)
-                if self._ends_on_failure and self._view.units.given_up:
-                    why = f"{self._view.units.given_up} (training_run_end_on_failure)"
-                    return {**_outcome(reading), "phase": "failed", "reason": why}
+            if phase := self._cut_short(screen, reading):
+                return {**_outcome(reading), "phase": phase}
             over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
             if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return _outcome(reading)
             time.sleep(poll_seconds)
         return self._failure("the playbook that watched is gone; the run goes on")
+
+    def _cut_short(self, screen: Screen, reading: Reading) -> str:
+        """Return the phase of a run that is ended from here, empty for one that goes on."""
+        if reading.progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
+            return "failed"
+        if 0 < 60 * self._deadline_minutes <= self._view.elapsed(time.monotonic()):
+            why = f"training_run_deadline_minutes is {self._deadline_minutes:g}: the run is stopped"
+            self._note(screen, Notice(why))
+            return "stopped"
+        return ""
 
     def _read(self, screen: Screen) -> Reading:
         """Return the lead's progress and its unit's state, in one command. Raises AnsibleError."""

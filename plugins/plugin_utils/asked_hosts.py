@@ -26,7 +26,7 @@ class AskedHosts:
         self._seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
         for place, (host, command) in enumerate(commands.items()):
             begin = self._seconds * place / len(commands)
-            there = _action_on(action, host)
+            there = action_on(action, host)
             threading.Thread(target=self._ask, args=(there, host, command, begin), daemon=True).start()
 
     def heard(self) -> Iterator[tuple[str, str]]:
@@ -44,7 +44,7 @@ class AskedHosts:
             wait(self._seconds)
 
 
-def _action_on(action: ActionBase, host: str) -> ActionBase:
+def action_on(action: ActionBase, host: str) -> ActionBase:
     """Return the action as it would be on another host: with its connection, made as Ansible makes one."""
     variables = action.variables["hostvars"][host]
     templar = action._templar.copy_with_new_env(available_variables=variables)

@@ -16,6 +16,7 @@ from trainer.contract.settings import (
     Rule,
     checked,
     integer,
+    number,
     or_null,
     to_integer,
     to_text,
@@ -62,10 +63,10 @@ def is_host(name: str) -> bool:
 
 def _to_gpus(value: object) -> tuple[int, ...]:
     if isinstance(value, str):  # as -e gives it: "[0, 1]" or "0,1"
-        value = [number for number in value.strip().strip("[]").split(",") if number.strip()]
+        value = [gpu for gpu in value.strip().strip("[]").split(",") if gpu.strip()]
     if not isinstance(value, Sequence):
         raise ValueError(value)
-    gpus = tuple(to_integer(number) for number in value)
+    gpus = tuple(to_integer(gpu) for gpu in value)
     if len(set(gpus)) < len(gpus) or min(gpus, default=0) < 0:
         raise ValueError(value)
     return gpus
@@ -152,6 +153,10 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_log_directory": _DIRECTORY_RULE,
     "trainer_log_megabytes": integer(1),
     "trainer_watchdog_seconds": integer(10),
+    "training_run_deadline_minutes": number(0),
+    "training_run_hook": Rule(
+        "a command and its arguments, or empty for none", lambda value: shlex.split(to_text(value))
+    ),
     "trainer_metrics_directory": _matching(
         re.compile(rf"(?:{_DIRECTORY.pattern})?"), f"{_DIRECTORY_RULE.expected}, or empty for none"
     ),

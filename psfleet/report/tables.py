@@ -88,7 +88,9 @@ def versions(run: Run) -> Pairs:
         pairs.append(("program", str(run.program.get("file") or "-")))
         pairs.append(("release of the program", str(run.program.get("release") or "-")))
     if first := run.chief.of("started"):
-        pairs.append((f"started, by the clock of {run.chief.name}'s host", _date(first[0].wall)))
+        clock = f", by the clock of {run.chief.name}'s host"
+        pairs.append((f"started{clock}", _date(first[0].wall)))
+        pairs.append((f"last record{clock}", _date(run.chief.records[-1].wall)))
     return tuple((name, shortened(value)) for name, value in pairs)
 
 

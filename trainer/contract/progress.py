@@ -69,10 +69,14 @@ class Progress:
 
 def last_line_of(text: str) -> str:
     """Return the last line with words at the end of a task's output, as a terminal would leave it."""
-    # A bar that redraws itself begins each drawing with a carriage return, or ends it with one.
-    drawn = (line.rstrip("\r").rpartition("\r")[2] for line in reversed(text.split("\n")))
-    lines = (" ".join(printable(_CONTROL_SEQUENCE.sub("", line)).split()) for line in drawn)
+    lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
     return next((line for line in lines if line), "")
+
+
+def as_drawn(line: str) -> str:
+    """Return a line of a task's output as a terminal would leave it, without what steers one."""
+    # A bar that redraws itself begins each drawing with a carriage return, or ends it with one.
+    return printable(_CONTROL_SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2]))
 
 
 def printable(text: str) -> str:

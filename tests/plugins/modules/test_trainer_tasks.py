@@ -10,6 +10,7 @@ from plugins.modules import trainer_tasks
 from psfleet.run.host_answers import checked
 from tests.plugins.modules.module_run import answer_of
 from tests.trainer.step_record import STEP
+from trainer.host.task_traces import why_ended
 
 
 def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ LONGER = "systemd has ended it, for it took longer than its unit allows"
     ],
 )
 def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
-    assert trainer_tasks.why_ended("ps1", result, lines.splitlines()) == reason
+    assert why_ended("ps1", result, lines.splitlines()) == reason
 
 
 SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"
