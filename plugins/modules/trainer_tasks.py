@@ -15,6 +15,7 @@ from ..module_utils.host.deployment import (
     installed_tensorflow,
     lacks_cuda,
 )
+from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.task_traces import (
     last_failure,
@@ -163,6 +164,8 @@ class Tasks:
         elif failed:
             result = values.get("Result", "")
             reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
+            if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
+                reason = f"{reason}\nNo space left on its host: {lacks}".strip()
         return {
             "name": name,
             "job": job,

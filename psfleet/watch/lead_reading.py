@@ -9,7 +9,7 @@ from typing import Any
 from psfleet.watch.notices import TOLD_EVENTS
 from trainer.contract.progress import Progress, last_line_of
 from trainer.host.task_traces import number, object_in
-from trainer.host.task_units import is_alive, unit_name
+from trainer.host.task_units import counted, is_alive, unit_name
 from trainer.host.wording import grouped
 
 SEPARATOR = "--psfleet--"
@@ -32,6 +32,8 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
     properties = "ActiveState,Job,NRestarts,ExecMainStartTimestampMonotonic"
     told = shlex.quote(f'"event":"({"|".join(TOLD_EVENTS)})"')
     reading = [
+        f"stat --file-system --format '%a %S' {shlex.quote(run_directory)}",
+        f"echo {SEPARATOR}",
         bytes_of(f"{run_directory}/progress.json", "head"),
         f"echo; echo {SEPARATOR}",
         f"{bytes_of(_events(run, paths), 'tail')} | grep -aE {told} | tail -n 20",
@@ -100,17 +102,18 @@ def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the run stands, the lead's unit, and its newest records of `TOLD_EVENTS`."""
+    """How the run stands, the lead's unit, its newest records of `TOLD_EVENTS`, and the room for more."""
 
     progress: Progress
     alive: bool = True
     restarts: int = 0
+    free_bytes: float | None = None
     records: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
     def of(cls, answer: str) -> "Reading":
         """Read what the command printed. Raises ValueError where systemd said nothing of the lead."""
-        shown, uptime, text, told, log = [*answer.split(SEPARATOR, 4), "", "", "", ""][:5]
+        shown, uptime, room, text, told, log = [*answer.split(SEPARATOR, 5), "", "", "", "", ""][:6]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
             raise ValueError("systemctl said nothing of the lead")
@@ -120,7 +123,9 @@ class Reading:
         progress = Progress.from_mapping(object_in(text))
         progress = replace(progress, elapsed=elapsed, last_line=last_line_of(log))
         records = tuple(filter(None, map(object_in, told.splitlines())))
-        return cls(progress, is_alive(unit), _count(unit.get("NRestarts")), records)
+        blocks, size = [*map(counted, room.split()), None, None][:2]
+        free = None if blocks is None or size is None else number(blocks * size)
+        return cls(progress, is_alive(unit), _count(unit.get("NRestarts")), free, records)
 
 
 def age_of(answer: str, reading: Reading) -> float:

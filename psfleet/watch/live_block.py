@@ -29,7 +29,7 @@ class Snapshot:
     """All that is shown of a run at one moment. `elapsed`, `still_seconds` and `looked_seconds` are seconds.
 
     `still_seconds`: since the global step advanced; `looked_seconds`: since the ports were probed, None where
-    they were not; `unit`: what the workers' rates count.
+    they were not; `unit`: what the workers' rates count; `lacks_room_on`: a host whose disk is full.
     """
 
     progress: Progress
@@ -43,6 +43,7 @@ class Snapshot:
     serving: tuple[TaskState, ...] = ()
     looked_seconds: float | None = None
     unit: str = "steps"
+    lacks_room_on: str = ""
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
@@ -162,6 +163,8 @@ def _sentences(view: Snapshot) -> list[Text]:
             pieces.append((waiting or f"no step for {clock(view.still_seconds)}", "warning"))
         if now.last_line:
             pieces.append((f"| {now.last_line[:120]}", "plain"))
+    if view.lacks_room_on:
+        pieces.insert(0, (f"No space left on {view.lacks_room_on}", "warning"))
     return [Text(printable(text), style) for text, style in pieces]
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from psfleet.watch.pace import Pace
 from psfleet.watch.wording import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
+from trainer.host.disk_space import LEAST_ROOM
 from trainer.host.wording import counted
 
 # Looks in a row that a worker must be slow, or quick again, before people hear of it.
@@ -161,6 +162,26 @@ class Restarts:
         if new:
             told = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
             yield Notice(f"{told}: {why}" if why else told)
+
+
+@dataclass
+class Room:
+    """Whether there is room for what the lead of a run writes, on its host."""
+
+    host: str
+    lacks: bool = False
+
+    def look(self, free_bytes: float | None) -> Iterator[Notice]:
+        """Take how many bytes are free, and tell where that has changed to nothing, or back."""
+        limit = 2 * LEAST_ROOM if self.lacks else LEAST_ROOM
+        if free_bytes is None or self.lacks == (free_bytes < limit):
+            return
+        self.lacks = not self.lacks
+        if self.lacks:
+            lost = "checkpoints, records and what is shown here are lost until there is some"
+            yield Notice(f"No space left for the run on {self.host}: {lost}")
+        else:
+            yield Notice(f"there is space again on {self.host}", good=True)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
-from psfleet.watch.notices import LeadRecords, Listeners, Notice, Restarts, Standstill, Stragglers
+from psfleet.watch.notices import LeadRecords, Listeners, Notice, Restarts, Room, Standstill, Stragglers
 from psfleet.watch.pace import Pace, RunHistory
 from psfleet.watch.task_states import WAITED_FOR, TaskState
 from psfleet.watch.unit_states import Units, unit_states
@@ -37,7 +37,7 @@ class WatchedRun:
         self.units = Units({task["name"]: str(task["host"]) for task in asked})
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
-        self._records = LeadRecords(lead)
+        self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
         self.began: float | None = None
         self._looked: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
@@ -83,12 +83,14 @@ class WatchedRun:
             serving=tuple(self._states(progress, pace, works=False)),
             looked_seconds=None if self._looked is None else at - self._looked,
             unit=self._unit,
+            lacks_room_on=self._room.host if self._room.lacks else "",
         )
         return notes
 
     def _notes(self, reading: Reading, pace: Pace, at: float, *, fresh: bool) -> Iterator[Notice]:
         progress = reading.progress
         yield from self.units.look(at)
+        yield from self._room.look(reading.free_bytes)
         yield from self._restarts.look(progress, reading.restarts)
         yield from self._records.look(reading.records, progress.global_step)
         yield from self._standstill.look(progress, pace, at)

@@ -156,7 +156,7 @@ def words(unit: bytes = UNIT) -> bytes:
     told = [{"event": "restored", "pid": 1, "monotonic": 2.0, "global_step": 5, "wall": 1e9}]
     told.append({"event": "recovering", "pid": 1, "monotonic": 3.0, "reason": "UnavailableError: lost"})
     records = "\n" + "".join(f"{json.dumps(record)}\n" for record in told)
-    parts = [f"\n{json.dumps(PROGRESS)}\n", records, "\nStep 1\rStep 2\n"]
+    parts = ["\n9 4096\n", f"\n{json.dumps(PROGRESS)}\n", records, "\nStep 1\rStep 2\n"]
     return unit + SEPARATOR.join(["", *parts]).encode()
 
 
@@ -170,7 +170,7 @@ def watched(content: bytes) -> None:
         except ValueError:  # as where the host does not answer
             continue
         if reading.restarts != 1:
-            _, uptime, _, records, *_ = [*text.split(SEPARATOR), "", "", "", ""]
+            _, uptime, _, _, records, *_ = [*text.split(SEPARATOR), "", "", "", "", ""]
             view.began = at - age_of(f"{records}\n{uptime.strip().partition(' ')[0]}", reading)
         for note in view.look(reading, at):
             assert console.words(note.text).plain.isprintable()

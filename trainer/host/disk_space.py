@@ -7,6 +7,8 @@ import pwd
 import shutil
 from pathlib import Path
 
+# Bytes that a run needs to write anything that counts.
+LEAST_ROOM = 1_000_000
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 

@@ -14,6 +14,7 @@ from threading import Event
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
 from trainer.process.console import say
+from trainer.process.error_lines import telling
 from trainer.process.lost_connection import is_lost_connection
 
 _POLL_SECONDS = 0.2
@@ -23,13 +24,10 @@ _KILLED = 128  # plus the signal's number, as shells say it
 _PYTHON_RAISED = 1  # how Python ends by an exception that nobody caught
 _ERRORS = Path("/proc/self/fd/2")
 _TAIL_BYTES = 64 * 1024
-_REASON_LINES = 6
 _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
 # What Python and TensorFlow's log print after it, on their way out; and where TensorFlow made the node.
 _NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|Original stack trace for |[IWEF][0-9]{{4}} [0-9:.]+ ")
-# TensorFlow says in the message which node it was, and where that was defined, beside what is wrong with it.
-_WHERE = re.compile(r"\s+File |Detected at node |Node: |\s*\[\[\{\{node ")
 
 
 @dataclass(frozen=True)
@@ -129,5 +127,4 @@ def exception_in(text: str) -> str:
     after = lines[starts[-1] + 1 :]
     frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
     message = itertools.takewhile(lambda line: not _NOT_OF_THE_MESSAGE.match(line), after[frames:])
-    said = (line.rstrip() for line in message if line.strip() and not _WHERE.match(line))
-    return "\n".join(itertools.islice(said, _REASON_LINES))
+    return "\n".join(telling(message))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
-from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, in_short, is_lost_connection
 from trainer.coordination.ledger import Ledger
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
@@ -107,13 +107,17 @@ class Chief:
         metrics = session.evaluate(self._graph.data.test)
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
-        self.save(session, global_step)
+        if why := self.save(session, global_step):
+            raise TaskFailure(
+                INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
+            )
         return metrics
 
-    def save(self, session: TrainingSession, global_step: int) -> None:
-        """Save a checkpoint; where that fails, say so and go on. Raises OpError when a ps is lost."""
+    def save(self, session: TrainingSession, global_step: int) -> str:
+        """Save a checkpoint; where that fails, say so and return why. Raises OpError when a ps is lost."""
+        reason = ""
         if self._folder is None or self._save_operation is None or global_step == self._saved_step:
-            return
+            return reason
         began = time.monotonic()
         self.is_saving = True
         try:
@@ -123,7 +127,7 @@ class Chief:
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):
                 raise
-            reason = getattr(error, "message", None) or str(error)
+            reason = in_short(error)
             say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
             self._task.records.write("checkpoint_failed", {"global_step": global_step, "reason": reason})
         else:
@@ -134,6 +138,7 @@ class Chief:
         finally:
             self.is_saving = False
         self._count_anew(global_step)
+        return reason
 
     def _count_anew(self, global_step: int) -> None:
         """Both intervals begin with an attempt to save, or with the start."""

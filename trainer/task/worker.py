@@ -4,16 +4,13 @@ The chief tells every ps that the run is over; each client tells the other tasks
 """
 
 import math
-import re
 import time
 import traceback
 from contextlib import suppress
 from functools import partial
 
-import tensorflow as tf
-
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
-from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within, in_short, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
 from trainer.coordination.running_task import RunningTask
@@ -34,9 +31,6 @@ from trainer.task.summaries import test_scalars
 _LOSSES_WITHOUT_A_STEP = 5
 # A worker that fails before it met the others still tells them, if the ps come up within this time.
 _SECONDS_TO_REACH_PS = 10.0
-# Of TensorFlow's message: that it is one, and which node it was.
-_NO_REASON = re.compile(r"execution error|^\s*\[\[\{\{node ")
-_REASON_LINES = 6
 
 
 def run_worker(task: RunningTask) -> int:
@@ -58,7 +52,7 @@ def run_worker(task: RunningTask) -> int:
         return worker.fail(failure)
     except Exception as error:  # whatever the program raises
         traceback.print_exc()
-        return worker.fail(TaskFailure(PROGRAM, _in_short(error)))
+        return worker.fail(TaskFailure(PROGRAM, in_short(error)))
 
 
 class _Worker:
@@ -91,7 +85,7 @@ class _Worker:
                 if not is_lost_connection(error):
                     raise
                 losses = losses + 1 if steps.local_step == steps_at_loss else 1
-                reason = _in_short(error)
+                reason = in_short(error)
                 if losses > _LOSSES_WITHOUT_A_STEP:
                     again = f"{losses} losses without a step between, the last"
                     raise TaskFailure(CLUSTER_BROKE, f"{again}: {reason}") from error
@@ -270,13 +264,3 @@ def _last_step(task: RunningTask, examples: int) -> int:
     settings = task.settings
     examples_a_step = settings.batch_size * settings.gradients_in_a_step(task.cluster.workers)
     return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps
-
-
-def _in_short(error: Exception) -> str:
-    """What went wrong in a few lines; TensorFlow's errors say it first, and then where it comes from."""
-    if not isinstance(error, tf.errors.OpError):
-        lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-        return "\n".join(lines[-_REASON_LINES:])
-    text = str(error.message).partition("\nOriginal stack trace")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip(" =") and not _NO_REASON.search(line)]
-    return "\n".join([f"{type(error).__name__}:", *lines[:_REASON_LINES]])

@@ -41,7 +41,7 @@ def run(program: object = None) -> dict[str, Any]:
 
 def said(progress: str, *parts: str) -> Reading:
     unit, *others = (f"\n{part}" for part in parts)
-    return Reading.of("--psfleet--".join([unit, "\n100.5 33.0\n", progress, *others]))
+    return Reading.of("--psfleet--".join([unit, "\n100.5 33.0\n", "\n1000 4096\n", progress, *others]))
 
 
 def test_only_the_output_of_a_program_is_read() -> None:
@@ -58,6 +58,7 @@ def test_a_reading_has_progress_state_time_and_output() -> None:
     assert (reading.alive, reading.restarts) == (True, 2)
     assert (reading.progress.phase, reading.progress.elapsed) == ("training", 10.5)
     assert reading.progress.last_line == "second --psfleet-- third"
+    assert reading.free_bytes == 4096000
 
 
 @pytest.mark.parametrize(("job", "alive"), [("", False), ("Job=12\n", True)])
@@ -163,6 +164,7 @@ def test_the_shell_of_a_host_gives_what_a_reading_needs(written: Path) -> None:
     (written / "r1" / "chief0.out").write_text("the last line\n")
     reading, aged = told(written)
     assert (reading.progress.global_step, reading.progress.last_line) == (7, "the last line")
+    assert reading.free_bytes == pytest.approx(shutil.disk_usage(written).free, rel=0.5)
     assert [record["event"] for record in reading.records] == ["restored"]
     assert age_of(aged, reading) == pytest.approx(time.time() - 1000, abs=60)
 

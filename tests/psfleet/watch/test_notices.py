@@ -2,6 +2,7 @@ import tracemalloc
 from dataclasses import replace
 
 from psfleet.watch.lead_reading import Reading
+from psfleet.watch.live_block import line
 from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords, Listeners, Notice
 from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
@@ -194,3 +195,13 @@ def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[st
     run.seconds += 1
     reading = Reading(progress(wall=float(run.seconds), restarts=restarts), restarts=of_lead)
     return [note.text for note in run.view.look(reading, float(run.seconds))]
+
+
+def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
+    run = WatchedRun(decided_run(1))
+    heard = []
+    for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
+        heard += [note.text for note in run.look(Reading(progress(), free_bytes=free), float(second))]
+        assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
+    lost = "checkpoints, records and what is shown here are lost until there is some"
+    assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]

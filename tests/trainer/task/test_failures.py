@@ -1,13 +1,17 @@
 """A run that cannot go on ends everywhere, with the class, the reason and the task that has it."""
 
+import os
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.repository import ROOT
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, INPUT, PROGRAM
 
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 LINEAR = ["--model=linear", "--steps=400"]
 
 
@@ -36,6 +40,24 @@ def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) 
             assert failed.text("class") == "program"
             assert "ValueError: the tenth step has a bug" in failed.text("reason")
         assert cluster.records("worker0", "step")[-1].integer("local_step") == 9
+
+
+@as_root
+def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=2, flags=["--model=linear", "--steps=50"]) as cluster:
+        full = cluster.directory("worker0") / "checkpoints"
+        cluster.start(
+            "worker0", program=[str(ROOT / "tests" / "trainer" / "full_disk_program.py"), str(full)]
+        )
+        cluster.start("ps0", "worker1")
+        # Worker 1 has done its work by then.
+        codes = cluster.wait()
+        assert (codes["ps0"], codes["worker0"]) == (INPUT, INPUT)
+        reason = cluster.only("worker0", "failed").text("reason")
+        assert reason.startswith("the last checkpoint, of global step 5")
+        assert "No space left on device" in reason
+        assert cluster.records("worker0", "checkpoint_failed")
+        assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
 
 
 def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
