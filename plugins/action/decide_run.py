@@ -7,8 +7,9 @@ from typing import Any
 
 from ansible.utils.vars import load_extra_vars
 
+from psfleet.evidence.runs_directory import newest_first
 from psfleet.inventory.variables import PREFIX
-from psfleet.run.folder import begun_settings, described_run, state_of, tasks_of_run
+from psfleet.run.folder import begun_settings, collected_whole, described_run, state_of, tasks_of_run
 from psfleet.run.settings import resumed_settings
 from psfleet.run.start import Folder, RefusedError, decide
 from trainer.contract.json_files import read_object
@@ -20,12 +21,19 @@ from ..plugin_utils.actions import ControllerAction
 class ActionModule(ControllerAction):
     """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks).
 
-    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails.
+    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails; and
+    `collected`, the runs of this cluster of which hosts may forget what they have, the newest first.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {"run": self._decided(arguments)}
+            run = self._decided(arguments)
+            folders, cluster = (
+                newest_first(Path(run["folder"]).parent),
+                self.variables["cluster_plan"]["cluster_name"],
+            )
+            whole = [folder.name for folder in folders if collected_whole(folder, cluster)]
+            return {"run": run, "collected": whole}
         except RefusedError as refused:
             return self._failure("The run cannot start:\n- " + "\n- ".join(refused.problems))
 

@@ -14,11 +14,13 @@ from ..plugin_utils.actions import ControllerAction
 class ActionModule(ControllerAction):
     """Arguments: `run` (of decide_run, decide_stop), `state` (for state.json), `endings` where it has ended.
 
-    They are what trainer_tasks found of its tasks; all that the run left has been collected.
+    They are what trainer_tasks found of its tasks; all that the run left has been collected, but for what
+    stays on hosts (`left_out`), and what those have that gave no answer.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        run, state, folder = arguments["run"], {"state": arguments["state"]}, Path(arguments["run"]["folder"])
+        run, folder = arguments["run"], Path(arguments["run"]["folder"])
+        state: dict[str, Any] = {"state": arguments["state"]}
         if self._task.check_mode:
             return {"changed": True}
         try:
@@ -28,6 +30,8 @@ class ActionModule(ControllerAction):
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 write_json(folder / "state.json", state, indent=4)
                 return {"changed": True}
+            silent = {*run["settings"]["tasks"]} - {task["name"] for task in arguments["endings"]}
+            state["left_out"] = [*arguments["left_out"], *(f"{task}: no answer" for task in sorted(silent))]
             write_json(folder / "tasks.json", arguments["endings"], indent=4)
             write_json(folder / "state.json", state, indent=4)
             # After the state: the reports come from the hosts, and whatever is in them the run has ended.

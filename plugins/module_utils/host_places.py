@@ -23,7 +23,8 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *("current", "environment", "tensorboard", "carried/tensorboard"),
         *(f"releases/{name}" for name in (_HASH, ".lock", ".partial-*")),
         *(f"programs/{name}" for name in (_HASH, ".lock", ".partial-*")),
-        *(f"environments/{name}" for name in (_HASH, ".lock", f".work-{_HASH}", f".archive-{_HASH}")),
+        *(f"environments/{name}" for name in (_HASH, ".lock", ".partial-*")),
+        *(f"environments/{name}" for name in (f".work-{_HASH}", f".archive-{_HASH}")),
         *("carried/*.json", "carried/.lock", f"data/{PARTIAL}"),
     ),
     "configuration_directory": (

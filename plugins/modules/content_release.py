@@ -1,17 +1,15 @@
-"""Put a release of a program on one host under the hash of its content, and keep a few older ones."""
+"""Put a release of a program on one host under the hash of its content."""
 
 from __future__ import annotations
 
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.content_directory import content_hash, locked, point, points_to, unpack
-from ..module_utils.host.task_traces import bytes_of
 
 DOCUMENTATION = {
     "module": "content_release",
@@ -27,13 +25,6 @@ DOCUMENTATION = {
         "package": {"default": "", "description": "Folder within the release that has its content."},
         "link": {"type": "path", "default": "", "description": "Link beside C(folder) to the one in use."},
         "archive": {"type": "path", "description": "A tar archive of the content, below C(package)."},
-        "keep": {"type": "int", "default": 3, "description": "How many stay, beside those in use."},
-        "named_in": {
-            "type": "list",
-            "elements": "path",
-            "default": [],
-            "description": "Files whose text may name a release. One that they name is in use.",
-        },
     },
 }
 
@@ -43,8 +34,6 @@ release: {returned: always, type: str, description: The release.}
 """
 
 LOCK_TIMEOUT_SECONDS = 60
-# What the control group of a task of psfleet's units has in its name.
-UNITS = b"/psfleet-"
 
 
 @dataclass(frozen=True)
@@ -55,8 +44,6 @@ class Release:
     name: str
     package: str = ""
     link: Path | None = None
-    named_in: Sequence[Path] = ()
-    processes: Path = Path("/proc")
 
     @property
     def place(self) -> Path:
@@ -101,34 +88,9 @@ class Release:
             shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
 
     def use(self) -> None:
-        """Let the link point to the release, and make it the newest: pruning keeps what was deployed last."""
+        """Let the link point to the release."""
         if self.link is not None and not self.is_current():
             point(self.link, self.target)
-        self.place.touch()
-
-    def prunable(self, keep: int) -> list[Path]:
-        """Return the releases beyond the newest `keep` that are not in use."""
-        releases = [path for path in self.folder.glob("[0-9a-f]*") if path.is_dir() and not path.is_symlink()]
-        releases.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return [path for path in releases[keep:] if path != self.place and not self._is_in_use(path)]
-
-    def _is_in_use(self, release: Path) -> bool:
-        """Tell whether a process works in the release or names it on its command line, or a file names it."""
-        directory = release.resolve()
-        if any(uses(process, directory) for process in self.processes.glob("[0-9]*")):
-            return True
-        return any(release.name.encode() in bytes_of(path) for path in self.named_in)
-
-
-def uses(process: Path, directory: Path) -> bool:
-    """Tell whether a process works in a directory or names a file of it on its command line."""
-    if f"{directory}/".encode() in bytes_of(process / "cmdline"):
-        return True
-    try:
-        return (process / "cwd").readlink() == directory
-    except OSError:
-        # In a container root may not look at another user's process: a task of ours may work anywhere then.
-        return UNITS in bytes_of(process / "cgroup")
 
 
 def main() -> None:
@@ -140,7 +102,6 @@ def main() -> None:
         name=values["release"],
         package=values["package"],
         link=Path(values["link"]) if values["link"] else None,
-        named_in=[Path(path) for path in values["named_in"]],
     )
     present, current = release.is_present(), release.is_current()
     needs_archive = not present and not values["archive"]
@@ -156,8 +117,6 @@ def main() -> None:
             if not present:
                 release.unpack(Path(values["archive"]))
             release.use()
-            for path in release.prunable(values["keep"]):
-                shutil.rmtree(path)
     except (OSError, ValueError, tarfile.TarError) as error:
         module.fail_json(msg=f"release {release.place}: {error}")
     module.exit_json(

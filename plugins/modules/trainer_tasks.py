@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ..module_utils.host.deployment import (
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.task_traces import (
+    RUN_ID,
     last_failure,
     last_lines_of,
     read_object,
@@ -95,7 +95,6 @@ STATE_PROPERTIES = (
     *("LoadState", "Job"),
 )
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
-RUN_ID = re.compile(r"[a-z0-9-]+")
 # As the units have it (SuccessExitStatus=); None where nobody knows.
 GOOD_ENDS = (None, 0, 143)
 

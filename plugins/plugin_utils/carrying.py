@@ -14,6 +14,7 @@ from psfleet.carry.fan_out import FanOut
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
 from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
+from trainer.host.disk_space import readable
 
 from .actions import HostAction
 from .host_program import OURS, Call
@@ -115,7 +116,7 @@ class StepsAction(CarryingAction):
         if "module_stdout" in answers[-1]:
             return answers[-1]
         answered = list(zip(steps, answers, strict=False))
-        changed = [step["name"] for step, answer in answered if answer.get("changed")]
+        changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
         result: dict[str, Any] = {
             "changed": bool(changed),
             "changed_steps": changed,
@@ -128,6 +129,11 @@ class StepsAction(CarryingAction):
             **result,
             "ansible_facts": {step["fact"]: answer for step, answer in answered if "fact" in step},
         }
+
+
+def freed(answer: Mapping[str, Any]) -> str:
+    """Return how much disk a step has freed, to be said behind its name."""
+    return f" ({readable(answer['freed_bytes'])})" if "freed_bytes" in answer else ""
 
 
 def as_list(difference: Any) -> list[Any]:  # noqa: ANN401

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.run.start import RUN_ID_PATTERN, RUN_ID_RULE
+from psfleet.run.start import RUN_ID_RULE
 from trainer.contract.json_files import read_object
+from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import first_of
 
 
@@ -17,7 +18,7 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
 
     Raises NoSuchRun where the name breaks the rule, where there is no such run, and where it is going on.
     """
-    if run_id is not None and not RUN_ID_PATTERN.fullmatch(run_id):
+    if run_id is not None and not RUN_ID.fullmatch(run_id):
         raise NoSuchRun(f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}")
     newest = next(iter(newest_first(runs_directory)), None)
     folder = runs_directory / run_id if run_id is not None else newest

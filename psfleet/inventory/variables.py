@@ -157,6 +157,8 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "training_run_hook": Rule(
         "a command and its arguments, or empty for none", lambda value: shlex.split(to_text(value))
     ),
+    "trainer_releases_to_keep": integer(1),
+    "training_run_keep": integer(0),
     "trainer_metrics_directory": _matching(
         re.compile(rf"(?:{_DIRECTORY.pattern})?"), f"{_DIRECTORY_RULE.expected}, or empty for none"
     ),
@@ -184,6 +186,7 @@ NOT_OFFERED = {
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
     "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
     "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",
+    "training_program_releases_to_keep": "write trainer_releases_to_keep, which counts programs, too",
     "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
 }
 

@@ -34,6 +34,18 @@ def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:
     ]
 
 
+def was_left_out(folder: Path) -> bool | None:
+    """Tell whether something of a run that was collected stayed on hosts; None where nobody has noted it."""
+    left_out = read_object(folder / "state.json").get("left_out")
+    return bool(left_out) if isinstance(left_out, list) else None
+
+
+def collected_whole(folder: Path, cluster_name: str) -> bool:
+    """Tell whether hosts may forget a run: it is of this cluster, has ended, and all of it is here."""
+    ended = state_of(folder) == "ended" and was_left_out(folder) is False
+    return ended and read_object(folder / "plan.json").get("cluster_name") == cluster_name
+
+
 def begun_settings(folder: Path) -> dict[str, Any]:
     """Return what a run began with, as `run_settings` returns it; empty for a run that is new."""
     values = read_object(folder / "settings.json")

@@ -12,7 +12,7 @@ from trainer.contract.settings import as_given
 from trainer.host.check import State
 from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
-from trainer.host.task_traces import MOST_BYTES, number
+from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 
 
@@ -32,6 +32,7 @@ def _all(kind: str, values: Collection[object]) -> bool:
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
     "state": lambda value: value in get_args(State),
+    "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
     "switch": lambda value: isinstance(value, bool),
     "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
     "code": lambda value: value is None or _KINDS["count"](value),
@@ -59,6 +60,7 @@ _ANSWERS: Mapping[str, _Fields] = {
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
     "host_requirements": {"environment": "environment"},
+    "host_runs listed": {"objects": "runs"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
     "wireguard_mesh": {"text": "public_key"},
     "ssh_identity": {"text": "user_key host_key", "switch": "prepared", "texts": "addresses"},
@@ -68,6 +70,7 @@ _ANSWERS: Mapping[str, _Fields] = {
 _PARTS: Mapping[str, _Fields] = {
     "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
+    "runs": {"run": "run_id", "count": "size", "moment": "changed", "figure": "global_step"},
     "tasks": {
         "text": "name job state run_id phase ended_by reason",
         "count": "index restarts pid",
@@ -90,6 +93,8 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     A plan of `trainer_tasks` that is none counts as not deployed. Raises UnusableError saying what is wrong.
     """
     _require(answer, _ANSWERS.get(f"{module} {arguments.get('state')}", _ANSWERS.get(module, {})))
+    if "freed_bytes" in answer:  # which is said, whatever the module
+        _require(answer, {"count": "freed_bytes"})
     if module != "trainer_tasks":
         return dict(answer)
     asked = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]

@@ -1,6 +1,5 @@
 """Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,9 +7,9 @@ from typing import Any, Literal
 from psfleet.run.folder import FolderState, lead_of
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
+from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import grouped
 
-RUN_ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
 _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
@@ -51,7 +50,7 @@ def decide(
     installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
     stand, or ""), `programs` (their hashes) and `tasks`. Raises RefusedError.
     """
-    if not RUN_ID_PATTERN.fullmatch(run_id):
+    if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
@@ -107,7 +106,7 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     """
     tasks = [task for found in hosts.values() for task in found["tasks"]]
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
-    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID_PATTERN.fullmatch(run_id)]:
+    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
         raise RefusedError(*spoiled)
     if len(run_ids) > 1:
         raise RefusedError(f"several runs are going on: {', '.join(run_ids)}; stop their units on the hosts")
@@ -240,7 +239,7 @@ def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator
     for other, tasks in grouped(
         (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
     ).items():
-        if not RUN_ID_PATTERN.fullmatch(other):  # it would be part of a command to copy
+        if not RUN_ID.fullmatch(other):  # it would be part of a command to copy
             yield f"{_spoiled(other)} ({', '.join(tasks)})"
         elif other != run_id:
             yield (

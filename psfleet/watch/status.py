@@ -22,7 +22,7 @@ NO_ANSWER = (
     "no host answered: mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or "
     "sudo on the hosts"
 )
-_NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
+NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
 
 # In a word, and the style (`STYLES` in psfleet/watch/console.py).
 _STATES: Mapping[str, tuple[str, str]] = {
@@ -85,13 +85,13 @@ class ClusterStatus:
             for (host, name), task in found.items()
             if (host, name) not in planned and (task["alive"] or task["run_id"] in runs)
         ]
-        deployed = any(_has_answered(answer) and answer["deployed"] for answer in answers.values())
+        deployed = any(has_answered(answer) and answer["deployed"] for answer in answers.values())
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
         return cls(
             rows=tuple(sorted(rows, key=_order)),
-            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (_NO_RUN if deployed else ""),
+            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
             notes=(*_notes(plan, answers, left_out), *_uncollected(left, found)),
-            failure="" if any(map(_has_answered, answers.values())) else NO_ANSWER,
+            failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
 
@@ -107,7 +107,8 @@ def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
     return [max(of_leads or tasks_in, key=tasks_in.__getitem__)] if tasks_in else []
 
 
-def _has_answered(answer: Mapping[str, Any]) -> bool:
+def has_answered(answer: Mapping[str, Any]) -> bool:
+    """Tell whether this is what a host said, not why it said nothing."""
     return bool(answer) and not answer.get("problem")
 
 
@@ -118,7 +119,7 @@ def _planned_row(
     task: Mapping[str, Any] | None,
     runs: Sequence[str],
 ) -> TaskRow:
-    if not _has_answered(answer):
+    if not has_answered(answer):
         problem = in_a_line(answer.get("problem") or "gave no answer")
         return TaskRow(name, host, "unreachable", "warning", problem)
     if not answer["deployed"]:
@@ -227,12 +228,8 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
 def _notes(
     plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left_out: Sequence[str]
 ) -> Iterable[str]:
-    silent = [host for host in answers if not _has_answered(answers[host])]
-    for host in silent[:HOSTS_SHOWN]:
-        yield f"{host} gave no answer: {in_a_line(answers[host].get('problem') or 'lost on the way')}"
-    if len(silent) > HOSTS_SHOWN:
-        yield f"Nor did {first_of(silent[HOSTS_SHOWN:])}."
-    answered = {host: answer["deployed"] for host, answer in answers.items() if _has_answered(answer)}
+    yield from silent_hosts(answers)
+    answered = {host: answer["deployed"] for host, answer in answers.items() if has_answered(answer)}
     bare = [host for host, deployed in answered.items() if not deployed]
     if bare:
         yield f"Not deployed: {first_of(bare)}. `ansible-playbook deploy.yml` makes them ready."
@@ -241,6 +238,15 @@ def _notes(
         yield f"The plan deployed on {first_of(other)} is not today's inventory: run deploy.yml between runs."
     if left_out:
         yield f"Left out by --limit: {first_of(left_out)}."
+
+
+def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Say which hosts gave no answer, and why."""
+    silent = [host for host in answers if not has_answered(answers[host])]
+    for host in silent[:HOSTS_SHOWN]:
+        yield f"{host} gave no answer: {in_a_line(answers[host].get('problem') or 'lost on the way')}"
+    if len(silent) > HOSTS_SHOWN:
+        yield f"Nor did {first_of(silent[HOSTS_SHOWN:])}."
 
 
 def _uncollected(left: Sequence[str], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:

@@ -14,7 +14,7 @@ SHORTEST_MESSAGE = 8
 REASONS_SHOWN = 10
 UNKNOWN = "-"
 
-Columns = Mapping[str, Callable[[TaskRow], str]]
+Columns = Mapping[str, Callable[[Any], str]]
 
 
 def _figure(name: str, shown: Callable[[Any], str] = str) -> Callable[[TaskRow], str]:
@@ -40,6 +40,7 @@ _DETAILS: Columns = {
     "LOG": _figure("log"),
 }
 _WORDS = {"TASK", "HOST", "STATE", "LAST MESSAGE", "UNIT", "LOG"}
+_WORDS |= {"RUN", "TRAINS", "VERDICT", "COLLECTED", "BEGAN", "HOSTS"}  # of runs.yml
 
 
 def status_table(
@@ -47,15 +48,15 @@ def status_table(
 ) -> Iterator[RenderableType]:
     """Give what people see; with `verbose` also the process and the log of each task."""
     columns = dict(_COLUMNS)
-    while (wide := console.width_of(_table(status.rows, columns, console))) > console.width:
+    while (wide := console.width_of(table_of(status.rows, columns, console))) > console.width:
         columns.popitem()
     room = console.width - wide - GAP
     if room >= SHORTEST_MESSAGE and any(row.message for row in status.rows):
         columns["LAST MESSAGE"] = lambda row: row.message
-    yield _table(status.rows, columns, console, room)
+    yield table_of(status.rows, columns, console, room)
     yield ""
     if verbose:
-        yield _table(status.rows, _DETAILS, console)
+        yield table_of(status.rows, _DETAILS, console)
         yield ""
     yield from map(console.words, status.run.splitlines())
     yield from (console.words(reason, "bad") for reason in _reasons(status.rows, room))
@@ -63,7 +64,7 @@ def status_table(
     yield console.words(status.summary)
 
 
-def _table(rows: Sequence[TaskRow], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
+def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
     """Return the columns but those that say nothing; a message has so much room, and is cut there."""
     cells = {name: [value(row) for row in rows] for name, value in columns.items()}
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}

@@ -20,6 +20,8 @@ from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
 from psfleet.watch.lead_reading import Reading, age_of, unanswered
 from psfleet.watch.live_block import block, line
+from psfleet.watch.runs import RunList, RunRow
+from psfleet.watch.runs_table import runs_table
 from psfleet.watch.status import ClusterStatus
 from psfleet.watch.status_table import status_table
 from psfleet.watch.watched_run import WatchedRun
@@ -47,6 +49,15 @@ PROGRESS |= {"missing": [MISSING], "reason": "waits"}
 DOCTORS = dict.fromkeys(("node0", "node1"), answer_of_doctor(began=1.8e9, ended=1.8e9 + 2))
 PEERS = {
     f"{host} {state}": said for host, of in peers.cluster(2).items() for state, said in of["peers"].items()
+}
+RUNS = {
+    f"node{host}": {
+        "runs": [
+            {"run_id": run, "size": 10**6, "changed": 1.8e9, "global_step": 5 * host}
+            for run in ("r1", RUN_ID)
+        ]
+    }
+    for host in range(2)
 }
 ASKED = {"tasks": [], "others": True, "details": True}
 
@@ -93,12 +104,12 @@ def answers_of_tasks() -> dict[str, Any]:
     return {host: {**of_host, "stopped": [], "tasks": told} for host, told in tasks.items()}
 
 
-def taken(module: str, answers: Mapping[str, Any]) -> dict[str, Any]:
+def taken(module: str, answers: Mapping[str, Any], asked: Mapping[str, Any] = ASKED) -> dict[str, Any]:
     """Return the answers that are some; of the others what the actions for people return."""
 
     def answer_of(host: str) -> dict[str, Any]:
         try:
-            return checked(module, answers[host], ASKED)
+            return checked(module, answers[host], asked)
         except UnusableError as error:
             return {"problem": str(error)}
 
@@ -110,6 +121,14 @@ def shown_status(answers: Mapping[str, Any]) -> None:
     for columns in (0, 80):
         console = PlaybookConsole(columns)
         assert all(text.isprintable() for text in console.lines(*status_table(status, console, verbose=True)))
+
+
+def shown_runs(answers: Mapping[str, Any]) -> None:
+    here = [RunRow(RUN_ID, here=7, began=1.8e9), RunRow("r3", "linear", 7, "proven", "yes", 1.8e9, 7)]
+    found = RunList.of(here, taken("host_runs", answers, {"state": "listed"}))
+    for columns in (0, 40):
+        console = PlaybookConsole(columns)
+        assert all(text.isprintable() for text in console.lines(*runs_table(found, console, verbose=True)))
 
 
 def decided(answers: Mapping[str, Any]) -> None:

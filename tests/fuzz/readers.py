@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.fuzz.answers import (
     DOCTORS,
     PEERS,
+    RUNS,
     UNIT,
     answers_of_tasks,
     archives,
@@ -17,6 +18,7 @@ from tests.fuzz.answers import (
     probed,
     shown_findings,
     shown_peers,
+    shown_runs,
     shown_status,
     units,
     unpacked,
@@ -48,6 +50,7 @@ def readers(folder: Path) -> list[Reader]:
         of_file("reports of devices", model, "devices/worker0.json", judged),
         replace(plan, inputs=plan.inputs.map(with_fitting_hashes)),
         of_answers("answers for status.yml", answers_of_tasks(), shown_status),
+        of_answers("answers for runs.yml", RUNS, shown_runs),
         of_answers("answers for train.yml and stop.yml", answers_of_tasks(), decided),
         of_answers("answers of the doctor", DOCTORS, shown_findings),
         of_answers("answers of the peers", PEERS, shown_peers),

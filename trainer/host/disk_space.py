@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # Bytes that a run needs to write anything that counts.
@@ -39,6 +43,31 @@ def lacking_space(*needed: tuple[Path, int]) -> str:
         for path, size in together.values()
         if (free := shutil.disk_usage(path).free) < size
     )
+
+
+def taken(*folders: Path) -> int:
+    """Return the bytes of disk that are free once these folders are gone.
+
+    A file that has a name elsewhere too takes none: an environment may share its files with another.
+    """
+    names: Counter[tuple[int, int]] = Counter()
+    found = {}
+    for its in _below(*folders):
+        names[its.st_dev, its.st_ino] += 1
+        found[its.st_dev, its.st_ino] = its
+    return sum(
+        its.st_blocks * 512
+        for key, its in found.items()
+        if stat.S_ISDIR(its.st_mode) or names[key] >= its.st_nlink
+    )
+
+
+def _below(*folders: Path) -> Iterator[os.stat_result]:
+    for folder in folders:
+        for parent, _, files in os.walk(folder):
+            for name in (".", *files):
+                with suppress(FileNotFoundError):  # somebody writes there
+                    yield os.lstat(os.path.join(parent, name))  # noqa: PTH118 - a Path takes much longer
 
 
 def readable(size: int) -> str:

@@ -78,6 +78,15 @@ def find(root: int, name: str) -> os.stat_result | None:
         return None
 
 
+def directories_in(folder: int) -> dict[str, os.stat_result]:
+    """Return what is known of the directories in one, by their names; of no link."""
+    found = {}
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):  # somebody writes there
+            found[name] = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return {name: its for name, its in found.items() if stat.S_ISDIR(its.st_mode)}
+
+
 def write(
     folder: int, name: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (-1, -1)
 ) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from .safe_directory import opened
 
+# The name of a run, which is that of its directories.
+RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 MOST_BYTES = 64 * 1024
 MOST = 2.0**63  # of a number: a larger one is damage
 # A FIFO is opened without waiting for somebody who writes.

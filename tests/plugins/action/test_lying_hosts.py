@@ -23,6 +23,11 @@ HOSTS = {
         "none": [],
     }.items()
 }
+RUNS = [{"run_id": name, "size": 7, "changed": 1.5, "global_step": 3} for name in ("theirs", "../theirs")]
+HOSTS |= {
+    "keeps": json.dumps({"answers": [{"runs": RUNS[:1]}]}),
+    "leads": json.dumps({"answers": [{"runs": RUNS}]}),
+}
 HOSTS |= {"ps-host0": '{"a":' * 100_000 + "1" + "}" * 100_000}
 PROBLEM = "its answer to psfleet.cluster.trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
 
@@ -75,3 +80,19 @@ def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> Non
     assert f"node1 gave no answer: {PROBLEM}" in text
     assert "ps-host0 gave no answer: its answer" in text
     assert "3 tasks on 3 hosts: 2 unreachable, 1 running" in text
+
+
+@pytest.mark.slow
+def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
+    answers = (
+        "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'told'))) }}"
+    )
+    text = said(
+        tmp_path,
+        {"psfleet.cluster.host_runs": {"paths": {}}, "register": "told"},
+        {"psfleet.cluster.show_runs": {"answers": answers, "runs_directory": "runs"}, "run_once": True},
+    )
+    assert "theirs      3  not here    7 bytes" in text
+    assert "leads gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs[1].run_id" in text
+    assert "node0 gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs is missing" in text
+    assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in text

@@ -18,7 +18,7 @@ def write(folder: Path, *, check_mode: bool = False, **arguments: object) -> dic
 
 
 def begun(folder: Path, **other: object) -> dict[str, object]:
-    return {"folder": str(folder), "settings": {"steps": 1}} | (other or {"action": "start"})
+    return {"folder": str(folder), "settings": {"steps": 1, "tasks": {}}} | (other or {"action": "start"})
 
 
 def content(folder: Path, name: str) -> dict[str, Any]:
@@ -28,24 +28,27 @@ def content(folder: Path, name: str) -> dict[str, Any]:
 def test_a_run_begins_with_its_plan_and_settings_and_without_the_manifest_of_its_past(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "one"
     assert write(folder)["changed"]
-    assert (content(folder, "plan"), content(folder, "settings")) == (PLAN, {"steps": 1})
-    write(folder, state="stopped", endings=[])
+    assert (content(folder, "plan"), content(folder, "settings")) == (PLAN, {"steps": 1, "tasks": {}})
+    write(folder, state="stopped", endings=[], left_out=[])
     assert content(folder, "manifest")
-    write(folder, run=begun(folder, settings={"steps": 2}, action="start"))
-    assert (content(folder, "settings"), content(folder, "state")) == ({"steps": 2}, {"state": "running"})
+    write(folder, run=begun(folder, settings={"steps": 2, "tasks": {}}, action="start"))
+    assert (content(folder, "settings"), content(folder, "state")) == (
+        {"steps": 2, "tasks": {}},
+        {"state": "running"},
+    )
     assert not (folder / "manifest.json").exists()
 
 
 def test_a_run_that_is_stopped_keeps_what_it_was_started_with(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path, run=begun(tmp_path, settings={"steps": 9}))
-    assert content(tmp_path, "settings") == {"steps": 1}
+    assert content(tmp_path, "settings") == {"steps": 1, "tasks": {}}
 
 
 def test_the_manifest_holds_all_that_was_written_before(tmp_path: Path) -> None:
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "worker0.json").write_text("[]")
-    write(tmp_path, state="ended", endings=[{"name": "ps0"}])
+    write(tmp_path, state="ended", endings=[{"name": "ps0"}], left_out=[])
     assert json.loads((tmp_path / "tasks.json").read_text()) == [{"name": "ps0"}]
     assert "worker0.json cannot be read" in (tmp_path / "devices.txt").read_text()
     assert Manifest.read(tmp_path).holds(tmp_path, "tasks.json")
@@ -61,8 +64,15 @@ def test_the_run_has_ended_before_its_device_reports_are_read(
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "worker0.json").write_text("{}")
     with pytest.raises(RuntimeError):
-        write(tmp_path, state="ended", endings=[])
-    assert content(tmp_path, "state") == {"state": "ended"}
+        write(tmp_path, state="ended", endings=[], left_out=[])
+    assert content(tmp_path, "state") == {"state": "ended", "left_out": []}
+
+
+def test_what_stayed_on_hosts_is_noted_and_whose_host_gave_no_answer(tmp_path: Path) -> None:
+    run = begun(tmp_path, settings={"tasks": {"ps0": {}, "worker1": {}, "worker0": {}}})
+    write(tmp_path, run=run, state="ended", endings=[{"name": "ps0"}], left_out=["node1: output/x: a link"])
+    noted = ["node1: output/x: a link", "worker0: no answer", "worker1: no answer"]
+    assert content(tmp_path, "state") == {"state": "ended", "left_out": noted}
 
 
 def test_a_check_writes_nothing_and_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -104,6 +104,13 @@ ATTACKS = [
             }
         },
     },
+    {
+        "name": "Runs",
+        "psfleet.cluster.show_runs": {
+            "answers": {"a": {"problem": f"{HOSTILE}"}, "b": {"runs": []}},
+            "runs_directory": "runs",
+        },
+    },
     {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
     {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
     {

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,7 @@ def source(tmp_path: Path) -> Path:
 
 def deployed(source: Path, host: Path, package: str = "", **others: Any) -> Any:  # noqa: ANN401
     """Put a release in place and use it, as the action and the module do; return it."""
-    release = Release(
-        host / "releases", content_hash(source), package, processes=host.parent / "proc", **others
-    )
+    release = Release(host / "releases", content_hash(source), package, **others)
     archive = host.parent / "release.tar"
     pack(source, archive, package)
     if not release.is_present():
@@ -33,11 +30,8 @@ def deployed(source: Path, host: Path, package: str = "", **others: Any) -> Any:
     return release
 
 
-def deploy(source: Path, host: Path, keep: int = 3) -> str:
-    release = deployed(source, host, "trainer", link=host / "current")
-    for path in release.prunable(keep):
-        path.rename(host.parent / f"pruned-{path.name}")
-    return str(release.name)
+def deploy(source: Path, host: Path) -> str:
+    return str(deployed(source, host, "trainer", link=host / "current").name)
 
 
 def test_a_release_is_unpacked_and_becomes_current(source: Path, tmp_path: Path) -> None:
@@ -69,21 +63,6 @@ def test_another_archive_than_the_release_is_refused(source: Path, tmp_path: Pat
         release.unpack(archive)
     assert [path.name for path in (host / "releases").iterdir()] == [".lock"]
     assert not (host / "current").exists()
-
-
-def test_the_newest_releases_stay_and_one_in_use_in_any_case(source: Path, tmp_path: Path) -> None:
-    host = tmp_path / "host"
-    releases = []
-    for number in range(6):
-        (source / "models" / "linear.py").write_text(f"W = {number}\n")
-        releases.append(deploy(source, host, keep=3))
-        os.utime(host / "releases" / releases[-1], (number, number))
-        if number == 1:
-            process = tmp_path / "proc" / "123"
-            process.mkdir(parents=True)
-            (process / "cwd").symlink_to(host / "releases" / releases[1])
-    kept = {path.name for path in (host / "releases").iterdir()} - {".lock"}
-    assert kept == {releases[1], *releases[3:]}
 
 
 def test_going_back_to_an_older_release_carries_nothing(source: Path, tmp_path: Path) -> None:
@@ -122,37 +101,3 @@ def test_a_link_to_a_file_is_carried_as_the_file(script: Path, tmp_path: Path) -
     release = deployed(script.parent, tmp_path / "host")
     assert not (release.place / "shared.py").is_symlink()
     assert (release.place / "shared.py").read_text() == "X = 1\n"
-
-
-def test_a_program_that_runs_or_is_named_by_a_run_is_kept(script: Path, tmp_path: Path) -> None:
-    host, names = tmp_path / "host", []
-    settings = tmp_path / "program.json"
-    for number in range(5):
-        script.write_text(f"print({number})\n")
-        release = deployed(script, host, named_in=[settings, tmp_path / "not there"])
-        names.append(release.name)
-        os.utime(release.place, (number, number))
-    assert [path.name for path in release.prunable(1)] == names[3::-1]
-    settings.write_text(f'{{"release": "{names[0]}"}}')
-    (tmp_path / "proc" / "9").mkdir(parents=True)
-    (tmp_path / "proc" / "9" / "cmdline").write_bytes(
-        b"python\0" + bytes(host / "releases" / names[1] / "train.py") + b"\0"
-    )
-    assert [path.name for path in release.prunable(1)] == [names[3], names[2]]
-
-
-def test_a_process_that_may_not_be_looked_at_matters_only_when_it_is_a_task(
-    script: Path, tmp_path: Path
-) -> None:
-    host = tmp_path / "host"
-    old = deployed(script, host)
-    script.write_text("print(2)\n")
-    release = deployed(script, host)
-    os.utime(old.place, (0, 0))
-    process = tmp_path / "proc" / "33"
-    process.mkdir(parents=True)
-    (process / "cwd").write_text("no link: it cannot be read as one")
-    (process / "cgroup").write_text("1:name=systemd:/system.slice/dbus.service\n")
-    assert release.prunable(1) == [old.place]
-    (process / "cgroup").write_text("1:name=systemd:/system.slice/psfleet-worker@0.service\n")
-    assert release.prunable(1) == []

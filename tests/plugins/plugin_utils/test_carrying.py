@@ -30,6 +30,11 @@ def test_each_step_that_changed_something_is_named_and_facts_are_the_hosts() -> 
     assert found["ansible_facts"] == {"psfleet_identity": IDENTITY}
 
 
+def test_what_frees_disk_says_how_much() -> None:
+    found = took(IDENTITY, {"changed": True, "freed_bytes": 2_000_000}, {"changed": False, "freed_bytes": 0})
+    assert found["changed_steps"] == ["Write files (2.0 MB)"]
+
+
 def test_the_first_step_that_fails_is_named_and_what_came_before_it() -> None:
     found = took(IDENTITY, {"changed": True}, {"failed": True, "msg": "no systemd"})
     assert (found["failed"], found["failed_step"], found["msg"]) == (True, "Read units", "no systemd")

@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.folder import begun_settings, lead_of, state_of, tasks_of_run, uncollected
+from psfleet.run.folder import (
+    begun_settings,
+    collected_whole,
+    lead_of,
+    state_of,
+    tasks_of_run,
+    uncollected,
+)
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
@@ -62,3 +69,24 @@ def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_pat
         "ended",
         "",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "cluster", "whole"),
+    [
+        ('{"state": "ended", "left_out": []}', "lab", True),
+        ('{"state": "ended", "left_out": []}', "another", False),
+        ('{"state": "ended", "left_out": ["worker1: no answer"]}', "lab", False),
+        ('{"state": "ended", "left_out": {}}', "lab", False),
+        ('{"state": "ended"}', "lab", False),
+        ('{"state": "stopped", "left_out": []}', "lab", False),
+        ('{"state": "running", "left_out": []}', "lab", False),
+        ("{", "lab", False),
+    ],
+)
+def test_hosts_may_forget_what_has_ended_and_is_here_entire(
+    tmp_path: Path, state: str, cluster: str, whole: bool
+) -> None:
+    (tmp_path / "state.json").write_text(state)
+    (tmp_path / "plan.json").write_text(f'{{"cluster_name": "{cluster}"}}')
+    assert collected_whole(tmp_path, "lab") is whole

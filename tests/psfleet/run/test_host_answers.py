@@ -10,6 +10,7 @@ PLAN = make_plan().to_json()
 WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
 CHECK = {"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}
 PROBE = {"host": "node1", "ports": [2222], "outcome": "open", "source": "", "name": "", "machine": ""}
+RUN = {"run_id": "night-1", "size": 7, "changed": 1.5, "global_step": None}
 ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
@@ -24,6 +25,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
     "host_requirements": {"environment": "cpu-python3.11-x86_64"},
+    "host_runs listed": {"runs": [RUN]},
+    "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
+    "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
     "ssh_identity": {"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
     "ssh_login": {"proven": True},
@@ -71,6 +75,15 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
         ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
         ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
+        ("host_runs listed", {"runs": {}}, "runs is {}, which it cannot be"),
+        ("host_runs listed", {"runs": [RUN] * 5000}, "which it cannot be"),
+        ("host_runs listed", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which it cannot be"),
+        ("host_runs listed", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which it cannot be"),
+        ("host_runs listed", {"runs": [RUN | {"size": -1}]}, "size is -1, which it cannot be"),
+        ("host_runs listed", {"runs": [RUN | {"changed": None}]}, "changed is None, which it cannot be"),
+        ("host_runs listed", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which it cannot be"),
+        ("host_runs removed", {"freed_bytes": 10**400}, "which it cannot be"),
+        ("another", {"freed_bytes": "all"}, "freed_bytes is 'all', which it cannot be"),
         ("run_archive", {"size": True}, "size is True, which it cannot be"),
         ("ssh_identity", {"addresses": [1]}, "addresses is [1], which it cannot be"),
     ],

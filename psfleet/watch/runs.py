@@ -1,0 +1,116 @@
+"""All runs, for people: what the controller's folders say of each, and what the hosts still have of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from psfleet.evidence.runs_directory import newest_first
+from psfleet.evidence.verdict import FILE_NAME
+from psfleet.run.folder import state_of, was_left_out
+from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
+from psfleet.watch.wording import in_a_line
+from trainer.contract.json_files import read_object
+from trainer.host.disk_space import readable, taken
+from trainer.host.task_traces import number
+from trainer.host.wording import counted
+
+NOT_HERE = "not here"  # only hosts know of the run
+# By what was left out. An older psfleet has not noted it.
+_COLLECTED = {None: "unknown", True: "in part", False: "yes"}
+_STYLES = {"proven": "good", "completed": "good", "not proven": "bad", "cannot tell": "warning"}
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run. `here` are the bytes of its folder, `hosts` those of each host that has something of it.
+
+    `began` is in Unix seconds; of a run that is not here, when it was changed last on a host.
+    """
+
+    run_id: str
+    trains: str = ""
+    steps: float | None = None
+    verdict: str = ""
+    collected: str = NOT_HERE
+    began: float = 0.0
+    here: int | None = None
+    hosts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def style(self) -> str:
+        """How it is to look (`STYLES` in psfleet/watch/console.py)."""
+        return _STYLES.get(self.verdict, "plain")
+
+    def with_host(self, host: str, told: Mapping[str, Any]) -> "RunRow":
+        """Return the row with what a host said of the run, as the module host_runs describes one."""
+        steps, began = told["global_step"], told["changed"]
+        return replace(
+            self,
+            hosts={**self.hosts, host: told["size"]},
+            # What was judged, and when it began, is known here better.
+            steps=self.steps if self.verdict or steps is None else max(self.steps or 0, steps),
+            began=max(self.began, began) if self.here is None else self.began,
+        )
+
+
+@dataclass(frozen=True)
+class RunList:
+    """The rows, newest first, and what is to be said of hosts."""
+
+    rows: tuple[RunRow, ...]
+    notes: tuple[str, ...]
+    failure: str
+    summary: str
+
+    @classmethod
+    def of(cls, here: Iterable[RunRow], answers: Mapping[str, Mapping[str, Any]]) -> "RunList":
+        """Put together the runs that are `here`, and what the hosts answered (host -> `problem`, `runs`)."""
+        rows = {row.run_id: row for row in here}
+        for host, answer in answers.items():
+            for told in answer.get("runs", ()):
+                row = rows.get(told["run_id"], RunRow(told["run_id"]))
+                rows[row.run_id] = row.with_host(host, told)
+        ordered = sorted(rows.values(), key=lambda row: row.began, reverse=True)
+        answered = any(map(has_answered, answers.values()))
+        return cls(
+            tuple(ordered), tuple(silent_hosts(answers)), "" if answered else NO_ANSWER, _summary(ordered)
+        )
+
+
+def _summary(rows: Sequence[RunRow]) -> str:
+    if not rows:
+        return NO_RUN
+    here = [row.here for row in rows if row.here is not None]
+    sizes = [size for row in rows for size in row.hosts.values()]
+    hosts = {host for row in rows for host in row.hosts}
+    return (
+        f"{counted(len(rows), 'run')}: {len(here)} here ({readable(sum(here))}), "
+        f"{sum(bool(row.hosts) for row in rows)} on {counted(len(hosts), 'host')} ({readable(sum(sizes))})"
+    )
+
+
+def runs_here(runs_directory: Path) -> list[RunRow]:
+    """Read the runs that the controller has. What is damaged in a folder counts as not known."""
+    return [_read(folder) for folder in newest_first(runs_directory)]
+
+
+def _read(folder: Path) -> RunRow:
+    settings, verdict = (read_object(folder / name) for name in ("settings.json", FILE_NAME))
+    program, training, figures = settings.get("program"), settings.get("training"), verdict.get("figures")
+    trains = ""
+    if isinstance(program, dict):
+        trains = PurePosixPath(str(program.get("file", ""))).name
+    elif isinstance(training, dict):
+        trains = str(training.get("model", ""))
+    state, left_out = state_of(folder), was_left_out(folder)
+    collected = "not yet" if state == "running" else _COLLECTED[left_out]
+    return RunRow(
+        run_id=in_a_line(folder.name, 63),
+        trains=in_a_line(trains, 40),
+        steps=number(figures.get("global_steps")) if isinstance(figures, dict) else None,
+        verdict=in_a_line(verdict.get("verdict") or ("stopped" if state == "stopped" else ""), 20),
+        collected=collected,
+        began=(folder / "plan.json").stat().st_mtime,
+        here=taken(folder),
+    )

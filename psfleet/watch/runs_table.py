@@ -1,0 +1,52 @@
+"""What runs.yml shows: the table of runs, the hosts that gave no answer, and how much disk all takes."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from rich.console import RenderableType
+
+from psfleet.watch.console import PlaybookConsole
+from psfleet.watch.runs import RunList
+from psfleet.watch.status_table import UNKNOWN, Columns, table_of
+from trainer.host.disk_space import readable
+from trainer.host.wording import first_of
+
+_COLUMNS: Columns = {
+    "RUN": lambda row: row.run_id,
+    "TRAINS": lambda row: row.trains or UNKNOWN,
+    "STEPS": lambda row: UNKNOWN if row.steps is None else f"{row.steps:.0f}",
+    "VERDICT": lambda row: row.verdict or UNKNOWN,
+    "COLLECTED": lambda row: row.collected,
+    "HERE": lambda row: UNKNOWN if row.here is None else readable(row.here),
+    "ON HOSTS": lambda row: readable(sum(row.hosts.values())) if row.hosts else UNKNOWN,
+    "BEGAN": lambda row: _moment(row.began),
+    "HOSTS": lambda row: first_of(list(row.hosts), 3) or UNKNOWN,
+}
+# What goes first where a terminal has no room.
+_DISPENSABLE = ("HOSTS", "BEGAN", "TRAINS", "HERE", "STEPS", "COLLECTED")
+
+
+def _moment(seconds: float) -> str:
+    """Return a time here; a host may say any."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone():%Y-%m-%d %H:%M}"
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def runs_table(
+    found: RunList, console: PlaybookConsole, *, verbose: bool = False
+) -> Iterator[RenderableType]:
+    """Give what people see; with `verbose` also what each host has of each run."""
+    columns = dict(_COLUMNS)
+    for name in _DISPENSABLE:
+        if console.width_of(table_of(found.rows, columns, console)) > console.width:
+            columns.pop(name)
+    if found.rows:
+        yield table_of(found.rows, columns, console)
+        yield ""
+    for row in found.rows if verbose else ():
+        for host, size in row.hosts.items():
+            yield console.words(f"{row.run_id} on {host}: {readable(size)}")
+    yield from (console.words(note, "warning") for note in found.notes)
+    yield console.words(found.summary)
