@@ -128,7 +128,8 @@ def test_a_program_that_did_not_ask_for_it_has_tensorflow_2(tmp_path: Path) -> N
 
 @pytest.fixture
 def input_data(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.delenv("PSFLEET_DATA_DIR", raising=False)
+    for name in ("PSFLEET_DATA_DIR", "PSFLEET_JOB"):
+        monkeypatch.delenv(name, raising=False)
     spec = importlib.util.spec_from_file_location("input_data", INPUT_DATA)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -167,6 +168,10 @@ def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_fi
     assert carried.train.images.shape == (27, 28, 28, 1)
     assert list(carried.train.labels[:3]) == [3, 4, 5]
     assert input_data.read_data_sets(str(tmp_path / "own")).test.num_examples == 20
+    # A script asks before it knows its job, and no data are carried to a ps.
+    monkeypatch.setenv("PSFLEET_DATA_DIR", "/not/on/this/host")
+    monkeypatch.setenv("PSFLEET_JOB", "ps")
+    assert input_data.read_data_sets("/nowhere").test.num_examples == 360
 
 
 def test_each_epoch_has_every_example(input_data: ModuleType, tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def main(unused_argv):
         )
     ):
         global_step = tf.Variable(0, name="global_step", trainable=False)
+        present = tf.Variable(0, name="present", trainable=False)
+        arrive = tf.assign_add(present, 1, use_locking=True)
         hid_w = tf.Variable(
             tf.truncated_normal([IMAGE_PIXELS * IMAGE_PIXELS, FLAGS.hidden_units], stddev=1.0 / IMAGE_PIXELS)
         )
@@ -69,6 +71,11 @@ def main(unused_argv):
     sess_config = tf.ConfigProto(allow_soft_placement=True, log_device_placement=False)
     sess = sv.prepare_or_wait_for_session(server.target, config=sess_config)
     print("Worker %d: Session initialization complete." % FLAGS.task_index)
+
+    # Nobody begins before all are there.
+    sess.run(arrive)
+    while sess.run(present) < len(FLAGS.worker_hosts.split(",")):
+        time.sleep(0.1)
 
     time_begin = time.time()
     for local_step in range(FLAGS.epochs * mnist.train.num_examples // FLAGS.batch_size):

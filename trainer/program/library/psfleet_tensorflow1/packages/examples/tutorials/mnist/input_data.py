@@ -82,7 +82,8 @@ def read_data_sets(
 def _folder(train_dir: str) -> Path:
     if any(Path(train_dir).glob("train-images*")):
         return Path(train_dir)
-    if carried := os.environ.get("PSFLEET_DATA_DIR"):
+    carried = os.environ.get("PSFLEET_DATA_DIR")
+    if carried and os.environ.get("PSFLEET_JOB") != "ps":  # to which nothing is carried, for it reads nothing
         return Path(carried)
     sys.stderr.write(
         f"psfleet: no MNIST in {train_dir!r}: the bundled digits instead (see trainer_data_source)\n"
