@@ -11,7 +11,8 @@ from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
 PROGRAM_VARIABLES = {
-    f"trainer_program_{name}" for name in ("entry", "arguments", "flags", "observed", "requirements")
+    f"trainer_program_{name}"
+    for name in ("entry", "arguments", "flags", "observed", "tensorflow1", "requirements")
 }
 
 # A variable, what was found of its value, and what is expected.
@@ -36,6 +37,7 @@ def program_fact(
         "arguments": values["trainer_program_arguments"],
         "flags": values["trainer_program_flags"],
         "observed": values["trainer_program_observed"],
+        "tensorflow1": values["trainer_program_tensorflow1"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
     }
     findings: list[_Finding] = []

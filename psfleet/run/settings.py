@@ -23,6 +23,7 @@ _FREE_OF_PROGRAM = {
     "program_arguments": "arguments",
     "program_flags": "flags",
     "program_observed": "observed",
+    "program_tensorflow1": "tensorflow1",
 }
 
 
@@ -39,6 +40,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "arguments": list(program["arguments"]),
         "flags": program["flags"],
         "observed": program["observed"],
+        "tensorflow1": program["tensorflow1"],
     }
 
 

@@ -26,8 +26,8 @@ from trainer.program.child_process import Ending, ProgramProcess
 
 # Where `import psfleet_records` finds it.
 LIBRARY = Path(__file__).resolve().parent / "library"
-# What Python runs before the program, where its steps are to be observed.
-OBSERVED = LIBRARY.with_name("observed")
+# What Python runs before the program, where its steps are to be observed, and where it is of TensorFlow 1.
+OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensorflow1")
 
 _SECONDS_BETWEEN_PINGS = 2.0
 # Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
@@ -43,7 +43,8 @@ class Program:
     """What `program.json` tells: the program's `release` (a hash), its file on this host, and its arguments.
 
     `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments,
-    `observed` whether psfleet looks at how it trains (library/psfleet_observer).
+    `observed` whether psfleet looks at how it trains (library/psfleet_observer), `tensorflow1` whether it is
+    given TensorFlow 1 (library/psfleet_tensorflow1).
     """
 
     release: str
@@ -51,6 +52,7 @@ class Program:
     arguments: tuple[str, ...] = ()
     flags: bool = True
     observed: bool = True
+    tensorflow1: bool = False
 
     @classmethod
     def read(cls, path: Path) -> "Program":
@@ -58,7 +60,7 @@ class Program:
         try:
             content = json.loads(path.read_text())
             release, file, flags = str(content["release"]), Path(content["file"]), bool(content["flags"])
-            observed = bool(content["observed"])
+            observed, tensorflow1 = bool(content["observed"]), bool(content.get("tensorflow1"))
             arguments = tuple(str(argument) for argument in content["arguments"])
         except (OSError, KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
@@ -67,7 +69,7 @@ class Program:
         if not file.is_file():
             lacks = f"lacks release {release} of trainer_program: run deploy.yml"
             raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
-        return cls(release, file, arguments, flags, observed)
+        return cls(release, file, arguments, flags, observed, tensorflow1)
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -105,8 +107,9 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     if fraction is None:
         # Left to itself TensorFlow takes nearly all memory of every GPU that it sees, whatever it needs.
         environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    observed = [str(OBSERVED)] if program.observed else []
-    path = [*observed, str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
+    first = [str(TENSORFLOW1)] if program.tensorflow1 else []
+    first += [str(OBSERVED)] if program.observed else []
+    path = [*first, str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
     return environment | {
         "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
         "PSFLEET_RUN_ID": options.identity.run_id,

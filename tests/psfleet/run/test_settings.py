@@ -16,6 +16,7 @@ PROGRAM = {
     "arguments": ["--rate", "0.1"],
     "flags": True,
     "observed": True,
+    "tensorflow1": True,
     "requirements": "",
     "release": "abc",
 }
@@ -68,6 +69,7 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
         "arguments": ["--rate", "0.1"],
         "flags": True,
         "observed": True,
+        "tensorflow1": True,
     }
     assert settings()["program"] is None
 

@@ -31,6 +31,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
         }
         self.arguments: Sequence[str] = ()
         self.flags = self.observed = True
+        self.tensorflow1 = False
 
     def __enter__(self) -> "Tasks":
         """Return the tasks."""
@@ -58,6 +59,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             "arguments": list(self.arguments),
             "flags": self.flags,
             "observed": self.observed,
+            "tensorflow1": self.tensorflow1,
         }
         description = self.folder / "program.json"
         description.write_text(json.dumps(content))

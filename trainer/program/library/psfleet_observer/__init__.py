@@ -14,10 +14,9 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+from psfleet_imports import AfterLoading
 
 from psfleet_observer.guard import guarded
 
@@ -36,34 +35,8 @@ _WRAPPED = {
 def begin() -> None:
     """Wrap these modules when the program loads them, where psfleet runs it."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
-        sys.meta_path.insert(0, _AfterLoading(_WRAPPED))
-
-
-class _AfterLoading(MetaPathFinder):
-    """Finds modules as the other finders do, and has a function called with each once it is loaded."""
-
-    def __init__(self, functions: Mapping[str, str]) -> None:
-        self._functions = functions
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader calls the function; None for all other modules."""
-        if fullname not in self._functions:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next(filter(None, specs), None)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-            then = self._functions[fullname]
-            spec.loader.exec_module = functools.partial(_load, load, then)  # type: ignore[method-assign]
-        return spec
-
-
-def _load(load: Callable[[ModuleType], None], then: str, module: ModuleType) -> None:
-    load(module)
-    _wrap(then, module)
+        functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
+        sys.meta_path.insert(0, AfterLoading(functions))
 
 
 @guarded

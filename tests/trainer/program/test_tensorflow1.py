@@ -1,0 +1,197 @@
+"""Scripts as the tutorials of TensorFlow 1 have them run as they are, where they are given TensorFlow 1."""
+
+import gzip
+import importlib.util
+import re
+import struct
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tests.trainer.program.launched import Tasks
+from tests.trainer.program.test_launcher import program
+from trainer.contract.exit_codes import FINISHED, PROGRAM
+from trainer.program import launcher
+
+SCRIPTS = Path(__file__).with_name("tensorflow1")
+INPUT_DATA = launcher.LIBRARY / "psfleet_tensorflow1/packages/examples/tutorials/mnist/input_data.py"
+WORKERS = ("worker0", "worker1")
+ENDED = dict.fromkeys(WORKERS, FINISHED)
+# Script -> what each worker prints at the end, and what the number is at least and at most.
+SAYS = {
+    "supervisor": ("final loss: ", 0.0, 0.2),
+    "sync_replicas": ("final loss: ", 0.0, 0.2),
+    "mnist_replica": ("test accuracy: ", 0.7, 1.0),
+}
+FORMS = """
+    import tensorflow
+    import tensorflow as tf
+    import tensorflow.compat.v1 as v1
+    from tensorflow import flags, placeholder
+    from tensorflow.python.framework import ops
+    from tensorflow.python.platform import gfile
+    import tensorflow.train
+    assert tensorflow.train.Supervisor is v1.train.Supervisor is tf.train.Supervisor
+    assert tf.Session is tf.compat.v1.Session and flags is tf.app.flags and not tf.executing_eagerly()
+    assert tf.get_default_graph() is ops.get_default_graph()
+    flags.DEFINE_string("log_dir", "logs", "one of the script's own")
+    with tf.Session() as session:
+        assert session.run(tf.Variable(3.0).initializer) is None
+
+    def asked(how):
+        try:
+            exec(how)
+        except ImportError as error:
+            print(str(error))
+
+    asked("tf.contrib.layers.xavier_initializer()")
+    asked("tf.contrib.opt")
+    asked("from tensorflow.contrib import rnn")
+    asked("import tensorflow.contrib.slim as slim")
+    tf.contrib.learn
+"""
+
+
+def tasks_of(folder: Path, script: Path) -> Tasks:
+    tasks = Tasks(folder, script, ps=1, worker=2)
+    tasks.tensorflow1 = True
+    return tasks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SAYS)
+def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path, script: str) -> None:
+    with tasks_of(tmp_path, SCRIPTS / f"{script}.py") as tasks:
+        tasks.start()
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
+    said, least, most = SAYS[script]
+    for worker in WORKERS:
+        output = tasks.output(worker)
+        (value,) = re.findall(rf"^{said}(\S+)$", output, re.MULTILINE)
+        assert least <= float(value) <= most, (worker, value)
+        for wrong in ("Traceback", "threads still running", "psfleet, which looks", "stays as it is"):
+            assert wrong not in output
+        # The observer saw it, too, and the workers are one cluster.
+        assert tasks.only(worker, "peers_ready").integers("ps_nonces").keys() == {"ps0"}
+        assert tasks.only(worker, "finished")
+    # The chief alone saved, and all of it.
+    assert list((tasks.directory("worker0") / "checkpoints").glob("model.ckpt-*.data-00000-of-00001"))
+    assert not list(tasks.directory("ps0").glob("checkpoints/*"))
+
+
+@pytest.mark.slow
+def test_a_worker_that_comes_first_waits_and_the_chief_restores_what_it_saved(tmp_path: Path) -> None:
+    with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
+        tasks.observed = False
+        tasks.start("ps0", "worker1")
+        looks = "INFO:tensorflow:Waiting for model to be ready"
+        # Without device filters it would wait for the chief's port; without a short poll it looks every 30 s.
+        tasks.until(lambda: tasks.output("worker1").count(looks) >= 6, "worker1 looks again")
+        tasks.start("worker0")
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
+        tasks.stop("ps0")
+        tasks.arguments = ["--last_step=310"]
+        tasks.start()
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
+    assert "Restoring parameters from checkpoints/model.ckpt-300" in tasks.output("worker0")
+    assert not tasks.records("worker0")
+
+
+@pytest.mark.slow
+def test_what_it_imports_is_that_of_its_time_and_contrib_is_told_apart(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, FORMS), worker=1) as tasks:
+        tasks.tensorflow1 = True
+        tasks.start()
+        assert tasks.wait() == {"worker0": PROGRAM}, tasks.outputs()
+    said = [line for line in tasks.output("worker0").splitlines() if line.startswith("tf.contrib")]
+    assert [line.partition(" ")[0] for line in said] == [
+        "tf.contrib.layers",
+        "tf.contrib.opt",
+        "tf.contrib",
+        "tf.contrib",
+    ]
+    assert all("is not in TensorFlow 2. Use " in line for line in said)
+    assert "for rnn tf.nn.rnn_cell of the package tf_keras" in said[2]
+    assert "tf_slim" in said[3]
+    assert "failed: ImportError: tf.contrib.learn is not in TensorFlow 2. Use" in tasks.output("worker0")
+
+
+@pytest.mark.slow
+def test_a_program_that_did_not_ask_for_it_has_tensorflow_2(tmp_path: Path) -> None:
+    text = "import tensorflow as tf; assert tf.executing_eagerly() and not hasattr(tf, 'Session')"
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+
+
+@pytest.fixture
+def input_data(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    for name in ("PSFLEET_DATA_DIR", "PSFLEET_JOB"):
+        monkeypatch.delenv(name, raising=False)
+    spec = importlib.util.spec_from_file_location("input_data", INPUT_DATA)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_mnist(folder: Path, count: int, name: str = "{}-{}-idx{}-ubyte", packed: bool = False) -> None:
+    folder.mkdir()
+    for part in ("train", "t10k"):
+        contents = {("images", 3): (count, 28, 28), ("labels", 1): (count,)}
+        for (kind, dimensions), shape in contents.items():
+            values = (np.arange(np.prod(shape)) % 10).astype(np.uint8)
+            content = struct.pack(f">{1 + dimensions}I", 0x800 + dimensions, *shape) + values.tobytes()
+            file = folder / name.format(part, kind, dimensions)
+            file.write_bytes(gzip.compress(content) if packed else content)
+
+
+def test_digits_are_there_without_data(input_data: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    digits = input_data.read_data_sets("/nowhere", one_hot=True)
+    assert digits.train.images.shape == (1437 - 143, 784)
+    assert (digits.validation.num_examples, digits.test.num_examples) == (143, 360)
+    assert digits.train.images.dtype == np.float32
+    assert (digits.train.images.min(), digits.train.images.max()) == (0, 1)
+    assert set(digits.test.labels.sum(axis=1)) == {1}
+    assert "no MNIST in '/nowhere': it gets the bundled digits" in capsys.readouterr().err
+
+
+def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_first(
+    input_data: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mnist(tmp_path / "carried", 30, packed=True, name="{}-{}-idx{}-ubyte.gz")
+    write_mnist(tmp_path / "own", 20, name="{}-{}.idx{}-ubyte")
+    monkeypatch.setenv("PSFLEET_DATA_DIR", str(tmp_path / "carried"))
+    carried = input_data.read_data_sets("/nowhere", reshape=False, validation_size=3)
+    assert carried.train.images.shape == (27, 28, 28, 1)
+    assert list(carried.train.labels[:3]) == [3, 4, 5]
+    assert input_data.read_data_sets(str(tmp_path / "own")).test.num_examples == 20
+    # A script asks before it knows its job, and no data are carried to a ps.
+    monkeypatch.setenv("PSFLEET_DATA_DIR", "/not/on/this/host")
+    monkeypatch.setenv("PSFLEET_JOB", "ps")
+    assert input_data.read_data_sets("/nowhere").test.num_examples == 360
+
+
+def test_each_epoch_has_every_example(input_data: ModuleType, tmp_path: Path) -> None:
+    write_mnist(tmp_path / "own", 10)
+    test = input_data.read_data_sets(str(tmp_path / "own"), seed=1).test
+    drawn = np.concatenate([test.next_batch(4)[1] for _ in range(5)])
+    assert [sorted(drawn[:10]), sorted(drawn[10:])] == [list(range(10))] * 2
+    assert list(drawn[:10]) != list(drawn[10:])
+    assert test.epochs_completed == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "has no train-images-idx3-ubyte"), (b"\0\0\x08\x01abc", "is no file of MNIST's train-images")],
+)
+def test_data_that_are_no_digits_are_named(
+    input_data: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
+) -> None:
+    monkeypatch.setenv("PSFLEET_DATA_DIR", str(tmp_path))
+    if content is not None:
+        (tmp_path / "train-images-idx3-ubyte").write_bytes(content)
+    with pytest.raises((OSError, ValueError), match=said):
+        input_data.read_data_sets("/nowhere")

@@ -1,0 +1,51 @@
+"""What Python is told at the start of a program that psfleet launches: functions to call after imports."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+
+class AfterLoading(MetaPathFinder):
+    """Finds modules as the finders after it do, and has a function called with each once it is loaded."""
+
+    def __init__(self, functions: Mapping[str, Callable[[ModuleType], object]]) -> None:
+        """Take the function of each module, by the module's name."""
+        self._functions = functions
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module's own spec, whose loader calls the function; None for all other modules."""
+        if fullname not in self._functions:
+            return None
+        after = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        specs = (finder.find_spec(fullname, path, target) for finder in after if hasattr(finder, "find_spec"))
+        spec = next(filter(None, specs), None)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+            then = self._functions[fullname]
+            spec.loader.exec_module = functools.partial(_load, load, then)  # type: ignore[method-assign]
+        return spec
+
+
+def run_next_sitecustomize(folder: Path) -> None:
+    """Run the `sitecustomize` that Python would have run without the one in this folder."""
+    places = [Path(place).resolve() for place in sys.path]
+    after = places.index(folder.resolve()) + 1 if folder.resolve() in places else 0
+    spec = PathFinder.find_spec("sitecustomize", sys.path[after:])
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _load(
+    load: Callable[[ModuleType], None], then: Callable[[ModuleType], object], module: ModuleType
+) -> None:
+    load(module)
+    then(module)

@@ -1,0 +1,47 @@
+"""Lets a program of TensorFlow 1's time run as it is: `import tensorflow` gives `tensorflow.compat.v1`.
+
+The program is not changed: parts of TensorFlow are wrapped as they are loaded, so that what was right on one
+machine, or with a shared disk, is right on several. What cannot be wrapped is said in the log.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+from psfleet_imports import AfterLoading
+
+# Module of TensorFlow -> what is done with it, as `module:function` here.
+_WRAPPED = {
+    "tensorflow.python.client.session": "device_filters:filter_sessions",
+    "tensorflow.python.training.server_lib": "device_filters:note_servers",
+    "tensorflow.python.training.saver": "savers:save_on_own_disk",
+    "tensorflow.python.training.session_manager": "waiting:look_often",
+    "tensorflow.python.training.coordinator": "waiting:end_soon",
+}
+
+
+def begin() -> None:
+    """Do so when the program loads TensorFlow, where psfleet runs it."""
+    if os.environ.get("PSFLEET_RUN_DIRECTORY"):
+        if importlib.util.find_spec("tf_keras"):  # which has what `tf.layers` is
+            os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+        functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
+        sys.meta_path.insert(0, AfterLoading(functions | {"tensorflow": _give_tensorflow1}))
+
+
+def _give_tensorflow1(module: ModuleType) -> None:
+    from psfleet_tensorflow1 import namespace
+
+    namespace.give_tensorflow1(module)
+
+
+def _wrap(then: str, module: ModuleType) -> None:
+    name, _, function = then.partition(":")
+    try:
+        getattr(importlib.import_module(f"psfleet_tensorflow1.{name}"), function)(module)
+    except Exception as error:
+        sys.stderr.write(f"psfleet: {module.__name__} stays as it is ({type(error).__name__}: {error})\n")

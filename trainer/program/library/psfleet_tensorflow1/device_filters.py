@@ -1,0 +1,66 @@
+"""Sessions that see the parameter servers and their own task alone.
+
+Without `device_filters` a session waits for every task of the cluster, also for one that has ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+_PS = "ps"
+# What a session may connect to -> job and index of the task of this process that serves there.
+_servers: dict[str, tuple[str, int]] = {}
+
+
+def own_device() -> str:
+    """Return the device of the task of this process, "" for a ps or a process that does not serve."""
+    job, index = next(iter(_servers.values()), (_PS, 0))
+    return "" if job == _PS else f"/job:{job}/task:{index}"
+
+
+def note_servers(module: ModuleType) -> None:
+    """Note which task the process is."""
+    initialise = module.Server.__init__
+
+    @functools.wraps(initialise)
+    def noting(self: Any, *arguments: Any, **named: Any) -> None:
+        initialise(self, *arguments, **named)
+        told = self.server_def
+        addresses = {job.name: job.tasks for job in told.cluster.job}[told.job_name]
+        for target in (self.target, f"grpc://{addresses[told.task_index]}"):
+            _servers[target] = (told.job_name, told.task_index)
+
+    module.Server.__init__ = noting
+
+
+def filter_sessions(module: ModuleType) -> None:
+    """Give filters to sessions with the task of their own process, where the program gives none."""
+    initialise = module.BaseSession.__init__
+
+    @functools.wraps(initialise)
+    def filtering(self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        own = own_device() if isinstance(target, str) and target in _servers else ""
+        if own and not (config and config.device_filters):
+            if _uses_others(graph or module.ops.get_default_graph(), own):
+                sys.stderr.write("psfleet: its graph is on several workers: this session waits for all\n")
+            else:
+                filtered = module.config_pb2.ConfigProto()
+                filtered.CopyFrom(config or module.context.context().config)
+                filtered.device_filters.extend([f"/job:{_PS}", own])
+                config = filtered
+        initialise(self, target, graph, config)
+
+    module.BaseSession.__init__ = filtering
+
+
+def _uses_others(graph: Any, own: str) -> bool:
+    """Whether a graph has operations on another task than the ps and the own one."""
+    from tensorflow.python.framework.device_spec import DeviceSpecV2
+
+    mine = DeviceSpecV2.from_string(own)
+    specs = map(DeviceSpecV2.from_string, {operation.device for operation in graph.get_operations()})
+    places = {(spec.job, spec.task) for spec in specs if spec.job not in {None, _PS}}
+    return not places <= {(mine.job, mine.task), (mine.job, None)}

@@ -1,0 +1,111 @@
+"""MNIST as the tutorials of TensorFlow 1 read it, from files that are there: nothing is downloaded.
+
+They are looked for in the folder that the program names, then in PSFLEET_DATA_DIR (trainer_data_source).
+Where nothing was carried it is the bundled digits of 8x8 pixels, each thrice as large, in a frame of two.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+_BUNDLED = Path(__file__).parents[7] / "model" / "digits"
+_GZIP, _CLASSES = b"\x1f\x8b", 10
+
+
+class DataSet:
+    """Images [count, pixels] from 0 to 1 and their labels, in batches without end."""
+
+    def __init__(self, images: npt.NDArray[Any], labels: npt.NDArray[Any], seed: int | None) -> None:
+        self.images, self.labels = images, labels
+        self.num_examples = len(images)
+        self._random = np.random.default_rng(seed)
+        self._next, self._drawn = np.arange(0), 0
+
+    @property
+    def epochs_completed(self) -> int:
+        """How often all examples were drawn."""
+        return self._drawn // self.num_examples
+
+    def next_batch(
+        self,
+        batch_size: int,
+        fake_data: bool = False,  # noqa: ARG002 - as programs call it
+        shuffle: bool = True,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return so many images and their labels; each epoch has all of them, in another order."""
+        while len(self._next) < batch_size:
+            numbers = np.arange(self.num_examples)
+            self._next = np.append(self._next, self._random.permutation(numbers) if shuffle else numbers)
+        chosen, self._next = self._next[:batch_size], self._next[batch_size:]
+        self._drawn += batch_size
+        return self.images[chosen], self.labels[chosen]
+
+
+class Datasets(NamedTuple):
+    """What to train on, to choose by, and to test with."""
+
+    train: DataSet
+    validation: DataSet
+    test: DataSet
+
+
+def read_data_sets(
+    train_dir: str = "",
+    fake_data: bool = False,
+    one_hot: bool = False,
+    dtype: object = None,  # noqa: ARG001 - float32, which it was where nobody said
+    reshape: bool = True,
+    validation_size: int = 5000,
+    seed: int | None = None,
+    source_url: str = "",  # noqa: ARG001 - nothing is downloaded
+) -> Datasets:
+    """Return the digits; a tenth of them at most is taken from the training for `validation`."""
+    if fake_data:
+        raise ValueError("there are no fake data: leave fake_data out")
+    folder = _folder(train_dir)
+    images, labels = _part(folder, "train", one_hot, reshape)
+    chosen = min(validation_size, len(images) // 10)
+    return Datasets(
+        DataSet(images[chosen:], labels[chosen:], seed),
+        DataSet(images[:chosen], labels[:chosen], seed),
+        DataSet(*_part(folder, "t10k", one_hot, reshape), seed),
+    )
+
+
+def _folder(train_dir: str) -> Path:
+    if any(Path(train_dir).glob("train-images*")):
+        return Path(train_dir)
+    carried = os.environ.get("PSFLEET_DATA_DIR")
+    if carried and os.environ.get("PSFLEET_JOB") != "ps":  # to which nothing is carried, for it reads nothing
+        return Path(carried)
+    sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: it gets the bundled digits\n")
+    return _BUNDLED
+
+
+def _part(folder: Path, part: str, one_hot: bool, reshape: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    pixels, labels = _read(folder, f"{part}-images", 3), _read(folder, f"{part}-labels", 1)
+    if folder == _BUNDLED:
+        pixels = np.pad(np.kron(pixels, np.ones((1, 3, 3), np.uint8)), ((0, 0), (2, 2), (2, 2)))
+    images = np.multiply(pixels, 1 / 255, dtype=np.float32)
+    images = images.reshape(len(images), -1) if reshape else images[..., np.newaxis]
+    return images, np.eye(_CLASSES)[labels] if one_hot else labels
+
+
+def _read(folder: Path, name: str, dimensions: int) -> npt.NDArray[np.uint8]:
+    """Return what a file of MNIST's format (IDX) holds. Raises OSError, ValueError."""
+    found = sorted(folder.glob(f"{name}?idx{dimensions}-ubyte*"))
+    if not found:
+        raise FileNotFoundError(f"{folder} has no {name}-idx{dimensions}-ubyte: see trainer_data_source")
+    content = found[0].read_bytes()
+    content = gzip.decompress(content) if content.startswith(_GZIP) else content
+    if content[:4] != bytes([0, 0, 8, dimensions]):
+        raise ValueError(f"{found[0]} is no file of MNIST's {name}")
+    shape = np.frombuffer(content, ">u4", dimensions, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

@@ -1,0 +1,9 @@
+"""As in ../observed, for a program that is to have TensorFlow 1 (`trainer_program_tensorflow1`)."""
+
+from pathlib import Path
+
+import psfleet_imports
+import psfleet_tensorflow1
+
+psfleet_tensorflow1.begin()
+psfleet_imports.run_next_sitecustomize(Path(__file__).parent)
