@@ -28,14 +28,11 @@ class ActionModule(ControllerAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             run = self._decided(arguments)
-            folders, cluster = (
-                newest_first(Path(run["folder"]).parent),
-                self.variables["cluster_plan"]["cluster_name"],
-            )
-            whole = [folder.name for folder in folders if collected_whole(folder, cluster)]
-            return {"run": run, "collected": whole}
         except RefusedError as refused:
             return self._failure("The run cannot start:\n- " + "\n- ".join(refused.problems))
+        folders = newest_first(Path(run["folder"]).parent)
+        cluster = self.variables["cluster_plan"]["cluster_name"]
+        return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
 
     def _decided(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]

@@ -12,7 +12,15 @@ from trainer.host.content_directory import content_files, content_hash
 PROGRAM_MEGABYTES = 100
 PROGRAM_VARIABLES = {
     f"trainer_program_{name}"
-    for name in ("entry", "arguments", "flags", "observed", "tensorflow1", "requirements")
+    for name in (
+        "entry",
+        "arguments",
+        "flags",
+        "observed",
+        "tensorflow1",
+        "end_deadline_minutes",
+        "requirements",
+    )
 }
 
 # A variable, what was found of its value, and what is expected.
@@ -38,6 +46,7 @@ def program_fact(
         "flags": values["trainer_program_flags"],
         "observed": values["trainer_program_observed"],
         "tensorflow1": values["trainer_program_tensorflow1"],
+        "end_deadline_minutes": values["trainer_program_end_deadline_minutes"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
     }
     findings: list[_Finding] = []

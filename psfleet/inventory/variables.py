@@ -138,6 +138,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
         'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
     ),
     "trainer_program_requirements": _PATH,
+    "trainer_program_end_deadline_minutes": number(0),
     "trainer_program_may_reach": Rule(
         'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
         'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',

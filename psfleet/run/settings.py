@@ -24,6 +24,7 @@ _FREE_OF_PROGRAM = {
     "program_flags": "flags",
     "program_observed": "observed",
     "program_tensorflow1": "tensorflow1",
+    "program_end_deadline_minutes": "end_deadline_minutes",
 }
 
 
@@ -41,6 +42,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "flags": program["flags"],
         "observed": program["observed"],
         "tensorflow1": program["tensorflow1"],
+        "end_deadline_minutes": program["end_deadline_minutes"],
     }
 
 

@@ -36,6 +36,11 @@ _PAUSE_SECONDS = 0.5
 # Probes in a row without an answer after which a worker's host counts as gone.
 _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
+# What is added where that lasts.
+_HINT_SECONDS = 60.0
+_HINT = (
+    "it has work left, or its session waits for a task that has ended: docs/port-a-script.md, device filters"
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class Program:
 
     `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments,
     `observed` whether psfleet looks at how it trains (library/psfleet_observer), `tensorflow1` whether it is
-    given TensorFlow 1 (library/psfleet_tensorflow1).
+    given TensorFlow 1 (library/psfleet_tensorflow1), `end_deadline_minutes` how long the lead waits for other
+    workers once its own has ended.
     """
 
     release: str
@@ -53,6 +59,7 @@ class Program:
     flags: bool = True
     observed: bool = True
     tensorflow1: bool = False
+    end_deadline_minutes: float = 60.0
 
     @classmethod
     def read(cls, path: Path) -> "Program":
@@ -61,6 +68,7 @@ class Program:
             content = json.loads(path.read_text())
             release, file, flags = str(content["release"]), Path(content["file"]), bool(content["flags"])
             observed, tensorflow1 = bool(content["observed"]), bool(content.get("tensorflow1"))
+            minutes = float(content.get("end_deadline_minutes", cls.end_deadline_minutes))
             arguments = tuple(str(argument) for argument in content["arguments"])
         except (OSError, KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
@@ -69,7 +77,7 @@ class Program:
         if not file.is_file():
             lacks = f"lacks release {release} of trainer_program: run deploy.yml"
             raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
-        return cls(release, file, arguments, flags, observed, tensorflow1)
+        return cls(release, file, arguments, flags, observed, tensorflow1, minutes)
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -156,9 +164,10 @@ class _Launcher:
             raise TaskFailure(CONFIGURATION, f"{error}; run deploy.yml, which writes it") from error
         self._is_lead = self._task == lead_task(cluster)
         gpus.require_driver(self._task, os.environ)
-        ending = self._live(Program.read(options.program or Path()))
+        program = Program.read(options.program or Path())
+        ending = self._live(program)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
-            ending = self._outlast(cluster.get("worker", []), ending)
+            ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
         self.tell(phase=ending.phase, reason=ending.reason, missing=[])
         said = f": {ending.reason}" if ending.reason else ""
         say(f"{self._task}: the program {ending.phase}{said} (exit code {ending.code})")
@@ -196,8 +205,9 @@ class _Launcher:
             notify("WATCHDOG=1")
             self.tell()
 
-    def _outlast(self, workers: Sequence[str], ending: Ending) -> Ending:
+    def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
         """Stay until the other workers' ports are closed, or their hosts gone: then the run is over."""
+        began = time.monotonic()
         others = {f"worker{index}": address for index, address in enumerate(workers)}
         del others[self._task]
         unanswered = dict.fromkeys(others, 0)
@@ -210,13 +220,18 @@ class _Launcher:
                 unanswered[task] = unanswered[task] + 1 if reason not in {None, REFUSED} else 0
                 if reason == REFUSED or unanswered[task] >= _PROBES_UNTIL_GONE:
                     del others[task]
+            waited = time.monotonic() - began
+            if others and waited >= most_seconds:
+                say(f"{', '.join(others)} did not end within trainer_program_end_deadline_minutes: {_HINT}.")
+                others.clear()
             if not others:
                 return ending
             if told != list(others):
                 told = list(others)
                 say(f"The program of {self._task} has ended; waiting for {', '.join(told)} to end.")
                 notify(f"STATUS=waiting for {', '.join(told)} to end")
-            missing = (Missing(task, at, silent.get(task, _STILL_THERE)) for task, at in others.items())
+            there = f"{_STILL_THERE}: {_HINT}" if waited >= _HINT_SECONDS else _STILL_THERE
+            missing = (Missing(task, at, silent.get(task, there)) for task, at in others.items())
             self.tell(phase="ending", missing=[asdict(entry) for entry in missing])
             until = time.monotonic() + pause
             while time.monotonic() < until and not self._stop.wait(_PAUSE_SECONDS):

@@ -38,6 +38,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         trainer_program_arguments=["--layers", 3],
         trainer_program_flags="no",
         trainer_program_tensorflow1=True,
+        trainer_program_end_deadline_minutes=5,
         trainer_program_requirements=str(requirements),
     )
     before = facts(inventory)["cluster_program"]
@@ -48,6 +49,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         "flags": False,
         "observed": True,
         "tensorflow1": True,
+        "end_deadline_minutes": 5,
         "requirements": str(requirements),
         "release": content_hash(program),
     }

@@ -17,6 +17,7 @@ PROGRAM = {
     "flags": True,
     "observed": True,
     "tensorflow1": True,
+    "end_deadline_minutes": 60,
     "requirements": "",
     "release": "abc",
 }
@@ -70,6 +71,7 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
         "flags": True,
         "observed": True,
         "tensorflow1": True,
+        "end_deadline_minutes": 60,
     }
     assert settings()["program"] is None
 

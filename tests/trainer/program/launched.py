@@ -32,6 +32,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
         self.arguments: Sequence[str] = ()
         self.flags = self.observed = True
         self.tensorflow1 = False
+        self.end_deadline_minutes = 60.0
 
     def __enter__(self) -> "Tasks":
         """Return the tasks."""
@@ -60,6 +61,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             "flags": self.flags,
             "observed": self.observed,
             "tensorflow1": self.tensorflow1,
+            "end_deadline_minutes": self.end_deadline_minutes,
         }
         description = self.folder / "program.json"
         description.write_text(json.dumps(content))

@@ -286,6 +286,20 @@ def test_the_lead_outlasts_the_other_workers_and_can_be_stopped_meanwhile(tmp_pa
         assert tasks.progress("worker1") == {}
 
 
+def test_the_lead_waits_for_other_workers_until_its_deadline_and_says_what_usually_keeps_them(
+    tmp_path: Path,
+) -> None:
+    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
+        tasks.end_deadline_minutes = 0.0
+        tasks.start("worker1")
+        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
+        tasks.start("worker0")
+        assert tasks.wait("worker0") == {"worker0": FINISHED}
+        assert tasks.processes["worker1"].poll() is None
+        said = "worker1 did not end within trainer_program_end_deadline_minutes: it has work left, or its"
+        assert said in tasks.output("worker0")
+
+
 def test_the_lead_does_not_wait_for_a_host_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
