@@ -57,7 +57,10 @@ class ActionModule(HostAction):
         self._probed = float("-inf")
         self._asked = None
         if run["settings"]["program"] and len(run["tasks"]) > 1:
-            self._asked = AskedHosts(self, unit_commands(run, paths, user), PROBE_SECONDS)
+            # A host that has left the inventory since is one that does not answer.
+            commands = unit_commands(run, paths, user).items()
+            known = {host: command for host, command in commands if host in self.variables["hostvars"]}
+            self._asked = AskedHosts(self, known, PROBE_SECONDS)
         self._ends_on_failure = bool(arguments["end_on_failure"])
         self._deadline_minutes = float(arguments["deadline_minutes"])
         again = f"ansible-playbook train.yml -e run_id={run['id']}"

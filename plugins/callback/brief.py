@@ -92,21 +92,28 @@ class CallbackModule(Default):
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         """Say an error once, as it was meant for people."""
-        if ignore_errors or result.task.loop:
+        if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
-        else:
+        elif "results" not in result.result:  # of a loop each failure was said
             self._say_failure(result)
+
+    def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
+        """Say an error of an item once."""
+        if result.task.ignore_errors:
+            super().v2_runner_item_on_failed(result)
+        else:
+            self._say_failure(result, f" ({self._get_item_label(result.result)})")
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         """Say an error once."""
         self._say_failure(result)
 
-    def _say_failure(self, result: CallbackTaskResult) -> None:
+    def _say_failure(self, result: CallbackTaskResult, item: str = "") -> None:
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
         what = values.get("failed_step", self._task_title)
-        title = f"FAILED   {what}: {result.host.get_name()}"
+        title = f"FAILED   {what}: {result.host.get_name()}{item}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
         text = "\n".join(["", title, str(values.get("msg", "")).strip(), *lines, ""])
         on_stderr = bool(self.get_option("display_failed_stderr"))

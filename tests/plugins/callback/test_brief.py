@@ -16,7 +16,7 @@ TASKS = [
     {"name": "Tell", "ansible.builtin.debug": {"msg": "first\nsecond"}},
     {"name": "Tell of each", "ansible.builtin.debug": {"msg": "{{ item }}"}, "loop": ["one", "two"]},
     {"name": "Break", "ansible.builtin.shell": "echo why >&2; exit 3", "when": "inventory_hostname == 'b'"},
-    {"name": "Refuse", "ansible.builtin.fail": {"msg": "it is\nrefused"}},
+    {"name": "Refuse", "ansible.builtin.fail": {"msg": "it is\nrefused {{ item }}"}, "loop": ["now", "then"]},
 ]
 
 
@@ -46,12 +46,16 @@ def test_what_changed_was_told_and_failed_is_all_that_is_shown(shown: dict[str, 
         "cmd: echo why >&2; exit 3",
         "rc: 3",
     ]
-    assert lines[13:] == ["stderr: why", "FAILED   Refuse: a", "it is", "refused"]
+    each = [
+        ["FAILED   Refuse: a (now)", "it is", "refused now"],
+        ["FAILED   Refuse: a (then)", "it is", "refused then"],
+    ]
+    assert lines[13:] == ["stderr: why", *each[0], *each[1]]
     assert "failed=1" in recap
 
 
 def test_more_is_asked_for_with_v(shown: dict[str, str]) -> None:
-    tasks = ("TASK [Look]", "ok: [a]", "skipping: [a]", "changed: [b]", "fatal: [a]: FAILED!")
+    tasks = ("TASK [Look]", "ok: [a]", "skipping: [a]", "changed: [b]", "fatal: [b]: FAILED!")
     for words in ("PLAY [all]", *tasks):
         assert words in shown["-v"]
 
