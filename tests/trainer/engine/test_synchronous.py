@@ -59,14 +59,16 @@ def test_each_step_is_of_as_many_gradients_as_asked_for(ended: Ended) -> None:
 
 
 def test_a_worker_offers_at_most_one_gradient_a_step(ended: Ended) -> None:
-    for tasks in ended.values():
+    for replicas, tasks in ended.items():
         contributions = tasks.only("worker0", "finished").integers("contributions")
         for worker, count in contributions.items():
             offered = tasks.only(worker, "finished").integer("local_step")
             assert 0 < count <= offered <= tasks.only("worker0", "finished").integer("global_step")
             windows = tasks.records(worker, "step")
             assert sum(window.integer("steps") for window in windows) == offered
-            assert max(window.integer("staleness_max") for window in windows) <= len(contributions)
+            # A gradient may come too late only where a step can do without it: then by however many steps.
+            if replicas == len(contributions):
+                assert {window.integer("staleness_max") for window in windows} == {0}
 
 
 def test_the_model_learns(every_worker: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
