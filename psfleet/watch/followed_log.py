@@ -5,7 +5,7 @@ import shlex
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon
 from trainer.contract.progress import as_drawn
-from trainer.host.task_units import is_alive
+from trainer.host.task_units import is_alive, parse_show
 
 # Of one answer, and of what was there before the first: what is further back is for the collected log.
 MOST_BYTES = 256 * 1024
@@ -41,7 +41,7 @@ class FollowedLog:
         Raises ValueError where the host printed no such answer.
         """
         shown, _, told = answer.partition(SEPARATOR)
-        self.alive = is_alive(dict(line.split("=", 1) for line in shown.split() if "=" in line))
+        self.alive = any(map(is_alive, parse_show(shown)))
         size, *encoded = told.split()
         if self._offset is None or int(size) < self._offset:
             # The first answer, or the file was cut since.

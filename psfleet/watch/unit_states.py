@@ -92,8 +92,7 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
     """Read what the host of these tasks printed. Raises ValueError where systemd said nothing of one."""
-    # Where sudo has a terminal there, lines end as on one.
-    shown, *ends = answer.replace("\r\n", "\n").split(SEPARATOR, len(tasks))
+    shown, *ends = answer.split(SEPARATOR, len(tasks))
     units = {values.get("Id"): values for values in parse_show(shown)}
     states = {}
     for task, log in zip(tasks, chain(ends, repeat("")), strict=False):

@@ -47,9 +47,12 @@ def parse_list(text: str) -> list[str]:
 
 
 def parse_show(text: str) -> list[dict[str, str]]:
-    """Parse what `systemctl show` prints for several units: blocks of KEY=value, divided by empty lines."""
+    """Parse what `systemctl show` prints for several units: blocks of KEY=value, divided by empty lines.
+
+    Where sudo has a terminal on the host, lines end as on one.
+    """
     return [
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in text.strip().split("\n\n")
+        for block in text.replace("\r\n", "\n").strip().split("\n\n")
         if block.strip()
     ]
