@@ -107,11 +107,15 @@ class Chief:
         metrics = session.evaluate(self._graph.data.test)
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
+        self.save_last(session, global_step)
+        return metrics
+
+    def save_last(self, session: TrainingSession, global_step: int) -> None:
+        """Save what training leaves behind. Raises TaskFailure where it cannot be saved."""
         if why := self.save(session, global_step):
             raise TaskFailure(
                 INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
             )
-        return metrics
 
     def save(self, session: TrainingSession, global_step: int) -> str:
         """Save a checkpoint; where that fails, say so and return why. Raises OpError when a ps is lost."""

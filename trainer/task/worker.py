@@ -166,7 +166,10 @@ class _Worker:
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
-        self._leave_stopped()
+        try:
+            self._leave_stopped()
+        except TaskFailure as unsaved:
+            return self.fail(unsaved)
         return STOPPED
 
     def follow(self, ending: RunEnding) -> int:
@@ -212,7 +215,7 @@ class _Worker:
     @staticmethod
     def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:
         steps.look()
-        chief.save(session, steps.global_step)
+        chief.save_last(session, steps.global_step)
 
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -43,18 +44,25 @@ def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) 
 
 
 @as_root
-def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path) -> None:
-    with Cluster(tmp_path, workers=2, flags=["--model=linear", "--steps=50"]) as cluster:
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["at its end", "stopped"])
+def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_stopped: bool) -> None:
+    steps = 10_000_000 if is_stopped else 50
+    with Cluster(tmp_path, workers=2, flags=["--model=linear", f"--steps={steps}"]) as cluster:
         full = cluster.directory("worker0") / "checkpoints"
         cluster.start(
             "worker0", program=[str(ROOT / "tests" / "trainer" / "full_disk_program.py"), str(full)]
         )
         cluster.start("ps0", "worker1")
+        if is_stopped:
+            cluster.until_steps(1)
+            cluster.signal("worker0", signal.SIGTERM)
         # Worker 1 has done its work by then.
         codes = cluster.wait()
         assert (codes["ps0"], codes["worker0"]) == (INPUT, INPUT)
-        reason = cluster.only("worker0", "failed").text("reason")
-        assert reason.startswith("the last checkpoint, of global step 5")
+        failed = cluster.only("worker0", "failed")
+        assert failed.text("class") == "input"
+        reason = failed.text("reason")
+        assert re.match(r"the last checkpoint, of global step [1-9]\d*, is not saved: ", reason)
         assert "No space left on device" in reason
         assert cluster.records("worker0", "checkpoint_failed")
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
