@@ -37,7 +37,8 @@ class ActionModule(ControllerAction):
                 lines = log.read(answer["stdout"])
             except ValueError:
                 return self._failure(
-                    f"{task['host']} has no {path} that can be read: has it had a run, or that run_id?"
+                    f"{task['host']} has no {path} that can be read: has it had a run, or that run_id? "
+                    "`ansible-playbook status.yml` tells how its tasks are"
                 )
             for line in lines:
                 display.display(line)

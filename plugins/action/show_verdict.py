@@ -55,6 +55,8 @@ class ActionModule(ControllerAction):
             return result
         # Which checks, and why, was just said.
         where = f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
+        if (logs := folder / "logs").is_dir():
+            where += f"\nWhat the tasks have printed is in {logs}"
         return result | self._failure(f"{verdict.headline} (run {verdict.run_id})\n{where}")
 
     def _keep(self, verdict: Verdict, folder: Path) -> None:

@@ -21,6 +21,7 @@ description:
   - A line for each task that changed something, with the hosts; the messages of C(debug); each failure once.
   - A task that takes longer than a few seconds is named while it lasts.
   - From C(-v) on it is P(ansible.builtin.default#callback), with all tasks.
+  - What these returned is shown from C(-vv) on.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -113,7 +114,9 @@ class CallbackModule(Default):
         self._handle_warnings(result.result)
         values = result.result
         what = values.get("failed_step", self._task_title)
-        title = f"FAILED   {what}: {result.host.get_name()}{item}"
+        # What is done once for all hosts is no matter of the first of them.
+        host = "" if result.task.run_once else f": {result.host.get_name()}"
+        title = f"FAILED   {what}{host}{item}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
         text = "\n".join(["", title, str(values.get("msg", "")).strip(), *lines, ""])
         on_stderr = bool(self.get_option("display_failed_stderr"))
@@ -133,4 +136,9 @@ class CallbackModule(Default):
 
 
 if Display().verbosity:  # of the command line, which was read before
-    CallbackModule = Default  # type: ignore[misc]
+
+    class CallbackModule(Default):  # type: ignore[no-redef]
+        """Ansible's own callback, but that what tasks returned is for C(-vv): whole plans are among it."""
+
+        def _run_is_verbose(self, result: CallbackTaskResult, verbosity: int = 0) -> bool:
+            return bool(super()._run_is_verbose(result, verbosity + 1))

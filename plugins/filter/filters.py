@@ -8,7 +8,7 @@ from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems
-from psfleet.watch.hints import with_inventory
+from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from trainer.contract import exit_codes as codes
 
@@ -44,6 +44,7 @@ FILTERS = (
     exit_codes,
     own_cache,
     plan_table,
+    remedies,
     task_files.evaluator_files,
     task_files.gpu_drop_ins,
     task_files.run_environment_path,

@@ -46,7 +46,11 @@ DOCUMENTATION = {
                 "of the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
-        "stopped": {"type": "list", "elements": "str", "default": [], "description": "Tasks stopped before."},
+        "stopped": {
+            "type": "dict",
+            "default": {},
+            "description": "Tasks stopped before, and how often each was started again: systemd forgets.",
+        },
         "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
         "fence": {
             "type": "bool",
@@ -100,13 +104,13 @@ GOOD_ENDS = (None, 0, 143)
 
 
 class Tasks:
-    """The tasks of this host, seen through systemd; `ended` are names of those that a playbook stopped."""
+    """The tasks of this host, seen through systemd; `ended`: how often who was stopped had been restarted."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
-        self.ended = set(parameters["stopped"])
+        self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
         asked = str(parameters["run_id"])
         self.past = asked if RUN_ID.fullmatch(asked) and (self.runs / asked).is_dir() else ""
@@ -174,7 +178,7 @@ class Tasks:
             "failed": failed,
             "ended_by": "" if alive else "psfleet" if was_stopped else "itself",
             "exit_code": exit_code(values, self.runs / run_id, name),
-            "restarts": int(values.get("NRestarts") or 0),
+            "restarts": max(_restarts(values), self.ended.get(name, 0)),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
             "phase": str(progress.get("phase", "")),
@@ -202,9 +206,13 @@ class Tasks:
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
-                self.ended.add(f"{job}{index}")
+                self.ended[f"{job}{index}"] = _restarts(values)
         if self.units:
             systemctl("stop", *self.units)
+
+
+def _restarts(values: Mapping[str, str]) -> int:
+    return int(values.get("NRestarts") or 0)
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
@@ -240,7 +248,7 @@ def main() -> None:
         lacks_cuda=lacks_cuda(install),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
-        stopped=sorted(tasks.ended),
+        stopped=tasks.ended,
     )
 
 

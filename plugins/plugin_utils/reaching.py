@@ -11,14 +11,6 @@ from .actions import AnswerError, HostAction
 # Of ansible-core 2.19 on the hosts.
 OLDEST_PYTHON = "3.8"
 
-# What ssh says -> what usually helps.
-_HINTS = {
-    "Host key verification failed": " (its key is not in ~/.ssh/known_hosts, or another is: see it by"
-    " `ssh-keyscan HOST | ssh-keygen -lf -`, compare it with"
-    " `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there)",
-    "Permission denied (": " (does the host know the login key? ssh-add unlocks one with a passphrase)",
-}
-
 
 def ask(action: HostAction, arguments: dict[str, Any], module: str = "") -> tuple[Mapping[str, Any], str]:
     """Return what a module answers that does not fail, and ""; or what kept the host from it, in words."""
@@ -30,9 +22,7 @@ def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any],
     try:
         answer = asked()
     except AnsibleConnectionFailure as error:
-        words = last_line(str(error))
-        hint = next((hint for sign, hint in _HINTS.items() if sign in words), "")
-        return {}, f"could not log in: {words}{hint}"
+        return {}, f"could not log in: {last_line(str(error))}"
     except AnswerError as error:
         return {}, shorten(str(error), 300)
     except AnsibleError as error:

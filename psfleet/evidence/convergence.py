@@ -17,7 +17,6 @@ from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
 
 _TAIL = 0.1  # of the windows: the first tenth and the last are compared
-_TENTHS = " (medians of the first and the last tenth)"
 # Chance has all of so many first windows above so many last ones in less than one run of a thousand.
 _HEAD, _LEAST_TAIL = 5, 9
 _LAST_PART = 1 / 3  # of the windows: where the loss must not rise
@@ -74,27 +73,18 @@ def loss_finite(findings: Findings, run: Run) -> Good:
 
 @check
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The median loss of the run's last tenth is well below that of its first, or at its target.
-
-    What has converged may rest: where a tenth of a run is long, the first windows alone may be above it. They
-    count where every one of them is above every window of the last tenth, which chance seldom makes so.
-    """
+    """The median loss of the run's last tenth is well below what it began with, or at its target."""
     target = settings.target_loss_of(run.model)
     first, last = smoothed_loss(run)
     losses = [loss for _, loss in losses_of(run)]
-    head, highest = _head_and_highest(losses)
-    rested = head > highest and _has_fallen(head, last, settings)
-    went = f"from {head if rested else first:.4g} to {last:.4g}"
-    went += (
-        f" (the least of the first {_HEAD} windows, and the median of the last tenth)" if rested else _TENTHS
-    )
+    went = f"from {first:.4g} to {last:.4g}"
     if math.isnan(first) or math.isnan(last):
         findings.lacking.append("there are too few finite losses to compare")
     elif target is not None and last <= target:
         if max(losses[:_HEAD]) <= target:
             at = f"the loss was at its target of {target:g} from the beginning"
             findings.lacking.append(f"{at}: nothing shows that anything was learned")
-    elif not (rested or _has_fallen(first, last, settings)):
+    elif not _has_fallen(first, last, settings):
         expected = f"expected a fall by {settings.minimum_loss_reduction:.0%}"
         expected += "" if target is None else f" or to {target:g}"
         asked = "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
@@ -106,14 +96,6 @@ def _has_fallen(first: float, last: float, settings: EvidenceSettings) -> bool:
     """Whether a loss, which may be negative, fell by the part of its first size that is asked for."""
     least = settings.minimum_loss_reduction
     return first - last >= least * abs(first) and (last < first or not least)
-
-
-def _head_and_highest(losses: Sequence[float]) -> tuple[float, float]:
-    """Return the least loss of the first windows, the highest of the last tenth; nan where these are few."""
-    tail = losses[-_tail_of(losses) :]
-    if len(tail) < _LEAST_TAIL:
-        return math.nan, math.nan
-    return min(losses[:_HEAD]), max(tail)
 
 
 @check
@@ -227,20 +209,22 @@ def losses_of(run: Run) -> list[tuple[int, float]]:
 
 
 def smoothed_loss(run: Run) -> tuple[float, float]:
-    """Return the median loss of the first and of the last tenth of all workers' windows, by global step.
+    """Return what the loss was at first, and the median of the last tenth of all workers' windows.
 
+    At first it was the median of the first tenth, by global step. What has converged may rest: where a tenth
+    is long, the first windows alone may be above it. Their least counts where it is more, and above every
+    window of the last tenth, which chance seldom makes so.
     Both are nan where there are fewer than two windows, or where a loss was not finite.
     """
     losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return math.nan, math.nan
-    tail = _tail_of(losses)
-    return median(losses[:tail]), median(losses[-tail:])
-
-
-def _tail_of(losses: Sequence[float]) -> int:
-    """Return how many are a tenth of them."""
-    return max(1, round(len(losses) * _TAIL))
+    tenth = max(1, round(len(losses) * _TAIL))
+    tail = losses[-tenth:]
+    first, head = median(losses[:tenth]), min(losses[:_HEAD])
+    if tenth >= _LEAST_TAIL and head > max(tail):
+        first = max(first, head)
+    return first, median(tail)
 
 
 def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend:

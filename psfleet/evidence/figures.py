@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import zip_longest
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from psfleet.evidence import convergence
 from psfleet.evidence.learning_pace import pace_of
@@ -26,7 +26,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     variables that each ps held, by the chief.
     """
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
-    examples = sum(_applied_examples(run, worker) for worker in run.workers)
+    examples = sum(_applied(run, worker, "examples") for worker in run.workers)
     first, last = convergence.smoothed_loss(run)
     told = run.contributions
     steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
@@ -77,8 +77,8 @@ def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
         waiting = sum(told) if told else None
         paces[worker.name] = _ratio(steps, seconds - (waiting or 0.0)) or None
         speeds[worker.name] = {
-            "steps_per_second": _ratio(steps, seconds),
-            "examples_per_second": _ratio(_applied_examples(run, worker), seconds),
+            "steps_per_second": _ratio(_applied(run, worker, "steps"), seconds),
+            "examples_per_second": _ratio(_applied(run, worker, "examples"), seconds),
             "waiting_seconds": waiting,
             "staleness_mean": _mean_staleness(worker.windows),
         }
@@ -99,16 +99,16 @@ def _seconds(worker: TaskRecords) -> float:
     return sum(window.seconds for window in worker.windows if math.isfinite(window.seconds))
 
 
-def _applied_examples(run: Run, worker: TaskRecords) -> int:
-    """How many examples of its own went into the model.
+def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) -> int:
+    """How many steps or examples of its own went into the model.
 
     A synchronous step drops the gradients that come too late, and the chief counts those that it took.
     """
-    examples = sum(window.examples for window in worker.windows)
+    count = sum(int(getattr(window, what)) for window in worker.windows)
     if not run.rules.drops_late_gradients or not worker.local_steps:
-        return examples
+        return count
     taken = run.contributions.get(worker.name, worker.local_steps)
-    return round(examples * min(taken / worker.local_steps, 1.0))
+    return round(count * min(taken / worker.local_steps, 1.0))
 
 
 def _staleness(run: Run) -> dict[str, Any] | None:

@@ -76,8 +76,10 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
                 f"nobody knows how {name} ended: systemd has forgotten it, it told nothing"
             )
         elif not ending.well or (name == lead and not ending.by_itself):
-            reason = f": {ending.reason.splitlines()[-1]}" if ending.reason else ""
-            findings.wrong.append(f"{name} {ended[name]}{reason}")
+            reason = ending.reason.splitlines()
+            # Of several lines the first says what it is, and the last why.
+            why = f": {' ... '.join(dict.fromkeys((reason[0], reason[-1])))}" if reason else ""
+            findings.wrong.append(f"{name} {ended[name]}{why}")
     for records in run.all_tasks:
         if records.ending is not None and records.ending.event == "failed":
             findings.wrong.append(f"{records.name} recorded that it failed: {records.ending.text('reason')}")

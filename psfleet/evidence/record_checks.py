@@ -109,7 +109,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
             findings.wrong.append(f"{task.name} failed ({ending.text('class')}): {ending.text('reason')}")
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
-            findings.wrong.append(f"{task.name} ended at global step {step}: {reason}")
+            told = run.endings.get(task.name)
+            by = " by a playbook" if told and told.ended_by == "psfleet" else ""
+            findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     last_step = run.last_step
     asked = run.training.get("steps")
     if last_step is not None and type(asked) is int and asked != last_step:

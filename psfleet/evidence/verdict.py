@@ -150,7 +150,10 @@ def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
 def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _Gravest:
     together = run.rules.together(counted(len(run.ps), "ps"))
     shared = all(answer.ok for answer in answers if answer.check in _SHARING)
+    # A worker that is lost on the way was not there to share any more.
+    lost = {"ended_well"} if set() < wrong & _SHARING <= {"workers_overlap", "fair_shares"} else set()
     return (
+        (lost, "not every worker took part to the end"),
         (_SHARING, f"nothing shows that {together}"),
         ({"loss_finite"}, "training diverged"),
         ({"evaluated_apart"}, "who took no part does not find the model that the chief evaluated"),

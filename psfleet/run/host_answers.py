@@ -46,6 +46,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "texts": lambda value: isinstance(value, list) and _all("text", value),
     "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
     "counts": lambda value: isinstance(value, list) and _all("count", value),
+    "named counts": lambda value: isinstance(value, dict) and _all("count", value.values()),
     "objects": lambda value: isinstance(value, list) and _all("object", value),
 }
 # Kind -> the names of the fields that are of it.
@@ -54,7 +55,7 @@ _ANSWERS: Mapping[str, _Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
         **{"switch": "lacks_cuda", "hashes": "programs"},
-        **{"objects": "tasks", "texts": "stopped"},
+        **{"objects": "tasks", "named counts": "stopped"},
     },
     "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from psfleet.watch.hints import remedies
 from psfleet.watch.peer_findings import PEERS, peer_checks
 from psfleet.watch.wording import in_a_line
 from trainer.host.check import Check, State
@@ -21,10 +22,6 @@ GROUPS = (
 )
 CHECKS = tuple(name for group in GROUPS for name in group)
 CONNECTION = "connection"
-MEND_CONNECTION = (
-    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or sudo or python3 on "
-    "the host"
-)
 _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 
@@ -128,14 +125,16 @@ def _troubles(rows: Iterable[HostRow]) -> list[Trouble]:
     wrong = [
         (check, f"{row.host} ({check.task})" if check.task else row.host)
         for row in rows
-        for check in (
-            [Check(CONNECTION, "failed", row.problem, MEND_CONNECTION)] if row.problem else row.checks
-        )
+        for check in ([_silence(row.problem)] if row.problem else row.checks)
         if check.state in {"failed", "warning"}
     ]
     alike = grouped(((check.name, check.state, check.remedy), (check.found, where)) for check, where in wrong)
     troubles = [Trouble(*what, grouped(found)) for what, found in alike.items()]
     return sorted(troubles, key=lambda trouble: (_WORST.index(trouble.state), _place(trouble.name)))
+
+
+def _silence(problem: str) -> Check:
+    return Check(CONNECTION, "failed", problem, *remedies([problem]))
 
 
 def _place(name: str) -> int:

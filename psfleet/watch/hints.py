@@ -1,9 +1,31 @@
-"""Advice that means the hosts at hand: a playbook typed without `-i` may mean another cluster."""
+"""Advice that means the hosts at hand: what lets them answer, and with which inventory to type a playbook."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ansible import constants
+
+# What ssh says -> what lets a host answer; and what does where nothing tells more.
+_REMEDIES = {
+    "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
+    "`ssh-keyscan ADDRESS | ssh-keygen -lf -` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
+    "host, and where both are the same, `ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`",
+    "Permission denied (": "mend ansible_user or the login key in the inventory, or let the host know the "
+    "key; one with a passphrase is unlocked by ssh-add",
+}
+MEND_CONNECTION = (
+    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or python3 or sudo on "
+    "the host (ansible_become_password, where it asks for one)"
+)
+
+
+def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[str]:
+    """Return what lets hosts answer that gave none, each once; `problems` is why they did not."""
+    found = (
+        next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), otherwise)
+        for problem in problems
+    )
+    return list(filter(None, dict.fromkeys(found)))
 
 
 def with_inventory(text: str, sources: Sequence[str]) -> str:

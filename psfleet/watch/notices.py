@@ -107,7 +107,8 @@ class Standstill:
         if not self._told and at - self._since >= patience:
             self._told = True
             waiting = f": {now.waiting}" if now.missing else ""
-            still = f'still "{in_a_line(line, 80)}"' if line else f"still at step {now.global_step}"
+            still = f"still at step {now.global_step}" if now.global_step else "and nothing was printed"
+            still = f'still "{in_a_line(line, 80)}"' if line else still
             yield Notice(f"no step for {clock(at - self._since)}, {still}{waiting}")
 
 

@@ -14,7 +14,7 @@ from trainer.host.wording import first_of
 _COLUMNS: Columns = {
     "RUN": lambda row: row.run_id,
     "TRAINS": lambda row: row.trains or UNKNOWN,
-    "STEPS": lambda row: UNKNOWN if row.steps is None else f"{row.steps:.0f}",
+    "STEPS": lambda row: f"{row.steps:.0f}" if row.steps else UNKNOWN,
     "VERDICT": lambda row: row.verdict or UNKNOWN,
     "COLLECTED": lambda row: row.collected,
     "HERE": lambda row: UNKNOWN if row.here is None else readable(row.here),

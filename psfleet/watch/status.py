@@ -8,20 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from psfleet.watch.hints import MEND_CONNECTION, remedies
 from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
 from trainer.contract.task_names import LEADS, split_name
 from trainer.host.task_units import RUN_JOBS, unit_name
-from trainer.host.wording import counted, first_of
+from trainer.host.wording import counted, first_of, grouped
 
 # A worker that takes steps records them every 30 s at least.
 STEP_OVERDUE_SECONDS = 90
 HOSTS_SHOWN = 10
-NO_ANSWER = (
-    "no host answered: mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or "
-    "sudo on the hosts"
-)
+NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
 
 # In a word, and the style (`STYLES` in psfleet/watch/console.py).
@@ -242,11 +240,16 @@ def _notes(
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Say which hosts gave no answer, and why."""
-    silent = [host for host in answers if not has_answered(answers[host])]
-    for host in silent[:HOSTS_SHOWN]:
-        yield f"{host} gave no answer: {in_a_line(answers[host].get('problem') or 'lost on the way')}"
-    if len(silent) > HOSTS_SHOWN:
-        yield f"Nor did {first_of(silent[HOSTS_SHOWN:])}."
+    silent = grouped(
+        (in_a_line(answer.get("problem") or "lost on the way"), host)
+        for host, answer in answers.items()
+        if not has_answered(answer)
+    )
+    for problem, hosts in [*silent.items()][:HOSTS_SHOWN]:
+        yield f"{first_of(hosts)} gave no answer: {problem}"
+    if more := [host for hosts in [*silent.values()][HOSTS_SHOWN:] for host in hosts]:
+        yield f"Nor did {first_of(more)}."
+    yield from (f"-> {remedy}" for remedy in remedies(silent, otherwise=""))
 
 
 def _uncollected(left: Sequence[str], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:

@@ -101,7 +101,7 @@ def measured(run: Path) -> None:
     """Read what the tasks' user writes as root does: no task makes its host's answer one that is none."""
     events = run / "events/worker0.jsonl"
     paths = {"state_directory": run.parents[1], "configuration_directory": run, "log_directory": run}
-    asked = {"tasks": [], "others": False, "stopped": [], "details": True, "run_id": ""}
+    asked = {"tasks": [], "others": False, "stopped": {}, "details": True, "run_id": ""}
     tasks = Tasks({"paths": paths, **asked})
     unit = {"ActiveState": "failed", "NRestarts": "1", "LoadState": "loaded", "Result": "exit-code"}
     described = tasks._describe("worker", 0, unit, RUN_ID) | {"bytes_received": 1, "bytes_sent": None}

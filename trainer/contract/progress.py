@@ -9,6 +9,11 @@ from trainer.host.wording import first_of
 
 # Colours and cursor movements: what is left of them without the escape character would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# What TensorFlow's runtime says as it starts, and the line that Python adds to a warning.
+_OF_A_LIBRARY = re.compile(
+    r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
+    r"|WARNING: All log messages before absl|warnings\.warn\("
+)
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,9 @@ class Progress:
 
 
 def last_line_of(text: str) -> str:
-    """Return the last line with words at the end of a task's output, as a terminal would leave it."""
+    """Return the last line at the end of a task's output with words of its own, as a terminal leaves it."""
     lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
-    return next((line for line in lines if line), "")
+    return next((line for line in lines if line and not _OF_A_LIBRARY.match(line)), "")
 
 
 def as_drawn(line: str) -> str:

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Iterable
-from itertools import islice
 
-_MOST = 6
+# What an error says first, and what it ends with where it shows a large value between.
+_FIRST, _LAST = 3, 2
 # Of TensorFlow's: that it is one, which node it was, where that was defined, and what to try.
 _BESIDE = re.compile(r'\s*File "|Detected at node |Node: |\s*\[\[\{\{node |Hint: |\S* ?execution error')
 
 
 def telling(lines: Iterable[str]) -> list[str]:
-    """Return the first lines that say what is wrong, six at most."""
-    return list(
-        islice((line.rstrip() for line in lines if line.strip(" =\t") and not _BESIDE.match(line)), _MOST)
-    )
+    """Return the first lines that say what is wrong, and the last ones; six at most."""
+    said = [line.rstrip() for line in lines if line.strip(" =\t") and not _BESIDE.match(line)]
+    between = said[_FIRST:-_LAST]
+    return said if len(between) < 2 else [*said[:_FIRST], "...", *said[-_LAST:]]

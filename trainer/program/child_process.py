@@ -98,7 +98,8 @@ class ProgramProcess:
         if stopped or exit_code in {FINISHED, STOPPED}:
             return Ending(exit_code, stopped=stopped or exit_code == STOPPED)
         if code < 0:
-            return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}")
+            usual = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
+            return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}{usual}")
         exception = self._last_exception()
         if code == _PYTHON_RAISED and exception:
             return Ending(CLUSTER_BROKE if is_lost_connection(exception) else PROGRAM, exception)

@@ -5,12 +5,13 @@ It imports no TensorFlow: what the program does with it is the program's own mat
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
@@ -40,6 +41,14 @@ _STILL_THERE = "its port still answers"
 _HINT_SECONDS = 60.0
 _HINT = (
     "it has work left, or its session waits for a task that has ended: docs/port-a-script.md, device filters"
+)
+# What TensorFlow 2 says to a script of TensorFlow 1.
+_OF_TENSORFLOW1 = re.compile(
+    r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
+    r"|when eager execution is enabled"
+)
+_HINT_TENSORFLOW1 = (
+    "if it was written for TensorFlow 1: trainer_program_tensorflow1: true, and docs/port-a-script.md"
 )
 
 
@@ -168,6 +177,8 @@ class _Launcher:
         ending = self._live(program)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
+        if not program.tensorflow1 and _OF_TENSORFLOW1.search(ending.reason):
+            ending = replace(ending, reason=f"{ending.reason} ({_HINT_TENSORFLOW1})")
         self.tell(phase=ending.phase, reason=ending.reason, missing=[])
         said = f": {ending.reason}" if ending.reason else ""
         say(f"{self._task}: the program {ending.phase}{said} (exit code {ending.code})")

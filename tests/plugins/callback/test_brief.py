@@ -58,6 +58,8 @@ def test_more_is_asked_for_with_v(shown: dict[str, str]) -> None:
     tasks = ("TASK [Look]", "ok: [a]", "skipping: [a]", "changed: [b]", "fatal: [b]: FAILED!")
     for words in ("PLAY [all]", *tasks):
         assert words in shown["-v"]
+    # What they returned is for those who ask for more.
+    assert '"cmd": ["true"]' not in shown["-v"]
 
 
 # A title, all cleared, a sequence of one byte, words from right to left, and hidden ones.

@@ -6,6 +6,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from plugins.plugin_utils.reaching import answered, hindrance
+from psfleet.watch.hints import remedies
 
 NO_START = "Module result deserialization failed: No start of json char found"
 
@@ -54,17 +55,18 @@ def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], wo
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("said", "remedy"),
     [
-        ("Host key verification failed.", "`ssh-keyscan HOST | ssh-keygen -lf -`"),
+        ("Host key verification failed.", "`ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`"),
         ("root@192.0.2.1: Permission denied (publickey,password).", "ssh-add"),
-        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", ""),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "mend ansible_host"),
     ],
 )
-def test_who_cannot_log_in_is_told_what_usually_helps(said: str, hint: str) -> None:
+def test_who_cannot_log_in_is_told_what_usually_helps(said: str, remedy: str) -> None:
     def asked() -> dict[str, Any]:
         raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: debug\n{said}")
 
     _, problem = answered(asked)
-    assert problem.startswith(f"could not log in: {said}")
-    assert hint in problem and bool(hint) == (not problem.endswith(said))
+    assert problem == f"could not log in: {said}"
+    assert [remedy in told for told in remedies([problem, problem])] == [True]
+    assert bool(remedies([problem], otherwise="")) == (remedy != "mend ansible_host")

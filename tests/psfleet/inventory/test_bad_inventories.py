@@ -142,7 +142,7 @@ def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone
     )
     run = preflight({"hosts.yml": tree}, "-e", "ansible_ssh_retries=0", playbook="preflight.yml")
     assert run.status == 2, run.output
-    assert "3 of 4 hosts cannot be used. The others were not touched." in run.output
+    assert "3 of 4 hosts cannot be used. No host was touched." in run.output
     for host in ("node1", "node2"):
         assert re.search(
             rf"^- {host}, user nobody: could not log in: .*Connection refused$", run.output, re.MULTILINE

@@ -16,7 +16,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "lacks_cuda": True, "unfenced": ""},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
-        **{"stopped": ["worker0"], "tasks": [WORKER]},
+        **{"stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
     "host_doctor": {
         "checks": [CHECK],
@@ -61,7 +61,7 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which it cannot be"),
         ("trainer_tasks", {"environment": None}, "environment is None, which it cannot be"),
         ("trainer_tasks", {"deployed": []}, "deployed is [], which it cannot be"),
-        ("trainer_tasks", {"stopped": [[]]}, "stopped is [[]], which it cannot be"),
+        ("trainer_tasks", {"stopped": {"worker0": []}}, "stopped is {'worker0': []}, which it cannot be"),
         ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which it cannot be"),
         ("trainer_tasks", {"tasks": [{}] * 5000}, "which it cannot be"),
         ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),

@@ -152,6 +152,11 @@ def test_a_program_without_steps_shows_the_time_and_what_it_printed_last() -> No
     assert shown(view) == ["1:02:05 elapsed", "| epoch 3: 0.91"]
 
 
+def test_a_program_of_which_nothing_is_seen_is_said_to_run() -> None:
+    assert line(Snapshot(progress(last_step=0), 6.0)).startswith("0:06  running; it has printed nothing")
+    assert line(Snapshot(progress(last_step=0, global_step=7), 6.0)) == "0:06  step 7"
+
+
 def test_a_step_that_stands_takes_the_place_of_rates() -> None:
     run = steady_run(2)
     run.goes_on(12, [0, 0])

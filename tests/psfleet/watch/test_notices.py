@@ -109,6 +109,13 @@ def test_a_program_that_tells_no_steps_stands_still_where_it_prints_nothing_eith
     assert notes[1:] == ["steps go on after 3:21, at step 7", "no step for 0:30, still at step 7"]
 
 
+def test_a_program_that_says_nothing_at_all_is_told_of() -> None:
+    run = WatchedRun(decided_run(1, program={"release": "abc"}))
+    run.units.hosts = {}
+    notes = [run.look(Reading(progress(last_step=0)), float(second)) for second in range(200)]
+    assert [note.text for told in notes for note in told] == ["no step for 2:00, and nothing was printed"]
+
+
 def test_steps_that_take_long_are_waited_for() -> None:
     run = PlayedRun(decided_run(2))
     # Ten steps of ten seconds are a hundred.

@@ -146,8 +146,11 @@ def test_a_host_that_gives_no_answer_does_not_hide_the_others() -> None:
 
 
 def test_no_host_answers() -> None:
-    silent = {"problem": "could not log in: refused"}
-    shown = ClusterStatus.of(PLAN, {"node1": silent, "node2": {}})
+    silent = {"problem": "could not log in: Host key verification failed."}
+    shown = ClusterStatus.of(PLAN, {"node1": silent, "node2": silent})
+    told, remedy = shown.notes
+    assert told == f"node1, node2 gave no answer: {silent['problem']}"
+    assert remedy.startswith("-> ~/.ssh/known_hosts has no key of that address")
     assert shown.failure
     assert set(states(shown).values()) == {"unreachable"}
     assert shown.run == ""

@@ -36,6 +36,15 @@ def test_what_is_of_a_wrong_type_or_only_damage_explains_is_not_known(value: obj
     assert (counted.contributions, counted.restarts) == ((0,), (0,))
 
 
+NOISE = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795488934.595822    8073 port.cc:153] oneDNN custom operations are on.
+2026-11-24 02:47:34.595822: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is optimized
+To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow
+  warnings.warn("closed")
+"""
+
+
 @pytest.mark.parametrize(
     ("printed", "line"),
     [
@@ -45,6 +54,8 @@ def test_what_is_of_a_wrong_type_or_only_damage_explains_is_not_known(value: obj
         ("\x1b[1m9/9\x1b[0m \x1b[32m----\x1b[0m\x1b]0;title\x07 loss:\t1\n", "9/9 ---- loss: 1"),
         ("bell\x07 \x9b2J\u202egnp\n", "bell 2J gnp"),
         ("\x1b[2J\n", ""),
+        (f"epoch 1\n{NOISE}", "epoch 1"),
+        (f"{NOISE}E0000 00:00:1795.5  9 x.cc:1] is lost", "E0000 00:00:1795.5 9 x.cc:1] is lost"),
         ("", ""),
     ],
 )
