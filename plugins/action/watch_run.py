@@ -15,9 +15,7 @@ from psfleet.watch.lead_reading import (
     age_command,
     age_of,
     places,
-    probe_command,
     read_command,
-    unanswered,
     without_stale_word,
 )
 from psfleet.watch.notices import Notice
@@ -33,7 +31,7 @@ display = Display()
 
 LINGER_SECONDS = 15  # between the lead's last word and the end of its process
 LOST_SECONDS = 60  # without an answer from the lead's host
-PROBE_SECONDS = 10  # between two looks at the other tasks' ports, or at a program's units
+ASK_SECONDS = 10  # between two looks at the tasks of each host
 RAW_VERBOSITY = 2
 
 
@@ -53,15 +51,11 @@ class ActionModule(HostAction):
         self._lead = str(run["lead"]["name"])
         self._view = WatchedRun(run)
         self._command, self._age_command = read_command(run, paths, user), age_command(run, paths, user)
-        self._probe_command = probe_command(self._view.listeners.addresses, paths["install_directory"])
-        self._probed = float("-inf")
-        self._asked = None
-        if run["settings"]["program"] and len(run["tasks"]) > 1:
-            # A host that has left the inventory since is one that does not answer.
-            commands = unit_commands(run, paths, user).items()
-            known = {host: command for host, command in commands if host in self.variables["hostvars"]}
-            self._asked = AskedHosts(self, known, PROBE_SECONDS)
-        self._ends_on_failure = bool(arguments["end_on_failure"])
+        # A host that has left the inventory since is one that does not answer.
+        commands = unit_commands(run, paths, user).items()
+        known = {host: command for host, command in commands if host in self.variables["hostvars"]}
+        self._asked = AskedHosts(self, known, ASK_SECONDS)
+        self._ends_on_failure = bool(arguments["end_on_failure"] and run["settings"]["program"])
         self._deadline_minutes = float(arguments["deadline_minutes"])
         again = f"ansible-playbook train.yml -e run_id={run['id']}"
         # A line for each command: a terminal that is narrow leaves it in one piece to copy.
@@ -106,8 +100,6 @@ class ActionModule(HostAction):
                 self._note(screen, note)
             screen.show(self._view.now)
             self._hear(screen)
-            if reading.progress.phase == "training":
-                self._look_at_the_others(screen)
             if phase := self._cut_short(screen, reading):
                 return {**_outcome(reading), "phase": phase}
             over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
@@ -141,23 +133,10 @@ class ActionModule(HostAction):
         return reading
 
     def _hear(self, screen: Screen) -> None:
-        """Note what systemd says of a program's tasks, whose ports are left alone."""
-        for host, answer in self._asked.heard() if self._asked else ():
+        """Note what systemd says of the tasks: one that it has given up tells nobody of it."""
+        for host, answer in self._asked.heard():
             for note in self._view.asked(host, answer, time.monotonic()):
                 self._note(screen, note)
-
-    def _look_at_the_others(self, screen: Screen) -> None:
-        """Note which tasks have stopped to answer: one that systemd gave up tells nobody of it."""
-        if not self._view.listeners.addresses or time.monotonic() < self._probed + PROBE_SECONDS:
-            return
-        self._probed = time.monotonic()
-        try:
-            answer = self._low_level_execute_command(self._probe_command, sudoable=True)
-        except AnsibleError:
-            return
-        silent = unanswered(answer["stdout"])
-        for note in self._view.probed(silent, time.monotonic()) if silent is not None else ():
-            self._note(screen, note)
 
     def _note(self, screen: Screen, note: Notice) -> None:
         screen.note(note, self._view.elapsed(time.monotonic()))

@@ -1,6 +1,5 @@
 """What train.yml asks the lead's host while a run goes on, and what the answers mean."""
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +12,6 @@ from trainer.host.task_units import counted, is_alive, unit_name
 from trainer.host.wording import grouped
 
 SEPARATOR = "--psfleet--"
-
-_PROBE = (
-    "import json, sys; sys.path.append(sys.argv[1]); from trainer.process.port_probes import probe_all;"
-    " print(json.dumps(probe_all(json.loads(sys.argv[2]))))"
-)
 
 
 def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
@@ -65,22 +59,6 @@ def as_daemon(group: str, *command: str) -> str:
     """
     rights = ["--reuid=daemon", f"--regid={group}", "--clear-groups", "--no-new-privs"]
     return shlex.join(["setpriv", *rights, *command])
-
-
-def probe_command(addresses: Mapping[str, str], install_directory: str) -> str:
-    """Return the command that prints which of the addresses (by task) do not answer, and why, as JSON."""
-    # No module of the environment is run, only Python's own and the release's.
-    python = [f"{install_directory}/environment/bin/python", "-I", "-S", "-c", _PROBE]
-    return as_daemon("daemon", *python, f"{install_directory}/current", json.dumps(dict(addresses)))
-
-
-def unanswered(printed: str) -> dict[str, object] | None:
-    """Read what that command printed: task -> why it does not answer; None where it told nothing."""
-    try:
-        silent = json.loads(printed)
-    except (ValueError, RecursionError):
-        return None
-    return silent if isinstance(silent, dict) else None
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:

@@ -26,10 +26,10 @@ GAP = "   "
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is shown of a run at one moment. `elapsed`, `still_seconds` and `looked_seconds` are seconds.
+    """All that is shown of a run at one moment. `elapsed` and `still_seconds` are seconds.
 
-    `still_seconds`: since the global step advanced; `looked_seconds`: since the ports were probed, None where
-    they were not; `unit`: what the workers' rates count; `lacks_room_on`: a host whose disk is full.
+    `still_seconds`: since the global step advanced; `unit`: what the workers' rates count; `lacks_room_on`: a
+    host whose disk is full.
     """
 
     progress: Progress
@@ -41,7 +41,6 @@ class Snapshot:
     saved_step: int | None = None
     workers: tuple[TaskState, ...] = ()
     serving: tuple[TaskState, ...] = ()
-    looked_seconds: float | None = None
     unit: str = "steps"
     lacks_room_on: str = ""
 
@@ -81,7 +80,7 @@ def line(view: Snapshot) -> str:
 
 def full_tasks(view: Snapshot) -> list[Text]:
     """Return a line for each task, with all that is known of it."""
-    return [task.full(view.unit, view.looked_seconds) for task in (*view.workers, *view.serving)]
+    return [task.full(view.unit) for task in (*view.workers, *view.serving)]
 
 
 def flow(pieces: Iterable[Text], columns: int) -> list[Text]:

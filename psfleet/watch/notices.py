@@ -20,8 +20,6 @@ STILL_SECONDS = 30.0
 STILL_STEPS = 10
 # Before the first step nobody knows how long one takes.
 STILL_SECONDS_AT_FIRST = 120.0
-# Looks in a row at a port that does not answer, after which people hear of it: a restart takes one or two.
-SILENT_LOOKS = 3
 
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 _PREFACE = re.compile(r"^\w+Error:$|From /job:\S+:$")
@@ -110,34 +108,6 @@ class Standstill:
             still = f"still at step {now.global_step}" if now.global_step else "and nothing was printed"
             still = f'still "{in_a_line(line, 80)}"' if line else still
             yield Notice(f"no step for {clock(at - self._since)}, {still}{waiting}")
-
-
-@dataclass
-class Listeners:
-    """The tasks of a run that listen (task -> address), watched from the lead's host."""
-
-    addresses: Mapping[str, str]
-    # Looks in a row without an answer, of each task that has answered once.
-    _silent: dict[str, int] = field(default_factory=dict)
-
-    def answers(self, task: str) -> bool | None:
-        """Whether it answered at the last look; None where it has never answered."""
-        return not self._silent[task] if task in self._silent else None
-
-    def look(self, silent: Mapping[str, object]) -> Iterator[Notice]:
-        """Take a look: task -> reason, of those that do not answer."""
-        for task, address in self.addresses.items():
-            if task not in silent:
-                if self._silent.get(task, 0) >= SILENT_LOOKS:
-                    yield Notice(f"{task} at {address} answers again", good=True)
-                self._silent[task] = 0
-            elif task in self._silent:
-                self._silent[task] += 1
-                if self._silent[task] == SILENT_LOOKS:
-                    yield Notice(
-                        f"{task} at {address} does not answer any more ({silent[task]}): systemd "
-                        "restarts it, or has given it up; `ansible-playbook status.yml` tells"
-                    )
 
 
 @dataclass

@@ -23,7 +23,7 @@ class TaskState:
     """A task as the watcher knows it.
 
     `rate` is a second, `share` of all contributions so far, both None where nobody counts them. `trouble` is
-    a word or two, empty where there is none; `answers` is None where its port was not probed.
+    a word or two, empty where there is none; `runs` is what systemd said last, False before that.
     """
 
     name: str
@@ -34,7 +34,7 @@ class TaskState:
     contributed: int | None = None
     restarts: int = 0
     trouble: str = ""
-    answers: bool | None = None
+    runs: bool = False
 
     @property
     def short(self) -> Text:
@@ -43,17 +43,15 @@ class TaskState:
         rate = "" if self.rate is None else rate_of(self.rate)
         return self._text((self.name, rate, self._share, f"({trouble})" if trouble else ""), " ")
 
-    def full(self, unit: str, looked_seconds: float | None) -> Text:
+    def full(self, unit: str) -> Text:
         """All that is known of it, in a line. `unit` is what its rate counts, such as "steps"."""
-        looked = "" if looked_seconds is None else f" {looked_seconds:.0f} s ago"
         words = (
             f"{self.name} on {self.host}",
             "" if self.rate is None else rate_of(self.rate, unit),
             self._share,
             "" if self.contributed is None else f"{self.contributed} {unit}",
             self._restarts,
-            self.trouble if self.answers is not False else "",
-            {True: f"answered{looked}", False: f"no answer{looked}", None: ""}[self.answers],
+            self.trouble or ("runs" if self.runs else ""),
             self.address,
         )
         return self._text(words, "  ")
@@ -99,12 +97,12 @@ def differs(worker: TaskState, rates: Sequence[float]) -> bool:
 
 
 def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
-    """Describe the tasks that only serve: which answer, and which do not."""
-    answering = [task.name for task in serving if task.answers]
+    """Describe the tasks that only serve: which run, and which do not."""
+    running = [task.name for task in serving if task.runs]
     pieces = [task.short for task in serving if task.trouble]
-    if answering:
-        kinds = Counter(split_name(task)[0] for task in answering)
+    if running:
+        kinds = Counter(split_name(task)[0] for task in running)
         many = [f"{count} {kind}" for kind, count in kinds.items()]
-        named = ", ".join(answering if len(answering) <= PS_BY_NAME else many)
-        pieces.append(Text(f"{named} {'answers' if len(answering) == 1 else 'answer'}"))
+        named = ", ".join(running if len(running) <= PS_BY_NAME else many)
+        pieces.append(Text(f"{named} {'runs' if len(running) == 1 else 'run'}"))
     return pieces

@@ -1,4 +1,4 @@
-"""What train.yml asks each host of a program's tasks while its run goes on, and what the answers mean."""
+"""What train.yml asks each host of its tasks while a run goes on, and what the answers mean."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice
 from psfleet.watch.wording import in_a_line
 from trainer.host.task_traces import told_failure, why_ended
-from trainer.host.task_units import counted, parse_show, unit_name
+from trainer.host.task_units import counted, is_alive, parse_show, unit_name
 from trainer.host.wording import grouped
 
 # Of a task that systemd does not start again.
@@ -26,6 +26,7 @@ _LOG_BYTES = 16384
 class UnitState:
     """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed."""
 
+    alive: bool
     trouble: str
     exit_code: int | None
     restarts: int
@@ -34,10 +35,11 @@ class UnitState:
 
 @dataclass
 class Units:
-    """What systemd says of a program's tasks (task -> host), asked of each host by the watcher."""
+    """What systemd says of the tasks (task -> host), asked of each host by the watcher."""
 
     hosts: Mapping[str, str]
     troubles: dict[str, str] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
     # What people were told of those that are given up.
     _failures: dict[str, str] = field(default_factory=dict)
     # When each host was heard last, and those of which people were told that they are silent.
@@ -57,6 +59,7 @@ class Units:
             yield Notice(f"the host {host} answers again", good=True)
         for task, state in states.items():
             self.troubles[task] = state.trouble
+            (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
             if state.trouble != FAILED:
                 if self._failures.pop(task, ""):
                     yield Notice(f"{task} on {host} runs again", good=True)
@@ -71,6 +74,7 @@ class Units:
             if at - self._heard.setdefault(host, at) < SILENT_SECONDS:
                 continue
             self.troubles[task] = "host does not answer"
+            self.running.discard(task)
             if host not in self._silent:
                 self._silent.add(host)
                 yield Notice(f"the host {host} does not answer: nothing is known of its tasks")
@@ -83,7 +87,7 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         units = [unit_name(task["job"], task["index"]) for task in tasks]
         logs = [f"{paths['log_directory']}/{run['id']}/{task['name']}.out" for task in tasks]
         ends = "; ".join(f"echo; echo {SEPARATOR}; {bytes_of(log, 'tail', most=_LOG_BYTES)}" for log in logs)
-        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts"
+        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
         commands[host] = (
             f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
         )
@@ -104,6 +108,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         name, result = task["name"], values.get("Result", "")
         why = why_ended(name, result, lines) if failed else told_failure(name, lines)
         states[name] = UnitState(
+            alive=is_alive(values),
             trouble=FAILED if failed else "restarting" if restarting else "",
             exit_code=counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
-from psfleet.watch.notices import LeadRecords, Listeners, Notice, Restarts, Room, Standstill, Stragglers
+from psfleet.watch.notices import LeadRecords, Notice, Restarts, Room, Standstill, Stragglers
 from psfleet.watch.pace import Pace, RunHistory
 from psfleet.watch.task_states import WAITED_FOR, TaskState
 from psfleet.watch.unit_states import Units, unit_states
@@ -30,26 +30,16 @@ class WatchedRun:
         settings = TrainingSettings.from_mapping(run["settings"]["training"])
         self._unit = UNITS.get(settings.replication, "steps")
         lead = str(run["lead"]["name"])
-        # A program is judged by its traffic, which must be its own alone.
-        looked_at = [task for task in self._tasks if task["address"] and not self._program]
-        self.listeners = Listeners({task["name"]: task["address"] for task in looked_at})
-        asked = self._tasks if self._program else ()
-        self.units = Units({task["name"]: str(task["host"]) for task in asked})
+        self.units = Units({task["name"]: str(task["host"]) for task in self._tasks})
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
         self.began: float | None = None
-        self._looked: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
 
     def elapsed(self, at: float) -> float:
         """How long the run has been going on, in seconds."""
         return at - self.began if self.began is not None else 0.0
-
-    def probed(self, silent: Mapping[str, object], at: float) -> list[Notice]:
-        """Take which tasks' ports do not answer (task -> reason)."""
-        self._looked = at
-        return list(self.listeners.look(silent))
 
     def asked(self, host: str, answer: str, at: float) -> list[Notice]:
         """Take what a host printed of the units of its tasks. What is no answer counts as none."""
@@ -58,7 +48,10 @@ class WatchedRun:
             # Of the lead is read at each look.
             states.pop(self._restarts.lead, None)
             restarts = (
-                self._restarts.count(task, state.restarts, state.why) for task, state in states.items()
+                self._restarts.count(task, state.restarts, state.why)
+                for task, state in states.items()
+                # Those of workers are told by the chief of a model.
+                if self._program or not task.startswith("worker")
             )
             return [*chain.from_iterable(restarts), *self.units.answered(host, states, at)]
         return []
@@ -81,7 +74,6 @@ class WatchedRun:
             saved_step=self._records.saved_step,
             workers=tuple(self._states(progress, pace, works=True)),
             serving=tuple(self._states(progress, pace, works=False)),
-            looked_seconds=None if self._looked is None else at - self._looked,
             unit=self._unit,
             lacks_room_on=self._room.host if self._room.lacks else "",
         )
@@ -114,13 +106,11 @@ class WatchedRun:
                 contributed=count,
                 restarts=self._restarts.counts.get(name, 0),
                 trouble=self._trouble(task, progress, pace),
-                answers=self.listeners.answers(name),
+                runs=name in self.units.running,
             )
 
     def _trouble(self, task: Mapping[str, Any], progress: Progress, pace: Pace) -> str:
         name, index = str(task["name"]), int(task["index"])
-        if self.listeners.answers(name) is False:
-            return "no answer"
         if trouble := self.units.troubles.get(name):
             return trouble
         if task["job"] != "worker":

@@ -18,7 +18,7 @@ from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_ta
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
-from psfleet.watch.lead_reading import Reading, age_of, unanswered
+from psfleet.watch.lead_reading import Reading, age_of
 from psfleet.watch.live_block import block, line
 from psfleet.watch.runs import RunList, RunRow
 from psfleet.watch.runs_table import runs_table
@@ -198,18 +198,8 @@ def watched(content: bytes) -> None:
         assert line(view.now).isprintable()
 
 
-def probed(content: bytes) -> None:
-    """Look at the ports of the tasks as often as it takes to tell that one is silent."""
-    view = WatchedRun(decided_run(2))
-    view.probed({}, 0.0)
-    for at in range(3):
-        silent = unanswered(content.decode(errors="surrogateescape"))
-        for note in view.probed(silent or {}, float(at)):
-            assert PlaybookConsole(80).words(note.text).plain.isprintable()
-
-
 def units() -> bytes:
-    """What the host of a program's worker prints each time that train.yml asks."""
+    """What the host of a worker prints each time that train.yml asks."""
     shown = (
         "Id=psfleet-worker@1.service\nActiveState=failed\nResult=exit-code\nExecMainStatus=70\nNRestarts=2\n"
     )
@@ -217,12 +207,13 @@ def units() -> bytes:
 
 
 def asked(content: bytes) -> None:
-    """Watch the run of a program of whose worker its host says this."""
-    view = WatchedRun(decided_run(2, program={"release": "abc"}))
-    for note in view.asked("node1", content.decode(errors="surrogateescape"), 1.0):
-        assert PlaybookConsole(80).words(note.text).plain.isprintable()
-    view.look(Reading(Progress("training")), 2.0)
-    assert line(view.now).isprintable()
+    """Watch a run of whose worker its host says this."""
+    for program in ({"release": "abc"}, None):
+        view = WatchedRun(decided_run(2, program=program))
+        for note in view.asked("node1", content.decode(errors="surrogateescape"), 1.0):
+            assert PlaybookConsole(80).words(note.text).plain.isprintable()
+        view.look(Reading(Progress("training")), 2.0)
+        assert line(view.now).isprintable()
 
 
 def packed() -> bytes:

@@ -1,6 +1,5 @@
 """All that reads what hosts have made up, each with good data of its own."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tests.fuzz.answers import (
     decided,
     of_answers,
     packed,
-    probed,
     shown_findings,
     shown_peers,
     shown_runs,
@@ -35,7 +33,7 @@ def readers(folder: Path) -> list[Reader]:
     model, program, drawn = (made(folder / name / "runs") for name in ("model", "program", "drawn"))
     make_it_a_programs(program)
     plan = of_file("plan.json", model, "plan.json", judged)
-    spoken, archive = json.dumps({"worker1": "connection refused"}).encode(), packed()
+    archive = packed()
     return [
         of_file("records of a chief", model, "events/worker0.jsonl", judged),
         of_file("records of a worker", model, "events/worker1.jsonl", judged),
@@ -55,7 +53,6 @@ def readers(folder: Path) -> list[Reader]:
         of_answers("answers of the doctor", DOCTORS, shown_findings),
         of_answers("answers of the peers", PEERS, shown_peers),
         Reader("words of the lead", words(), damaged(words()) | damaged(UNIT).map(words), watched),
-        Reader("units of a program", units(), damaged(units()), asked),
-        Reader("ports that answer", spoken, damaged(spoken), probed),
+        Reader("units of tasks", units(), damaged(units()), asked),
         Reader("archives", archive, damaged(archive) | archives(), lambda told: unpacked(folder, told)),
     ]

@@ -33,12 +33,24 @@ def _task(job: str, index: int, host: str, port: int) -> dict[str, Any]:
     return {**named, "host": host, "address": f"10.0.0.{index}:{port}"}
 
 
-class PlayedRun:
-    """A run that goes on as the test says, looked at once a second."""
+def unit(
+    job: str, index: int, state: str = "active", below: str = "running", *, code: int = 0, restarts: int = 0
+) -> str:
+    """Return what systemd shows of a task."""
+    result = "exit-code" if state == "failed" else "success"
+    return (
+        f"Id=psfleet-{job}@{index}.service\nActiveState={state}\nSubState={below}\n"
+        f"Result={result}\nExecMainStatus={code}\nNRestarts={restarts}\n"
+    )
 
-    def __init__(self, run: Mapping[str, Any], last_step: int = 100_000) -> None:
+
+class PlayedRun:
+    """A run that goes on as the test says, looked at once a second; its hosts answer, unless `silent`."""
+
+    def __init__(self, run: Mapping[str, Any], last_step: int = 100_000, *, silent: bool = False) -> None:
         """Begin at second 0 and step 0."""
         self.view = WatchedRun(run)
+        self.hosts = () if silent else {task["host"] for task in run["tasks"]}
         self.workers = sum(task["job"] == "worker" for task in run["tasks"])
         self.last_step, self.seconds = last_step, 0
         self.counts = [0.0] * self.workers
@@ -46,10 +58,12 @@ class PlayedRun:
 
     def goes_on(self, seconds: int, rates: Sequence[float], **changes: object) -> list[str]:
         """Let the workers take so many steps a second; return what people hear of meanwhile."""
-        heard = []
+        heard: list[Notice] = []
         records = tuple(cast("Iterable[dict[str, object]]", changes.pop("records", ())))
         for _ in range(seconds):
             self.seconds += 1
+            for host in self.hosts:
+                heard += self.view.units.answered(host, {}, float(self.seconds))
             self.counts = [count + rate for count, rate in zip(self.counts, rates, strict=True)]
             values: dict[str, object] = {
                 "phase": "training",

@@ -1,9 +1,7 @@
 import json
 import os
-import pwd
 import shutil
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +14,9 @@ from psfleet.watch.lead_reading import (
     age_command,
     age_of,
     places,
-    probe_command,
     read_command,
-    unanswered,
     without_stale_word,
 )
-from tests.repository import ROOT
 from trainer.contract.progress import Progress
 
 PATHS = {
@@ -30,7 +25,6 @@ PATHS = {
     "install_directory": "/opt/psfleet",
 }
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
-REFUSED = {"worker1": "connection refused"}
 UNIT = "ActiveState=active\nNRestarts=2\nExecMainStartTimestampMonotonic=90000000\n"
 
 
@@ -95,37 +89,9 @@ def test_without_a_time_of_its_start_a_run_is_as_old_as_its_process(answer: str)
     assert age_of(answer, Reading(Progress("training", elapsed=7.0))) == 7.0
 
 
-@pytest.mark.parametrize("printed", ["", "[]", "5", "[" * 100_000])
-def test_a_host_that_does_not_tell_which_ports_answer_has_told_nothing(printed: str) -> None:
-    assert unanswered(printed) is None
-    assert unanswered(json.dumps(REFUSED)) == REFUSED
-
-
 def test_an_answer_without_the_unit_is_none() -> None:
     with pytest.raises(ValueError, match="systemctl said nothing"):
         Reading.of('\n--psfleet--\n--psfleet--{"phase": "training"}\n')
-
-
-@as_root
-def test_a_host_tells_which_ports_do_not_answer_without_rights_or_a_module_of_the_environment(
-    open_folder: Path,
-) -> None:
-    environment, said = open_folder / "environment", open_folder / "said"
-    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    subprocess.run([f"/usr/bin/{python}", "-m", "venv", "--without-pip", environment], check=True)
-    (environment / "lib" / python / "site-packages" / "started.pth").write_text("import no_such_module\n")
-    (environment / "bin" / "python").rename(environment / "bin" / "real")
-    (environment / "bin" / "python").write_text(
-        f'#!/bin/sh\nid -u > {said}\nexec {environment}/bin/real "$@"\n'
-    )
-    (environment / "bin" / "python").chmod(0o755)
-    shutil.copytree(ROOT / "trainer", open_folder / "current" / "trainer")
-    said.touch()
-    said.chmod(0o666)
-    command = probe_command({"worker1": "127.0.0.1:1"}, str(open_folder))
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert (json.loads(done.stdout), done.stderr) == (REFUSED, "")
-    assert said.read_text() == f"{pwd.getpwnam('daemon').pw_uid}\n"
 
 
 @pytest.fixture

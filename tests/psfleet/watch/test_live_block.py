@@ -6,7 +6,7 @@ from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.live_block import Snapshot, block, line
-from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
+from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run, unit
 
 TALL = 24
 WAITED_FOR = "worker1 at 10.0.0.2:2222 (connection refused)"
@@ -22,7 +22,8 @@ def shown(
 def trained(workers: int = 3, rates: list[float] | None = None, last_step: int = 6000) -> Snapshot:
     run = PlayedRun(decided_run(workers, ps=2), last_step)
     run.goes_on(39, rates or [50.0] * workers, loss=0.25)
-    run.view.probed({}, 39.0)
+    of_node0 = "\n".join([unit("ps", 0), unit("ps", 1), unit("worker", 0)])
+    assert run.view.asked("node0", of_node0, 39.0) == []
     run.goes_on(1, rates or [50.0] * workers, loss=0.25)
     return run.view.now
 
@@ -32,7 +33,7 @@ def test_a_run_with_few_tasks_shows_each_of_them() -> None:
         "###################################------------------    66%   step 4000/6000",
         "100 steps/s   loss 0.2500 level   0:20 left   0:39 elapsed",
         "worker0 60/s 60%   worker1 30/s 30%   worker2 10/s 10% (slow)",
-        "ps0, ps1 answer",
+        "ps0, ps1 run",
     ]
 
 
@@ -92,8 +93,8 @@ def test_many_that_differ_do_not_fill_the_screen() -> None:
 
 def test_each_task_has_its_row_where_more_is_asked_for() -> None:
     rows = shown(trained(), 98, verbose=True)
-    assert rows[2] == "worker0 on node0  50 steps/s  33%  2000 steps  answered 1 s ago  10.0.0.0:2322"
-    assert rows[5].startswith("ps0 on node0  answered 1 s ago")
+    assert rows[2] == "worker0 on node0  50 steps/s  33%  2000 steps  10.0.0.0:2322"
+    assert rows[5].startswith("ps0 on node0  runs  10.0.0.0:2222")
     # Those that do not fit are in the sum.
     assert shown(trained(300), 98, verbose=True)[2].startswith("300 workers, 50/s to 50/s each")
 
@@ -108,7 +109,7 @@ def test_only_what_is_complete_is_a_hundred_percent() -> None:
 def test_a_line_stands_for_itself() -> None:
     assert line(trained(rates=[60, 30, 10])) == (
         "0:39  66%  step 4000/6000  100 steps/s  loss 0.2500 level  0:20 left  "
-        "worker0 60/s 60%  worker1 30/s 30%  worker2 10/s 10% (slow)  ps0, ps1 answer"
+        "worker0 60/s 60%  worker1 30/s 30%  worker2 10/s 10% (slow)  ps0, ps1 run"
     )
 
 

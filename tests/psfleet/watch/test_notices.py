@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import line
-from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords, Listeners, Notice
+from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords
 from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
@@ -12,10 +12,6 @@ UNAVAILABLE: From /job:ps/replica:0/task:0:
 Socket\x1b[2J closed
 Additional GRPC error information from remote target /job:ps/replica:0/task:1 while calling RecvTensor:
 [[{{node A}}]]"""
-
-
-LISTENERS = {"ps0": "10.0.0.1:2222", "worker1": "10.0.0.2:2222"}
-REFUSED = {"worker1": "connection refused"}
 
 
 def record(event: str, number: int, **fields: object) -> dict[str, object]:
@@ -180,22 +176,6 @@ def test_a_run_that_begins_anew_says_what_is_lost() -> None:
     run.goes_on(5, [50, 50], records=[])
     (note,) = run.goes_on(1, [0, 0], records=[record("initialised", 9, global_step=0)])
     assert note == "training begins anew: there was no checkpoint, and about 500 steps are lost"
-
-
-def test_a_task_that_stops_to_answer_is_told_of_once_and_again_when_it_answers() -> None:
-    listeners = Listeners(LISTENERS)
-    # One that never listened is not missed.
-    assert [list(listeners.look(REFUSED)) for _ in range(5)] == [[]] * 5
-    assert (listeners.answers("worker1"), listeners.answers("ps0")) == (None, True)
-    # A restart is no news.
-    assert [list(listeners.look(silent)) for silent in ({}, REFUSED, REFUSED, {})] == [[]] * 4
-    assert [list(listeners.look(REFUSED)) for _ in range(2)] == [[], []]
-    (note,) = listeners.look(REFUSED)
-    assert "worker1 at 10.0.0.2:2222 does not answer any more (connection refused)" in note.text
-    assert (listeners.answers("worker1"), listeners.answers("ps0")) == (False, True)
-    assert list(listeners.look(REFUSED)) == []
-    assert list(listeners.look({})) == [Notice("worker1 at 10.0.0.2:2222 answers again", good=True)]
-    assert list(listeners.look({})) == []
 
 
 def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[str]:

@@ -1,30 +1,20 @@
 import pytest
 
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
-from tests.psfleet.watch.played_runs import PlayedRun, decided_run
+from tests.psfleet.watch.played_runs import PlayedRun, decided_run, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
 
 LOG = "step 20\nworker1: the program failed: {why} (exit code {code})\n"
 
 
-def shown(
-    job: str, index: int, state: str = "active", below: str = "running", *, code: int = 0, restarts: int = 0
-) -> str:
-    result = "exit-code" if state == "failed" else "success"
-    return (
-        f"Id=psfleet-{job}@{index}.service\nActiveState={state}\nSubState={below}\n"
-        f"Result={result}\nExecMainStatus={code}\nNRestarts={restarts}\n"
-    )
-
-
 def worker1(state: str, below: str, *, code: int = 0, restarts: int = 0, why: str = "") -> str:
     log = LOG.format(why=why, code=code) if why else ""
-    return f"{shown('worker', 1, state, below, code=code, restarts=restarts)}\n--psfleet--\n{log}"
+    return f"{unit('worker', 1, state, below, code=code, restarts=restarts)}\n--psfleet--\n{log}"
 
 
 def played() -> PlayedRun:
     """Return a run of a program that tells no steps: ps0 and worker0 on node0, worker1 on node1."""
-    return PlayedRun(decided_run(2, program={"release": "abc"}))
+    return PlayedRun(decided_run(2, program={"release": "abc"}), silent=True)
 
 
 def heard(run: PlayedRun, answer: str, host: str = "node1") -> list[str]:
@@ -42,9 +32,9 @@ def troubles(run: PlayedRun) -> dict[str, str]:
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_a_host_tells_of_each_of_its_tasks_also_where_sudo_has_a_terminal(line_end: str) -> None:
     tasks = decided_run(1)["tasks"]
-    failed = shown("ps", 0, "failed", "failed", code=70, restarts=2)
+    failed = unit("ps", 0, "failed", "failed", code=70, restarts=2)
     log = "ps0: the program failed: ValueError: boom (exit code 70)"
-    answer = "\n".join([failed, shown("worker", 0), "--psfleet--", log, "--psfleet--", "fine", ""])
+    answer = "\n".join([failed, unit("worker", 0), "--psfleet--", log, "--psfleet--", "fine", ""])
     states = unit_states(tasks, answer.replace("\n", line_end))
     assert (states["ps0"].trouble, states["ps0"].exit_code, states["ps0"].restarts) == ("failed", 70, 2)
     assert states["ps0"].why == "ValueError: boom"
@@ -83,23 +73,35 @@ def test_a_restart_is_told_of_with_why() -> None:
 
 def test_restarts_of_the_lead_are_counted_where_it_is_read() -> None:
     run = played()
-    answer = f"{shown('ps', 0)}\n{shown('worker', 0, restarts=3)}\n--psfleet--\n\n--psfleet--\n"
+    answer = f"{unit('ps', 0)}\n{unit('worker', 0, restarts=3)}\n--psfleet--\n\n--psfleet--\n"
     assert heard(run, answer, "node0") == []
 
 
-@pytest.mark.parametrize("answer", ["", "sudo: no", shown("worker", 0), "Id=psfleet-worker@1.service\n"])
+@pytest.mark.parametrize("answer", ["", "sudo: no", unit("worker", 0), "Id=psfleet-worker@1.service\n"])
 def test_a_host_that_tells_nothing_of_its_tasks_counts_as_silent(answer: str) -> None:
     run = played()
     notes = []
     for _ in range(int(SILENT_SECONDS) + 5):
         notes += run.goes_on(1, [0, 0], contributions=[], last_step=0)
         assert run.view.asked("node1", answer, float(run.seconds)) == []
-        run.view.asked("node0", f"{shown('ps', 0)}\n{shown('worker', 0)}", float(run.seconds))
+        run.view.asked("node0", f"{unit('ps', 0)}\n{unit('worker', 0)}", float(run.seconds))
     assert notes == ["the host node1 does not answer: nothing is known of its tasks"]
     assert troubles(run) == {"worker1": "host does not answer"}
     assert heard(run, worker1("active", "running")) == ["the host node1 answers again"]
 
 
-def test_tasks_of_the_trainers_own_models_are_not_asked_for() -> None:
-    run = PlayedRun(decided_run(2))
-    assert run.goes_on(int(SILENT_SECONDS) + 5, [5, 5]) == []
+def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    answer = f"{unit('ps', 0, restarts=1)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
+    assert heard(run, answer, "node0") == ["ps0 was restarted (1 time so far)"]
+    assert heard(run, worker1("active", "running", restarts=2)) == []
+    run.goes_on(1, [5, 5])
+    assert [task.runs for task in (*run.view.now.serving, *run.view.now.workers)] == [True, False, True]
+    ended = f"{unit('ps', 0, 'inactive', 'dead', restarts=1)}\n{unit('worker', 0)}"
+    assert heard(run, ended, "node0") == []
+    run.goes_on(1, [5, 5])
+    assert (run.view.now.serving[0].runs, run.view.now.serving[0].trouble) == (False, "")
+    gone = run.goes_on(int(SILENT_SECONDS) + 1, [5, 5])
+    assert sorted(gone) == [
+        f"the host node{host} does not answer: nothing is known of its tasks" for host in (0, 1)
+    ]

@@ -3,15 +3,13 @@ from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 from trainer.contract.progress import Progress
 
-REFUSED = {"worker1": "connection refused"}
-
 
 def test_a_worker_is_known_with_its_rate_share_and_host() -> None:
     run = PlayedRun(decided_run(2))
     run.goes_on(20, [30, 20])
     (first, second) = run.view.now.workers
     assert (first.name, first.host, first.rate, first.share) == ("worker0", "node0", 30, 0.6)
-    assert (second.contributed, second.trouble, second.answers) == (400, "", None)
+    assert (second.contributed, second.trouble, second.runs) == (400, "", False)
 
 
 def test_the_trouble_of_a_worker_is_told_in_a_word() -> None:
@@ -22,18 +20,6 @@ def test_the_trouble_of_a_worker_is_told_in_a_word() -> None:
     assert run.view.now.workers[2].trouble == "stands still"
     run.goes_on(1, [50, 50, 50], phase="waiting", missing=[MISSING])
     assert run.view.now.workers[1].trouble == "waited for"
-
-
-def test_a_task_whose_port_does_not_answer_is_marked_once_it_has_answered() -> None:
-    run = PlayedRun(decided_run(2))
-    assert run.view.probed(REFUSED, 1.0) == []
-    run.goes_on(1, [5, 5])
-    assert run.view.now.workers[1].trouble == ""
-    run.view.probed({}, 2.0)
-    run.view.probed(REFUSED | {"ps0": "connection refused"}, 3.0)
-    run.goes_on(1, [5, 5])
-    assert run.view.now.workers[1].trouble == "no answer"
-    assert run.view.now.serving[0].trouble == "no answer"
 
 
 def test_a_worker_that_was_restarted_keeps_its_count() -> None:
@@ -62,14 +48,7 @@ def test_an_in_graph_run_counts_a_gradient_of_each_worker() -> None:
     assert now.view.now.unit == "gradients"
 
 
-def test_a_program_has_no_ports_probed_and_no_workers_counted() -> None:
+def test_of_a_program_no_workers_are_counted() -> None:
     run = PlayedRun(decided_run(2, program={"release": "abc"}))
     run.goes_on(3, [0, 0], contributions=[], last_step=0)
-    assert run.view.listeners.addresses == {}
-    assert (run.view.now.workers, run.view.now.serving[0].answers) == ((), None)
-
-
-def test_a_task_that_listens_nowhere_is_not_probed() -> None:
-    run = decided_run(1)
-    run["tasks"][1]["address"] = ""
-    assert set(WatchedRun(run).listeners.addresses) == {"ps0"}
+    assert (run.view.now.workers, run.view.now.serving[0].runs) == ((), False)
