@@ -12,7 +12,7 @@ from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
 
 # What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
-FolderState = Literal["", "running", "stopped", "ended"]
+FolderState = Literal["", "running", "stopped", "failed", "ended"]
 
 
 def state_of(folder: Path) -> FolderState:
@@ -20,7 +20,7 @@ def state_of(folder: Path) -> FolderState:
     if not folder.exists():
         return ""
     state = read_object(folder / "state.json").get("state")
-    return state if state in {"running", "stopped"} else "ended"
+    return state if state in {"running", "stopped", "failed"} else "ended"
 
 
 def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:

@@ -143,8 +143,8 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
     if not names:
         return ""
     return (
-        f"Not reached, and perhaps still alive: {names}. Type stop.yml again when they can be "
-        "reached, or on the host: systemctl stop 'psfleet-*@*'"
+        f"Not reached, and perhaps still alive: {names}. Type stop.yml again when they are in the inventory "
+        "and can be reached, or on the host: systemctl stop 'psfleet-*@*'"
     )
 
 

@@ -1,7 +1,7 @@
 """What train.yml asks each host of its tasks while a run goes on, and what the answers mean."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
@@ -18,6 +18,9 @@ FAILED = "failed"
 
 # Of a host without an answer. It is asked several times in each.
 SILENT_SECONDS = 60.0
+
+# In a row, in which a task that serves does not run, before people hear of it.
+ABSENT_LOOKS = 2
 
 _LOG_BYTES = 16384
 
@@ -40,8 +43,9 @@ class Units:
     hosts: Mapping[str, str]
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
-    # What people were told of those that are given up.
+    # What people were told of those that are given up; how often in a row others were not there.
     _failures: dict[str, str] = field(default_factory=dict)
+    _absent: dict[str, int] = field(default_factory=dict)
     # When each host was heard last, and those of which people were told that they are silent.
     _heard: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
@@ -51,8 +55,13 @@ class Units:
         """The first of which systemd gave up, and why, in words; empty for none."""
         return next(iter(self._failures.values()), "")
 
-    def answered(self, host: str, states: Mapping[str, UnitState], at: float) -> Iterator[Notice]:
-        """Take how a host's tasks are, and tell of those that systemd gave up, or that run again."""
+    def answered(
+        self, host: str, states: Mapping[str, UnitState], at: float, needed: Container[str] = ()
+    ) -> Iterator[Notice]:
+        """Take how a host's tasks are, and tell of those that systemd gave up, or that run again.
+
+        Of the `needed` ones, which serve as long as the run goes on, also of those that do not run.
+        """
         self._heard[host] = at
         if host in self._silent:
             self._silent.remove(host)
@@ -60,7 +69,15 @@ class Units:
         for task, state in states.items():
             self.troubles[task] = state.trouble
             (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
-            if state.trouble != FAILED:
+            is_absent = task in needed and not (state.alive or state.trouble)
+            self._absent[task] = self._absent.get(task, 0) + 1 if is_absent else 0
+            if is_absent:
+                self.troubles[task] = "does not run"
+                # At the end of a run they leave before the lead says that it is over.
+                if self._absent[task] == ABSENT_LOOKS:
+                    why = "systemd starts none of a run, as after a reboot of its host"
+                    yield Notice(f"{task} on {host} does not run any more, and {why}")
+            elif state.trouble != FAILED:
                 if self._failures.pop(task, ""):
                     yield Notice(f"{task} on {host} runs again", good=True)
             elif task not in self._failures:

@@ -53,7 +53,8 @@ class WatchedRun:
                 # Those of workers are told by the chief of a model.
                 if self._program or not task.startswith("worker")
             )
-            return [*chain.from_iterable(restarts), *self.units.answered(host, states, at)]
+            serving = () if self._program else {task for task in states if not task.startswith("worker")}
+            return [*chain.from_iterable(restarts), *self.units.answered(host, states, at, serving)]
         return []
 
     def look(self, reading: Reading, at: float) -> list[Notice]:
@@ -85,7 +86,9 @@ class WatchedRun:
         yield from self._room.look(reading.free_bytes)
         yield from self._restarts.look(progress, reading.restarts)
         yield from self._records.look(reading.records, progress.global_step)
-        yield from self._standstill.look(progress, pace, at)
+        # Where the disk is full, what the lead tells stands still, not the run.
+        if not self._room.lacks:
+            yield from self._standstill.look(progress, pace, at)
         if fresh:
             yield from self._stragglers.look(pace)
 

@@ -80,6 +80,7 @@ def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_pat
         ('{"state": "ended", "left_out": {}}', "lab", False),
         ('{"state": "ended"}', "lab", False),
         ('{"state": "stopped", "left_out": []}', "lab", False),
+        ('{"state": "failed", "left_out": []}', "lab", False),
         ('{"state": "running", "left_out": []}', "lab", False),
         ("{", "lab", False),
     ],

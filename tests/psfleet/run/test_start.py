@@ -88,6 +88,7 @@ def decided(
     [
         ({}, Folder(), "start"),
         ({}, Folder("stopped", "aaa"), "start"),
+        ({"n2": found("worker0", run_id="r1", phase="failed")}, Folder("failed", "aaa"), "start"),
         ({"n2": TRAINS}, RUNNING, "attach"),
         # A start that was interrupted before the chief is made whole.
         ({"n1": SERVES}, RUNNING, "start"),

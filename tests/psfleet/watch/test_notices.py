@@ -184,6 +184,13 @@ def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[st
     return [note.text for note in run.view.look(reading, float(run.seconds))]
 
 
+def test_where_the_disk_is_full_a_step_that_is_not_told_of_does_not_stand_still() -> None:
+    run, now = steady_run(2), progress(wall=1e9, global_step=2000, last_step=9000)
+    heard = [run.view.look(Reading(now, free_bytes=0.0), 20.0 + second) for second in range(50)]
+    (told,) = [note.text for notes in heard for note in notes]
+    assert told.startswith("No space left for the run on node0")
+
+
 def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
     run = WatchedRun(decided_run(1))
     heard = []

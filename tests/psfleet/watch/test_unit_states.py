@@ -100,7 +100,12 @@ def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> N
     ended = f"{unit('ps', 0, 'inactive', 'dead', restarts=1)}\n{unit('worker', 0)}"
     assert heard(run, ended, "node0") == []
     run.goes_on(1, [5, 5])
-    assert (run.view.now.serving[0].runs, run.view.now.serving[0].trouble) == (False, "")
+    assert (run.view.now.serving[0].runs, run.view.now.serving[0].trouble) == (False, "does not run")
+    (rebooted,) = heard(run, ended, "node0")
+    assert rebooted.startswith("ps0 on node0 does not run any more, and systemd starts none of a run")
+    assert heard(run, ended, "node0") == []
+    assert heard(run, answer, "node0") == []
+    assert run.goes_on(1, [5, 5]) == [] and run.view.now.serving[0].runs
     gone = run.goes_on(int(SILENT_SECONDS) + 1, [5, 5])
     assert sorted(gone) == [
         f"the host node{host} does not answer: nothing is known of its tasks" for host in (0, 1)
