@@ -89,7 +89,8 @@ class CallbackModule(Default):
     def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
         """Say what is a message."""
         if result.task.action in SAYING:
-            self._display.display(str(result.result.get("msg", "")))
+            msg = result.result.get("msg", "")
+            self._display.display("\n".join(map(str, msg)) if isinstance(msg, list) else str(msg))
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         """Say an error once, as it was meant for people."""
@@ -104,6 +105,9 @@ class CallbackModule(Default):
             super().v2_runner_item_on_failed(result)
         else:
             self._say_failure(result, f" ({self._get_item_label(result.result)})")
+
+    def v2_runner_retry(self, result: CallbackTaskResult) -> None:
+        """Say nothing: what takes long is named, and what fails in the end says so."""
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         """Say an error once."""

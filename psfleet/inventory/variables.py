@@ -178,6 +178,8 @@ PLACING_VARIABLES = {
 # What a host may set for itself. Every other variable of the trainer holds for the whole cluster.
 HOST_VARIABLES = PLACING_VARIABLES | {PREFIX + name for name in PER_HOST}
 
+# What the playbooks take by -e that is no variable of a role.
+ON_COMMAND_LINE = ("run_id",)
 # Names that people try, and what to say instead of the closest name.
 NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
@@ -208,6 +210,7 @@ def closest_name(
     Ours are the names with a role's prefix, those that look like a misspelling of a known name, and, on the
     command line, a setting without its prefix: `-e steps=400` would change nothing.
     """
+    known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
     if name in known or name.startswith(("_", "ansible_")):
         return None
     if name in NOT_OFFERED:

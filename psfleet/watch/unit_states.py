@@ -19,7 +19,7 @@ FAILED = "failed"
 # Of a host without an answer. It is asked several times in each.
 SILENT_SECONDS = 60.0
 
-# In a row, in which a task that serves does not run, before people hear of it.
+# In a row, in which a task that is needed does not run, before people hear of it.
 ABSENT_LOOKS = 2
 
 _LOG_BYTES = 16384
@@ -60,7 +60,7 @@ class Units:
     ) -> Iterator[Notice]:
         """Take how a host's tasks are, and tell of those that systemd gave up, or that run again.
 
-        Of the `needed` ones, which serve as long as the run goes on, also of those that do not run.
+        Of the `needed` ones, which stay as long as the run goes on, also of those that do not run.
         """
         self._heard[host] = at
         if host in self._silent:

@@ -53,8 +53,10 @@ class WatchedRun:
                 # Those of workers are told by the chief of a model.
                 if self._program or not task.startswith("worker")
             )
-            serving = () if self._program else {task for task in states if not task.startswith("worker")}
-            return [*chain.from_iterable(restarts), *self.units.answered(host, states, at, serving)]
+            # Of a model all stay until the lead says that its run ends.
+            needed = self.now.progress.phase == "training" and not self._program
+            units = self.units.answered(host, states, at, states if needed else ())
+            return [*chain.from_iterable(restarts), *units]
         return []
 
     def look(self, reading: Reading, at: float) -> list[Notice]:

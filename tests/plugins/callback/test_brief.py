@@ -13,7 +13,7 @@ TASKS = [
     {"name": "Look", "ansible.builtin.command": "true", "changed_when": False},
     {"name": "Skip", "ansible.builtin.command": "true", "when": False},
     {"name": "Change", "ansible.builtin.command": "sleep {{ seconds }}"},
-    {"name": "Tell", "ansible.builtin.debug": {"msg": "first\nsecond"}},
+    {"name": "Tell", "ansible.builtin.debug": {"msg": ["first", "second"]}},
     {"name": "Tell of each", "ansible.builtin.debug": {"msg": "{{ item }}"}, "loop": ["one", "two"]},
     {"name": "Break", "ansible.builtin.shell": "echo why >&2; exit 3", "when": "inventory_hostname == 'b'"},
     {"name": "Refuse", "ansible.builtin.fail": {"msg": "it is\nrefused {{ item }}"}, "loop": ["now", "then"]},

@@ -47,6 +47,15 @@ def test_a_time_that_only_damage_explains_has_no_age(tmp_path: Path, wall: objec
     assert task_details.task_details({}, events, tmp_path / "absent")["since_seconds"] is None
 
 
+def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tmp_path: Path) -> None:
+    names = ("configuration_directory", "log_directory", "state_directory", "install_directory")
+    asked = {"tasks": [], "others": False, "stopped": {"worker1": 3}, "details": False, "run_id": ""}
+    tasks = trainer_tasks.Tasks({**asked, "paths": dict.fromkeys(names, str(tmp_path))})
+    forgotten = {"LoadState": "loaded", "ActiveState": "inactive", "NRestarts": "0"}
+    assert [tasks._describe("worker", index, forgotten, "r1")["restarts"] for index in (0, 1)] == [0, 3]
+    assert tasks._describe("worker", 1, {**forgotten, "NRestarts": "4"}, "r1")["restarts"] == 4
+
+
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
 LONGER = "systemd has ended it, for it took longer than its unit allows"
 

@@ -55,6 +55,12 @@ def test_a_forgotten_initializer_or_a_missing_file_is_a_bug_and_no_lost_task() -
     assert not is_lost_connection(f"{prefix}NotFoundError: data.csv; No such file; it does not exist")
 
 
+def test_of_a_message_with_a_large_value_the_end_is_kept_too() -> None:
+    value = "\n".join(f" {number}" for number in range(99))
+    said = f'Traceback (most recent call last):\n  File "a"\nValueError: {{\n{value}\n}} is none\n'
+    assert exception_in(said).splitlines() == ["ValueError: {", " 0", " 1", "...", " 98", "} is none"]
+
+
 def test_the_line_that_says_why_is_the_last_of_what_tensorflow_says() -> None:
     why = "/data/model.ckpt-7.data-00000-of-00001.tempstate1; No space left on device"
     said = f"""\

@@ -131,6 +131,19 @@ def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
             "failed",
             "the program was killed by SIGSEGV",
         ),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            137,
+            "failed",
+            "the program was killed by SIGKILL, as the kernel does where memory runs out",
+        ),
+        (
+            "import tensorflow.examples",
+            PROGRAM,
+            "failed",
+            "ModuleNotFoundError: No module named 'tensorflow.examples' (if it was written for TensorFlow 1: "
+            "trainer_program_tensorflow1: true, and docs/port-a-script.md)",
+        ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),
     ],
 )
