@@ -27,7 +27,8 @@ LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "open": "cya
 class ActionModule(ControllerAction):
     """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value).
 
-    `required`: whether a run that is neither proven nor completed fails. Returns `verdict`, `run_id` and
+    `required`: whether a run that is neither proven nor completed fails; `brief`: of one that is the headline
+    is all that is shown. Returns `verdict`, `run_id` and
     `folder`.
     """
 
@@ -46,7 +47,8 @@ class ActionModule(ControllerAction):
         verdict = judge_run(run, settings)
         for line, kind in as_lines(verdict, folder, columns_of_terminal()):
             color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
-            display.display(line, color=color)
+            if kind == "headline" or verdict.exit_code or not arguments.get("brief"):
+                display.display(line, color=color)
         if not self._task.check_mode:
             self._keep(verdict, folder)
             self._draw(run, verdict)

@@ -19,12 +19,6 @@ SCRIPTS = Path(__file__).with_name("tensorflow1")
 INPUT_DATA = launcher.LIBRARY / "psfleet_tensorflow1/packages/examples/tutorials/mnist/input_data.py"
 WORKERS = ("worker0", "worker1")
 ENDED = dict.fromkeys(WORKERS, FINISHED)
-# Script -> what each worker prints at the end, and what the number is at least and at most.
-SAYS = {
-    "supervisor": ("final loss: ", 0.0, 0.2),
-    "sync_replicas": ("final loss: ", 0.0, 0.2),
-    "mnist_replica": ("test accuracy: ", 0.7, 1.0),
-}
 FORMS = """
     import tensorflow
     import tensorflow as tf
@@ -60,17 +54,11 @@ def tasks_of(folder: Path, script: Path) -> Tasks:
     return tasks
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", SAYS)
-def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path, script: str) -> None:
-    with tasks_of(tmp_path, SCRIPTS / f"{script}.py") as tasks:
-        tasks.start()
-        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
-    said, least, most = SAYS[script]
+def assert_it_ran_as_it_is(tasks: Tasks) -> None:
     for worker in WORKERS:
         output = tasks.output(worker)
-        (value,) = re.findall(rf"^{said}(\S+)$", output, re.MULTILINE)
-        assert least <= float(value) <= most, (worker, value)
+        (loss,) = re.findall(r"^final loss: (\S+)$", output, re.MULTILINE)
+        assert 0.0 <= float(loss) <= 0.2, (worker, loss)
         for wrong in ("Traceback", "threads still running", "psfleet, which looks", "stays as it is"):
             assert wrong not in output
         # The observer saw it, too, and the workers are one cluster.
@@ -81,22 +69,33 @@ def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path, script: str) -> None
     assert not list(tasks.directory("ps0").glob("checkpoints/*"))
 
 
+# The third of them, mnist_replica.py, is trained on hosts: molecule/inventories.
+@pytest.mark.slow
+def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
+    with tasks_of(tmp_path, SCRIPTS / "supervisor.py") as tasks:
+        tasks.start()
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
+    assert_it_ran_as_it_is(tasks)
+
+
 @pytest.mark.slow
 def test_a_worker_that_comes_first_waits_and_the_chief_restores_what_it_saved(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
-        tasks.observed = False
         tasks.start("ps0", "worker1")
         looks = "INFO:tensorflow:Waiting for model to be ready"
         # Without device filters it would wait for the chief's port; without a short poll it looks every 30 s.
         tasks.until(lambda: tasks.output("worker1").count(looks) >= 6, "worker1 looks again")
         tasks.start("worker0")
         assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
+        assert_it_ran_as_it_is(tasks)
         tasks.stop("ps0")
+        tasks.observed = False
         tasks.arguments = ["--last_step=310"]
         tasks.start()
         assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
     assert "Restoring parameters from checkpoints/model.ckpt-300" in tasks.output("worker0")
-    assert not tasks.records("worker0")
+    # Of what ran with nobody looking there are no records.
+    assert len(tasks.records("worker0", "finished")) == 1
 
 
 @pytest.mark.slow
