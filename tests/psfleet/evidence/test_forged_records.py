@@ -108,3 +108,12 @@ def test_a_worker_that_joins_at_the_very_end_has_no_share(run: Path) -> None:
     assert {"fair_shares", "workers_overlap"} <= checks(verdict, False)
     assert "worker1 applied " in detail(verdict, "fair_shares")
     assert "expected at least 50.0%" in detail(verdict, "workers_overlap")
+
+
+def test_of_a_worker_that_was_lost_it_is_not_said_that_it_shared_nothing(run: Path) -> None:
+    shares = {"minimum_share": 0.99}
+    assert "nothing shows that 2 workers trained" in verdict_of(run, **shares).headline
+    edit(run, "worker1", "finished", reason="stopped")
+    verdict = verdict_of(run, **shares)
+    assert checks(verdict, False) == {"fair_shares", "ended_well"}
+    assert verdict.headline == "NOT PROVEN: not every worker took part to the end"
