@@ -15,6 +15,7 @@ PROGRAM_VARIABLES = {
     for name in (
         "entry",
         "arguments",
+        "environment",
         "flags",
         "observed",
         "tensorflow1",
@@ -43,6 +44,7 @@ def program_fact(
         "source": str(source),
         "entry": values["trainer_program_entry"] if _there(source, Path.is_dir) else source.name,
         "arguments": values["trainer_program_arguments"],
+        "environment": values["trainer_program_environment"],
         "flags": values["trainer_program_flags"],
         "observed": values["trainer_program_observed"],
         "tensorflow1": values["trainer_program_tensorflow1"],

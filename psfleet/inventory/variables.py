@@ -29,6 +29,8 @@ PORT_RANGE = (1024, 65535)
 _HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
+# What a program's environment may have; the others are what psfleet tells it by.
+_OF_PROGRAM = re.compile(r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
 
@@ -79,14 +81,24 @@ def _to_entry(value: object) -> str:
     return str(path)
 
 
+def _to_argument(value: object) -> str:
+    if not isinstance(value, (str, int, float)) or isinstance(value, bool) or "\0" in str(value):
+        raise ValueError(value)
+    return str(value)
+
+
 def _to_arguments(value: object) -> list[str]:
     if isinstance(value, str):  # as -e gives it: "--layers 3"
         value = shlex.split(value)
     if not isinstance(value, Sequence):
         raise ValueError(value)
-    if not all(isinstance(part, (str, int, float)) and not isinstance(part, bool) for part in value):
+    return list(map(_to_argument, value))
+
+
+def _to_environment(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(_OF_PROGRAM.fullmatch(str(name)) for name in value):
         raise ValueError(value)
-    return [str(part) for part in value]
+    return {str(name): _to_argument(text) for name, text in value.items()}
 
 
 def _to_reachable(value: object) -> list[str]:
@@ -136,6 +148,11 @@ TRAINER_RULES: Mapping[str, Rule] = {
     ),
     "trainer_program_arguments": Rule(
         'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
+    ),
+    "trainer_program_environment": Rule(
+        'names and texts, such as {TF_USE_LEGACY_KERAS: "1"}; not PSFLEET_*, TF_CONFIG, PYTHONPATH, '
+        "CUDA_VISIBLE_DEVICES; true and null stand in quotes",
+        _to_environment,
     ),
     "trainer_program_requirements": _PATH,
     "trainer_program_end_deadline_minutes": number(0),

@@ -21,6 +21,7 @@ _KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "s
 _KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
 _FREE_OF_PROGRAM = {
     "program_arguments": "arguments",
+    "program_environment": "environment",
     "program_flags": "flags",
     "program_observed": "observed",
     "program_tensorflow1": "tensorflow1",
@@ -39,6 +40,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "release": program["release"],
         "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
         "arguments": list(program["arguments"]),
+        "environment": dict(program["environment"]),
         "flags": program["flags"],
         "observed": program["observed"],
         "tensorflow1": program["tensorflow1"],

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
@@ -56,6 +56,7 @@ _HINT_TENSORFLOW1 = (
 class Program:
     """What `program.json` tells: the program's `release` (a hash), its file on this host, and its arguments.
 
+    `environment` is what it asks for beside what every program is given.
     `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments,
     `observed` whether psfleet looks at how it trains (library/psfleet_observer), `tensorflow1` whether it is
     given TensorFlow 1 (library/psfleet_tensorflow1), `end_deadline_minutes` how long the lead waits for other
@@ -65,6 +66,7 @@ class Program:
     release: str
     file: Path
     arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     flags: bool = True
     observed: bool = True
     tensorflow1: bool = False
@@ -79,6 +81,7 @@ class Program:
             observed, tensorflow1 = bool(content["observed"]), bool(content.get("tensorflow1"))
             minutes = float(content.get("end_deadline_minutes", cls.end_deadline_minutes))
             arguments = tuple(str(argument) for argument in content["arguments"])
+            environment = {name: str(text) for name, text in dict(content.get("environment", {})).items()}
         except (OSError, KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
             reason = f"{path} cannot be read ({why}); run train.yml, which writes it"
@@ -86,7 +89,7 @@ class Program:
         if not file.is_file():
             lacks = f"lacks release {release} of trainer_program: run deploy.yml"
             raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
-        return cls(release, file, arguments, flags, observed, tensorflow1, minutes)
+        return cls(release, file, arguments, environment, flags, observed, tensorflow1, minutes)
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -116,6 +119,7 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     # The launcher speaks to systemd; a program that spoke too would say READY for the wrong process.
     of_systemd = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
     environment = {name: value for name, value in inherited.items() if name not in of_systemd}
+    environment |= program.environment
     if cluster.job == "ps":
         # A ps that takes a GPU keeps its memory from the worker beside it.
         environment.setdefault(gpus.VISIBLE, "")

@@ -58,6 +58,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             "release": "c0ffee",
             "file": str(self.program),
             "arguments": list(self.arguments),
+            "environment": {"MIXED_CASE_of_mine": "two words", "TF_CPP_MIN_LOG_LEVEL": "0"},
             "flags": self.flags,
             "observed": self.observed,
             "tensorflow1": self.tensorflow1,

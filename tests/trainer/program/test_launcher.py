@@ -87,6 +87,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
             "PSFLEET_GPU_MEMORY_FRACTION": "",
             "PYTHONPATH": f"{launcher.OBSERVED}:{launcher.LIBRARY}",
             "PYTHONUNBUFFERED": "1",
+            "MIXED_CASE_of_mine": "two words",
         }
         assert {name: environment.get(name) for name in expected} == expected
 
