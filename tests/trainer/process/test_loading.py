@@ -1,6 +1,8 @@
-"""Loading TensorFlow: the collector is away for so long, and comes back."""
+"""Loading TensorFlow: the collector and Keras are away for so long, and come back."""
 
 import gc
+import importlib
+import sys
 
 import pytest
 
@@ -10,5 +12,6 @@ from trainer.process.loading import loading_tensorflow
 def test_the_collector_is_away_and_comes_back_also_where_loading_fails() -> None:
     with pytest.raises(ImportError), loading_tensorflow():
         assert not gc.isenabled()
-        raise ImportError
+        importlib.import_module("keras.src.optimizers")  # as TensorFlow does in the end
     assert gc.isenabled()
+    assert "keras.src.optimizers" not in sys.modules
