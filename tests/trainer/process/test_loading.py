@@ -9,7 +9,10 @@ import pytest
 from trainer.process.loading import loading_tensorflow
 
 
-def test_the_collector_is_away_and_comes_back_also_where_loading_fails() -> None:
+def test_the_collector_is_away_and_comes_back_also_where_loading_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "keras.src.optimizers", raising=False)  # as in a process that begins
     with pytest.raises(ImportError), loading_tensorflow():
         assert not gc.isenabled()
         importlib.import_module("keras.src.optimizers")  # as TensorFlow does in the end
