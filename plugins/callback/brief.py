@@ -59,11 +59,10 @@ class CallbackModule(Default):
         self._end_task()
         self._play = play
 
-    def v2_playbook_on_include(self, included_file: object) -> None:
-        """Say nothing: the tasks of the file speak for themselves."""
+    def _say_nothing(self, *_: object) -> None:
+        """Say nothing: tasks speak for themselves; what takes long is named, and what fails is said."""
 
-    def v2_playbook_on_no_hosts_remaining(self) -> None:
-        """Say nothing: what failed was said."""
+    v2_playbook_on_include = v2_playbook_on_no_hosts_remaining = v2_runner_retry = _say_nothing
 
     def _task_start(self, task: Task, prefix: str | None = None) -> None:
         self._end_task()
@@ -105,9 +104,6 @@ class CallbackModule(Default):
             super().v2_runner_item_on_failed(result)
         else:
             self._say_failure(result, f" ({self._get_item_label(result.result)})")
-
-    def v2_runner_retry(self, result: CallbackTaskResult) -> None:
-        """Say nothing: what takes long is named, and what fails in the end says so."""
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         """Say an error once."""

@@ -178,7 +178,7 @@ class Tasks:
             "failed": failed,
             "ended_by": "" if alive else "psfleet" if was_stopped else "itself",
             "exit_code": exit_code(values, self.runs / run_id, name),
-            "restarts": max(_restarts(values), self.ended.get(name, 0)),
+            "restarts": max(int(values.get("NRestarts") or 0), self.ended.get(name, 0)),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
             "phase": str(progress.get("phase", "")),
@@ -206,13 +206,9 @@ class Tasks:
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
-                self.ended[f"{job}{index}"] = _restarts(values)
+                self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
         if self.units:
             systemctl("stop", *self.units)
-
-
-def _restarts(values: Mapping[str, str]) -> int:
-    return int(values.get("NRestarts") or 0)
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:

@@ -47,9 +47,7 @@ _OF_TENSORFLOW1 = re.compile(
     r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
     r"|when eager execution is enabled"
 )
-_HINT_TENSORFLOW1 = (
-    "if it was written for TensorFlow 1: trainer_program_tensorflow1: true, and docs/port-a-script.md"
-)
+_HINT_TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
 
 
 @dataclass(frozen=True)

@@ -142,8 +142,8 @@ def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
             "import tensorflow.examples",
             PROGRAM,
             "failed",
-            "ModuleNotFoundError: No module named 'tensorflow.examples' (if it was written for TensorFlow 1: "
-            "trainer_program_tensorflow1: true, and docs/port-a-script.md)",
+            "ModuleNotFoundError: No module named 'tensorflow.examples' (if it is of TensorFlow 1: "
+            "trainer_program_tensorflow1: true, docs/port-a-script.md)",
         ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),
     ],
