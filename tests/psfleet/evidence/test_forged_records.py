@@ -1,5 +1,6 @@
 """Records of a healthy run that claim what cannot be, or come from elsewhere: each contradiction is found."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.program_folders import ending
 from tests.psfleet.evidence.replications import count, counted
 from tests.psfleet.evidence.run_folders import (
     checks,
@@ -17,6 +19,7 @@ from tests.psfleet.evidence.run_folders import (
     rewrite,
     steps_and_others,
     verdict_of,
+    write,
 )
 
 
@@ -117,3 +120,5 @@ def test_of_a_worker_that_was_lost_it_is_not_said_that_it_shared_nothing(run: Pa
     verdict = verdict_of(run, **shares)
     assert checks(verdict, False) == {"fair_shares", "ended_well"}
     assert verdict.headline == "NOT PROVEN: not every worker took part to the end"
+    write(run, "tasks.json", json.dumps([ending("worker1", 143, ended_by="psfleet")]))
+    assert detail(verdict_of(run), "ended_well").endswith(": stopped by a playbook")

@@ -48,8 +48,12 @@ def test_the_newest_run_is_judged_and_proven_with_a_report(runs: Path) -> None:
 
 
 def test_a_run_that_is_not_proven_fails_with_its_checks_named(runs: Path) -> None:
+    (runs / "bad" / "logs").mkdir(exist_ok=True)
     done = verify(runs, "-e", "run_id=bad", "--limit", "node2")
     assert done.status == 2
+    assert f"What the tasks have printed is in {runs}/bad/logs" in done.output
+    # It is no matter of the first host.
+    assert "FAILED   training_evidence : Judge the run from its records\n" in done.output
     (check,) = (line for line in done.output.splitlines() if "model converged" in line)
     assert check.split(maxsplit=3)[0] == "FAILED"
     assert "weight is 0.5000, expected 2 +- 0.2; bias is 3.0000" in check

@@ -130,9 +130,11 @@ def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
 
 
 def test_arguments_of_a_program_may_be_chosen_anew() -> None:
-    begun, today = settings(PROGRAM), settings({**PROGRAM, "arguments": ["--rate", "0.01"]})
-    resumed = resumed_settings(PLAN, begun, today, chosen=["program", "program_arguments"])
-    assert resumed["program"]["arguments"] == ["--rate", "0.01"]
+    new = {"arguments": ["--rate", "0.01"], "environment": {"A": "2"}}
+    begun, today = settings(PROGRAM), settings({**PROGRAM, **new})
+    chosen = ["program", "program_arguments", "program_environment"]
+    assert resumed_settings(PLAN, begun, today, chosen)["program"] == {**begun["program"], **new}
+    assert resumed_settings(PLAN, begun, today, chosen[:1]) == begun
 
 
 OTHER = {**PROGRAM, "release": "def"}

@@ -119,6 +119,14 @@ def test_the_table_has_what_the_terminal_has_room_for(here: Path) -> None:
     assert "first on node4: 2.0 MB" in shown(found, verbose=True)
 
 
+def test_steps_that_nobody_has_seen_are_not_told_as_none() -> None:
+    found = RunList.of([], {"node1": answer(told("silent", step=0.0), told("first", step=7.0))})
+    silent, first = (
+        next(line for line in shown(found) if line.startswith(run)) for run in ("silent", "first")
+    )
+    assert (silent.split()[1], first.split()[1]) == ("-", "7")
+
+
 @pytest.mark.parametrize("moment", [9e18, 1e300])
 def test_a_time_that_no_calendar_has_is_not_known(moment: float) -> None:
     (_, row, *_) = shown(RunList.of([], {"node1": answer(told("theirs", changed=moment))}))

@@ -110,3 +110,4 @@ def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> N
     assert sorted(gone) == [
         f"the host node{host} does not answer: nothing is known of its tasks" for host in (0, 1)
     ]
+    assert not run.view.now.serving[0].runs
