@@ -1,26 +1,24 @@
 """The units as the role renders them, judged by systemd itself."""
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from plugins.filter.filters import exit_codes
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
 from plugins.modules.port_fence import PortFence
 from plugins.modules.trainer_units import departed
-from psfleet.run.task_files import run_environment_path
-from tests.repository import ROOT
+from tests.repository import ROOT, played
 from trainer.contract.exit_codes import NO_RESTART
 from trainer.host.port_fence import Endpoint, Fence, unit_drop_in
 
-ROLE, FENCE = ROOT / "roles" / "trainer", ROOT / "roles" / "port_fence"
+ROLES = ROOT / "roles"
 TASKS: list[dict[str, Any]] = [
     {"job": "ps", "index": 0, "gpus": []},
     {"job": "worker", "index": 1, "gpus": [0, 3]},
@@ -28,50 +26,59 @@ TASKS: list[dict[str, Any]] = [
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
-def render(folder: Path) -> Path:
-    """Write the units of a host below `folder`, where their program exists, and return their directory."""
-    jinja = Environment(
-        loader=FileSystemLoader(ROLE / "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        autoescape=False,
-    )
-    jinja.filters |= {
-        f"psfleet.cluster.{function.__name__}": function for function in (exit_codes, run_environment_path)
-    }
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the units of a host, whose program exists."""
+    folder = tmp_path_factory.mktemp("host")
     python = folder / "opt" / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(shutil.which("true") or "")
+    for file in files_of_host(folder):
+        path = Path(f"{folder}/units{file['path']}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file["content"], encoding="utf-8")
+    return folder / "units"
+
+
+def files_of_host(folder: Path) -> list[dict[str, str]]:
+    """Return each unit of a deployment (`path`, `content`), as Ansible makes it of the roles."""
     values = {
-        **defaults,
-        "trainer_user": "root",
+        "ansible_python_interpreter": sys.executable,
+        "trainer_user": "daemon",
+        "trainer_metrics_directory": "/var/lib/textfiles",
+        "cluster_roles": str(ROLES),
         "cluster_paths": {
             "configuration_directory": "/etc/psfleet",
             "install_directory": str(folder / "opt"),
             "state_directory": "/var/lib/psfleet",
             "log_directory": "/var/log/psfleet",
         },
-        "__trainer_configuration": "/etc/psfleet",
-        "__trainer_tasks": TASKS,
+        "cluster_plan": {"tasks": TASKS},
+        "cluster_tasks": {"localhost": TASKS},
+        "cluster_mesh": [],
+        "__trainer_units": "",
     }
-    units = folder / "units"
-    units.mkdir()
-    for job in RUN_JOBS:
-        text = jinja.get_template("task.service.j2").render(values, job=job)
-        (units / f"psfleet-{job}@.service").write_text(text + "\n", encoding="utf-8")
-    for name in ("journal", "evaluator", "doctor"):
-        text = jinja.get_template(f"{name}.service.j2").render(values)
-        (units / f"psfleet-{name}@.service").write_text(text + "\n", encoding="utf-8")
-    metrics = {**values, "trainer_user": "daemon", "trainer_metrics_directory": "/var/lib/textfiles"}
-    for kind in ("service", "timer"):
-        text = jinja.get_template(f"metrics.{kind}.j2").render(metrics)
-        (units / f"psfleet-metrics.{kind}").write_text(text + "\n", encoding="utf-8")
-    for name in ("psfleet.target", "psfleet-gpu-devices.service"):
-        shutil.copy(ROLE / "files" / name, units)
-    fence = Template((FENCE / "templates" / "psfleet-fence.service.j2").read_text(encoding="utf-8"))
-    (units / "psfleet-fence.service").write_text(fence.render(values) + "\n", encoding="utf-8")
-    return units
+    fence = {"path": "/psfleet-fence.service", "content": "{{ port_fence_on_host[0].arguments.unit }}"}
+    files = "{{ (__trainer_unit_files + __trainer_gpu_files + __trainer_metrics_files + [fence]) | to_json }}"
+    variables = ("trainer/defaults/main.yml", "trainer/vars/main.yml", "port_fence/vars/main.yml")
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"fence": fence},
+        "vars_files": [f"{ROLES}/{file}" for file in variables],
+        "tasks": [{"copy": {"dest": str(folder / "files.json"), "content": files}}],
+    }
+    (folder / "playbook.yml").write_text(json.dumps([play]))
+    done = played(folder / "playbook.yml", "-i", "localhost,", "-c", "local", "-e", json.dumps(values))
+    assert done.returncode == 0, done.stdout + done.stderr
+    made: list[dict[str, str]] = json.loads((folder / "files.json").read_text())
+    return made
+
+
+@pytest.fixture
+def units(deployed: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    return Path(shutil.copytree(deployed, tmp_path / "units"))
 
 
 def verify(units: Path, name: str) -> str:
@@ -92,19 +99,15 @@ def verify(units: Path, name: str) -> str:
         "psfleet-metrics.timer",
     ],
 )
-def test_systemd_has_nothing_to_say_about_a_unit(tmp_path: Path, name: str) -> None:
-    units = render(tmp_path)
+def test_systemd_has_nothing_to_say_about_a_unit(units: Path, name: str) -> None:
     assert verify(units, name) == ""
     (units / name).write_text((units / name).read_text().replace("[Unit]", "[Unit]\nAftr=x"))
     assert "Aftr" in verify(units, name)
 
 
-def test_a_host_gets_the_units_of_all_jobs() -> None:
-    files = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))["__trainer_unit_files"]
-    templates = {file["path"].rpartition("/")[2]: file["content"] for file in files}
+def test_a_host_gets_the_units_of_all_jobs(units: Path) -> None:
     for job in RUN_JOBS:
-        assert f"'trainer/task.service.j2', job='{job}'" in templates[f"psfleet-{job}@.service"]
-    assert {f"psfleet-{job}@.service" for job in UNIT_JOBS} <= templates.keys()
+        assert f"--job_name={job} " in (units / f"psfleet-{job}@.service").read_text()
 
 
 @with_systemd
@@ -118,24 +121,27 @@ def test_a_host_gets_the_units_of_all_jobs() -> None:
         ("psfleet-fence", 40),
     ],
 )
-def test_a_unit_is_exposed_no_more_than_promised(tmp_path: Path, name: str, threshold: int) -> None:
-    units = render(tmp_path)
-    unit = units / f"{name}.service"
-    unit.write_text(unit.read_text().replace("User=root", "User=daemon"))
-    command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={threshold}", str(unit)]
+def test_a_unit_is_exposed_no_more_than_promised(units: Path, name: str, threshold: int) -> None:
+    command = [
+        "systemd-analyze",
+        "security",
+        "--offline=yes",
+        f"--threshold={threshold}",
+        str(units / f"{name}.service"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout.splitlines()[-1:]
 
 
-def test_a_task_is_not_started_again_for_what_that_cannot_mend(tmp_path: Path) -> None:
-    text = (render(tmp_path) / "psfleet-worker@.service").read_text()
+def test_a_task_is_not_started_again_for_what_that_cannot_mend(units: Path) -> None:
+    text = (units / "psfleet-worker@.service").read_text()
     line = next(line for line in text.splitlines() if line.startswith("RestartPreventExitStatus="))
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
 
 
-def test_root_reads_through_no_link_of_who_writes_the_metrics(tmp_path: Path) -> None:
+def test_root_reads_through_no_link_of_who_writes_the_metrics(units: Path, tmp_path: Path) -> None:
     """The unit's own copying, done here with a link in place of what was written."""
-    unit = (render(tmp_path) / "psfleet-metrics.service").read_text()
+    unit = (units / "psfleet-metrics.service").read_text()
     (command,) = (line for line in unit.splitlines() if line.startswith("ExecStartPost=!/bin/cp "))
     written, taken = tmp_path / "psfleet-metrics" / "psfleet.prom", tmp_path / "taken"
     written.parent.mkdir()
@@ -146,13 +152,12 @@ def test_root_reads_through_no_link_of_who_writes_the_metrics(tmp_path: Path) ->
     assert taken.is_symlink(), "who reads it does so with rights of its own"
 
 
-def test_the_timer_may_come_every_second(tmp_path: Path) -> None:
+def test_the_timer_may_come_every_second(units: Path) -> None:
     """By default systemd gives up a unit that is started more than 5 times in 10 s."""
-    assert "StartLimitIntervalSec=0\n" in (render(tmp_path) / "psfleet-metrics.service").read_text()
+    assert "StartLimitIntervalSec=0\n" in (units / "psfleet-metrics.service").read_text()
 
 
-def test_what_computes_with_a_task_of_its_host_stops_before_it(tmp_path: Path) -> None:
-    units = render(tmp_path)
+def test_what_computes_with_a_task_of_its_host_stops_before_it(units: Path) -> None:
 
     def after(job: str) -> list[str]:
         lines = (units / f"psfleet-{job}@.service").read_text().splitlines()
@@ -164,8 +169,8 @@ def test_what_computes_with_a_task_of_its_host_stops_before_it(tmp_path: Path) -
     assert after("chief") == ["psfleet-ps@0.service", "psfleet-worker@1.service"]
 
 
-def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path) -> None:
-    text = (render(tmp_path) / "psfleet-server@.service").read_text()
+def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(units: Path) -> None:
+    text = (units / "psfleet-server@.service").read_text()
     assert "EnvironmentFile=/etc/psfleet/tasks/worker-%i.env\n" in text
     assert "EnvironmentFile=/etc/psfleet/run/server-%i.env\n" in text
     assert "--job_name=server " in text
@@ -173,20 +178,17 @@ def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(tmp_path: Path)
 
 @with_systemd
 @pytest.mark.parametrize("unit", ["worker@1", "server@1", "doctor@worker-1"])
-def test_a_unit_with_gpus_is_one_that_systemd_takes(tmp_path: Path, unit: str) -> None:
-    units = render(tmp_path)
-    drop_in = give_gpus(units, unit)
+def test_a_unit_with_gpus_is_one_that_systemd_takes(units: Path, unit: str) -> None:
+    drop_in = units / f"psfleet-{unit}.service.d" / "gpu.conf"
     assert verify(units, f"psfleet-{unit}.service") == ""
     drop_in.write_text(drop_in.read_text().replace("DevicePolicy=", "DevicePolicies="))
     assert "DevicePolicies" in verify(units, f"psfleet-{unit}.service")
 
 
 @with_systemd
-def test_a_unit_with_gpus_is_exposed_no_more_than_promised(tmp_path: Path) -> None:
-    units = render(tmp_path)
-    drop_in = give_gpus(units, "worker@1")
-    template = (units / "psfleet-worker@.service").read_text()
-    (units / "psfleet-worker@1.service").write_text(template.replace("User=root", "User=daemon"))
+def test_a_unit_with_gpus_is_exposed_no_more_than_promised(units: Path) -> None:
+    drop_in = units / "psfleet-worker@1.service.d" / "gpu.conf"
+    shutil.copy(units / "psfleet-worker@.service", units / "psfleet-worker@1.service")
     seen = exposure(units / "psfleet-worker@1.service")
     assert 14 < seen <= 18
     drop_in.write_text(drop_in.read_text() + "SystemCallFilter=@mount\nRestrictAddressFamilies=AF_PACKET\n")
@@ -195,9 +197,8 @@ def test_a_unit_with_gpus_is_exposed_no_more_than_promised(tmp_path: Path) -> No
 
 @with_systemd
 @pytest.mark.parametrize("job", RUN_JOBS)
-def test_no_task_starts_without_the_fence(tmp_path: Path, job: str) -> None:
+def test_no_task_starts_without_the_fence(units: Path, tmp_path: Path, job: str) -> None:
     """As systemd reads what a deployment writes."""
-    units = render(tmp_path)
     fence = Fence("a", "psfleet", (Endpoint("a", "[fd00::1]", 2222),), ("10.0.0.0/8:443",))
     (drop_in,) = [path for path in PortFence(tmp_path, units).of_tasks if f"-{job}@" in str(path)]
     drop_in.parent.mkdir()
@@ -205,14 +206,6 @@ def test_no_task_starts_without_the_fence(tmp_path: Path, job: str) -> None:
     assert verify(units, f"psfleet-{job}@.service") == ""
     (units / "psfleet-fence.service").unlink()
     assert "psfleet-fence.service not found" in verify(units, f"psfleet-{job}@.service")
-
-
-def give_gpus(units: Path, unit: str) -> Path:
-    """Write the drop-in of a unit's instance, and return it."""
-    drop_in = units / f"psfleet-{unit}.service.d" / "gpu.conf"
-    drop_in.parent.mkdir()
-    shutil.copy(ROLE / "files" / "gpu.conf", drop_in)
-    return drop_in
 
 
 def exposure(unit: Path) -> int:
