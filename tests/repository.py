@@ -1,11 +1,22 @@
 """Where the files of the project are, and its Ansible."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# The options by which a host of an inventory is this machine, with the Python of the tests.
+HERE = ("-c", "local", "-e", f"ansible_python_interpreter={sys.executable}")
+
+
+def written_play(folder: Path, *tasks: object, **keywords: object) -> Path:
+    """Write a playbook with a play of these tasks on all hosts, and return its path."""
+    playbook = folder / "playbook.yml"
+    play = {"hosts": "all", "gather_facts": False, "tasks": tasks} | keywords
+    playbook.write_text(json.dumps([play]))
+    return playbook
 
 
 def played(playbook: Path, *options: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.repository import played
+from tests.repository import played, written_play
 
 HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "node3": "cpu-python3.11-x86_64"}
 
@@ -29,9 +29,7 @@ def cluster(tmp_path: Path) -> Path:
     show = {"debug": {"msg": message}, "run_once": True}
     role = "psfleet.cluster.package_store"
     told = {"psfleet_requirements": {"environment": "{{ its_environment }}"}, "cacheable": True}
-    play = {"hosts": "all", "gather_facts": False, "roles": [role], "tasks": [show]}
-    play["pre_tasks"] = [{"set_fact": told}]
-    (tmp_path / "playbook.yml").write_text(json.dumps([play]))
+    written_play(tmp_path, show, roles=[role], pre_tasks=[{"set_fact": told}])
     return tmp_path
 
 

@@ -3,12 +3,11 @@
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.repository import played
+from tests.repository import HERE, played, written_play
 
 
 def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
@@ -29,10 +28,7 @@ def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
             {"ansible.builtin.debug": {"msg": f"{{{{ {shown} | to_json }}}}"}},
         )
     ]
-    playbook = folder / "playbook.yml"
-    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    python = f"ansible_python_interpreter={sys.executable}"
-    done = played(playbook, "-i", "here,", "-c", "local", "-e", python)
+    done = played(written_play(folder, *tasks), "-i", "here,", *HERE)
     assert done.returncode == 0, done.stdout + done.stderr
     told = [json.loads(line)[1:] for line in re.findall(r'\["told".*\]', done.stdout)]
     return told, done.stdout

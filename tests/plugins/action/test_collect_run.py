@@ -7,7 +7,7 @@ import pytest
 
 from plugins.action import collect_run
 from tests.plugins.modules.module_run import action_of
-from tests.repository import played
+from tests.repository import played, written_play
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
 INJECTED = "/x'\"\n!touch /tmp/owned\n"
@@ -62,13 +62,11 @@ def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_c
         {"psfleet.cluster.collect_run": collect, "register": "found"},
         {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} {{ found | to_json }}"}},
     ]
-    play = tmp_path / "playbook.yml"
-    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     hosts = {"good": {"ansible_python_interpreter": sys.executable}}
     hosts["evil"] = {"ansible_python_interpreter": str(python)}
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
-    said = played(play, "-i", inventory).stdout
+    said = played(written_play(tmp_path, *tasks), "-i", inventory).stdout
     found = dict(line.split(" ", 1) for line in said.splitlines() if line.startswith(("good {", "evil {")))
     assert json.loads(found["good"])["files"] == ["logs/ps0.out"], said
     evil = json.loads(found["evil"])

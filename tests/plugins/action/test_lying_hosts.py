@@ -9,7 +9,7 @@ import pytest
 
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
-from tests.repository import played
+from tests.repository import played, written_play
 
 HONEST = ANSWERS["trainer_tasks"]
 LYING = HONEST | {"tasks": [WORKER | {"pid": "x"}]}
@@ -42,9 +42,7 @@ def said(folder: Path, *tasks: dict[str, Any]) -> str:
     variables = {"ansible_connection": "local", "cluster_plan": make_plan().to_json()}
     hosts = {host: {"ansible_python_interpreter": f"{folder}/{host}"} for host in HOSTS}
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": variables}}))
-    play = folder / "playbook.yml"
-    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    done = played(play, "-i", folder / "hosts.yml")
+    done = played(written_play(folder, *tasks), "-i", folder / "hosts.yml")
     text = done.stdout + done.stderr
     assert "Traceback" not in text
     return text

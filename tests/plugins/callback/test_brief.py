@@ -2,12 +2,11 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.repository import played
+from tests.repository import HERE, played, written_play
 
 TASKS = [
     {"name": "Look", "ansible.builtin.command": "true", "changed_when": False},
@@ -23,12 +22,10 @@ TASKS = [
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return what a playbook prints, without and with -v."""
-    path = tmp_path_factory.mktemp("brief") / "playbook.yml"
-    path.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": TASKS}]))
-    options = ["-i", "a,b,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+    path = written_play(tmp_path_factory.mktemp("brief"), *TASKS)
     # A task of 6 s is a long one.
     return {
-        more: played(path, *options, *more.split(), "-e", f"seconds={0 if more else 6}").stdout
+        more: played(path, "-i", "a,b,", *HERE, *more.split(), "-e", f"seconds={0 if more else 6}").stdout
         for more in ("", "-v")
     }
 
@@ -159,11 +156,9 @@ ATTACKS = [
 def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more: str) -> None:
     (tmp_path / "said").write_bytes(HOSTILE.encode())
     (tmp_path / "values.json").write_text(json.dumps({"said_in": f"{tmp_path}/said", "status": STATUS}))
-    play = tmp_path / "playbook.yml"
-    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": ATTACKS}]))
     done = played(
-        play,
-        *("-i", "a,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"),
+        written_play(tmp_path, *ATTACKS),
+        *("-i", "a,", *HERE),
         *("-e", f"@{tmp_path}/values.json", *more.split()),
         ANSIBLE_STDOUT_CALLBACK=callback,
         ANSIBLE_NOCOLOR="",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from plugins.plugin_utils.host_program import BOOT, Call, program
-from tests.repository import ROOT, played
+from tests.repository import ROOT, played, written_play
 
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
 NOTHING: dict[str, Any] = {"directories": [], "files": [], "only": [], "kept": []}
@@ -78,12 +78,10 @@ def test_by_either_way_arguments_are_looked_at_and_have_their_defaults(
         {"file": made},
     ]
     tasks = [{"psfleet.cluster.managed_files": each, "ignore_errors": True} for each in arguments]
-    playbook = tmp_path / "playbook.yml"
-    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     inventory = tmp_path / "hosts.json"
     here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
     inventory.write_text(json.dumps({"all": {"hosts": {"here": here}}}))
-    done = played(playbook, "-i", inventory, ANSIBLE_PIPELINING=pipelining)
+    done = played(written_play(tmp_path, *tasks), "-i", inventory, ANSIBLE_PIPELINING=pipelining)
     assert (tmp_path / "~" / "file").read_text() == "ab", done.stdout
     assert (tmp_path / "~" / "file").stat().st_mode & 0o777 == 0o644
     assert "value of encoding must be one of: text, base64, got: morse" in done.stdout, done.stdout

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from types import TracebackType
 from tests.repository import ROOT
 from tests.trainer.ports import free_ports
 from tests.trainer.processes import Processes
+from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import split_name
 
 RUN_ID = "20260101-test"
@@ -94,6 +96,23 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
         for name in names:
             self.processes[name].send_signal(signal.SIGTERM)
         return self.wait(*names)
+
+
+def program(folder: Path, text: str, name: str = "main.py") -> Path:
+    """Write a program below `folder`, and return its path."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def run_alone(folder: Path, text: str, code: int = FINISHED, *options: str, **environment: str) -> Tasks:
+    """Worker 0 of a run that has no other task; it has ended, with this code."""
+    with Tasks(folder, program(folder, text), worker=1) as tasks:
+        tasks.environment = environment
+        tasks.start(options=options)
+        assert tasks.wait() == {"worker0": code}, tasks.outputs()
+        return tasks
 
 
 def alive(pid: int) -> bool:

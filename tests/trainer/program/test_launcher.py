@@ -1,23 +1,19 @@
 """What the launcher gives to a program, and what it makes of the program's end."""
 
-import contextlib
 import json
 import os
 import socket
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.trainer.ports import free_ports
 from tests.trainer.processes import until
-from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive
+from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
 from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.contract.settings import TrainingSettings
 from trainer.host.task_traces import told_exit_code
-from trainer.process.flags import parse
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
 
@@ -29,22 +25,6 @@ TELL = """
     told["launcher"] = open(f"/proc/{os.getppid()}/maps").read()
     json.dump(told, open("told.json", "w"))
 """
-
-
-def program(folder: Path, text: str, name: str = "main.py") -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(textwrap.dedent(text))
-    return path
-
-
-def run_alone(folder: Path, text: str, code: int = FINISHED, *options: str, **environment: str) -> Tasks:
-    """Worker 0 of a run that has no other task; it has ended, with this code."""
-    with Tasks(folder, program(folder, text), worker=1) as tasks:
-        tasks.environment = environment
-        tasks.start(options=options)
-        assert tasks.wait() == {"worker0": code}, tasks.outputs()
-        return tasks
 
 
 def told(tasks: Tasks, name: str) -> dict[str, object]:
@@ -263,93 +243,3 @@ def test_systemd_hears_of_the_launcher_and_not_of_the_program(tmp_path: Path) ->
         (tasks.directory("worker0") / "heard").touch()
         assert tasks.wait() == {"worker0": FINISHED}
         assert "socket: None" in tasks.output("worker0")
-
-
-LISTEN = """
-    import itertools, json, os, pathlib, socket
-    task = json.loads(os.environ["TF_CONFIG"])
-    lead = {"type": "chief" if "chief" in task["cluster"] else "worker", "index": 0}
-    if task["task"] != lead:
-        host, port = task["cluster"]["worker"][task["task"]["index"]].split(":")
-        server = socket.create_server((host, int(port)))
-        pathlib.Path("here").touch()
-        for knocks in itertools.count(1):
-            server.accept()
-            pathlib.Path(f"knock{knocks}").touch()
-"""
-
-
-def test_the_lead_outlasts_the_other_workers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
-        tasks.start("worker1")
-        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
-        tasks.start("worker0")
-        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the lead's end")
-        tasks.until((tasks.directory("worker1") / "knock2").exists, "the lead to look again")
-        assert tasks.processes["worker0"].poll() is None
-        address = tasks.cluster["worker"][1]
-        missing = {"task": "worker1", "address": address, "reason": "its port still answers"}
-        assert tasks.progress("worker0")["missing"] == [missing]
-        assert tasks.stop("worker0") == {"worker0": STOPPED}
-        assert tasks.progress("worker0")["phase"] == "stopped"
-        tasks.start("worker0")
-        tasks.until(lambda: tasks.progress("worker0").get("phase") == "ending", "the end of the next lead")
-        assert tasks.stop("worker1") == {"worker1": STOPPED}
-        assert tasks.wait("worker0") == {"worker0": FINISHED}
-        assert (tasks.progress("worker0")["phase"], tasks.progress("worker0")["missing"]) == ("finished", [])
-        assert tasks.progress("worker1") == {}
-
-
-def test_the_lead_waits_for_other_workers_until_its_deadline_and_says_what_usually_keeps_them(
-    tmp_path: Path,
-) -> None:
-    with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
-        tasks.end_deadline_minutes = 0.0
-        tasks.start("worker1")
-        tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
-        tasks.start("worker0")
-        assert tasks.wait("worker0") == {"worker0": FINISHED}
-        assert tasks.processes["worker1"].poll() is None
-        said = "worker1 did not end within trainer_program_end_deadline_minutes: it has work left, or its"
-        assert said in tasks.output("worker0")
-
-
-def test_the_lead_does_not_wait_for_a_host_that_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with contextlib.ExitStack() as stack:
-        hosts = [f"127.0.0.1:{free_ports(1)[0]}"]
-        # Who knocks at a port whose queue is full hears nothing, as from a host that is off.
-        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(2):
-            knock = stack.enter_context(socket.socket())
-            knock.setblocking(False)
-            knock.connect_ex(silent.getsockname())
-        hosts.append(f"127.0.0.1:{silent.getsockname()[1]}")
-        for name in ("_FIRST_WAIT_SECONDS", "_LONGEST_WAIT_SECONDS", "_PAUSE_SECONDS"):
-            monkeypatch.setattr(launcher, name, 0.1)
-        task = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}}
-        monkeypatch.setenv("TF_CONFIG", json.dumps(task))
-        told: list[object] = []
-        monkeypatch.setattr(launcher, "update_progress", lambda _directory, changes: told.append(changes))
-        file = program(tmp_path, LISTEN)
-        content = {"release": "c0ffee", "file": str(file), "arguments": [], "flags": False, "observed": False}
-        (tmp_path / "program.json").write_text(json.dumps(content))
-        given = [f"--program={tmp_path / 'program.json'}", f"--run_directory={tmp_path}"]
-        options = parse(["--job_name=worker", "--task_index=0", f"--worker_hosts={','.join(hosts)}", *given])
-        assert launcher._Launcher(options, threading.Event()).run() == FINISHED
-        gone = {"task": "worker1", "address": hosts[1], "reason": "no answer within 1 s"}
-        assert told.count({"run_id": "", "phase": "ending", "missing": [gone]}) == 4
-        assert told[-1] == {"run_id": "", "phase": "finished", "reason": "", "missing": []}
-
-
-def test_a_chief_does_not_wait_for_workers_that_serve(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path, LISTEN), chief=1, worker=2) as tasks:
-        tasks.start("worker0", "worker1")
-        for name in ("worker0", "worker1"):
-            tasks.until((tasks.directory(name) / "here").exists, name)
-        tasks.start("chief0")
-        assert tasks.wait("chief0") == {"chief0": FINISHED}
-        assert tasks.progress("chief0")["phase"] == "finished"
-        assert tasks.progress("worker0") == {}
-        assert tasks.stop("worker0", "worker1") == {"worker0": STOPPED, "worker1": STOPPED}

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository import ROOT
-from tests.trainer.program.launched import Tasks
-from tests.trainer.program.test_launcher import program, run_alone
+from tests.trainer.program.launched import Tasks, program, run_alone
 from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.contract.records import events_file, read_records
 from trainer.program import launcher

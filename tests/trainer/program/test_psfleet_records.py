@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks
-from tests.trainer.program.test_launcher import program, run_alone
+from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, program, run_alone
 from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.contract.records import schema_problems
 from trainer.program.launcher import LIBRARY

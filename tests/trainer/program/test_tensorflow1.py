@@ -10,8 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.trainer.program.launched import Tasks
-from tests.trainer.program.test_launcher import program
+from tests.trainer.program.launched import Tasks, program
 from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.program import launcher
 
