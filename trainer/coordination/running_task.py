@@ -14,6 +14,7 @@ from trainer.process import gpus
 from trainer.process.cluster import Cluster
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.flags import Options
+from trainer.process.port_probes import require_own
 from trainer.process.progress_writer import ProgressWriter
 from trainer.process.stop_request import StopRequest
 
@@ -94,6 +95,7 @@ class RunningTask:
 
     def _listen(self, config: tf.compat.v1.ConfigProto) -> tf.compat.v1.train.Server:
         cluster = self.cluster
+        require_own(cluster.task, cluster.address)
         try:
             return v1.train.Server(
                 tf.train.ClusterSpec(cluster.jobs),

@@ -6,6 +6,7 @@ Read from /proc, for hosts without `ss`.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,7 +48,7 @@ class Holder:
     """Who holds a port: a process of the user `uid`; `unit` is "" where systemd knows none.
 
     `pid` is 0 where the process cannot be seen: it is in a container, or this host is one and its root
-    sees nothing of what other users have open.
+    sees nothing of what other users have open; or a task looks, whose sandbox shows it its user's alone.
     """
 
     port: int
@@ -171,9 +172,25 @@ def is_doctor(holder: Holder) -> bool:
     return holder.program == LISTENER and holder.uid == 0
 
 
+def stranger_at(port: int) -> str:
+    """Say which other user holds a port, and as what; "" where it is free, root's, or this user's.
+
+    TensorFlow itself would still listen where somebody has the port for one address or family alone.
+    """
+    known = {0, os.geteuid()}
+    strangers = [holder for holder in read_port_facts([port]).holders if holder.uid not in known]
+    if not strangers:
+        return ""
+    try:
+        name = pwd.getpwuid(strangers[0].uid).pw_name
+    except KeyError:
+        name = "without a name"
+    return f"user {name}, by {_words(strangers[0])}"
+
+
 def _words(holder: Holder) -> str:
     if not holder.pid:
-        return f"a process of the user with id {holder.uid} that cannot be seen, as in a container"
+        return f"a process of the user with id {holder.uid} that cannot be seen from here"
     unit = f", {holder.unit}" if holder.unit else ""
     return f"{holder.program} (pid {holder.pid}{unit})"
 

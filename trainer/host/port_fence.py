@@ -172,6 +172,8 @@ table inet psfleet {
 $mesh_alone
 		meta skuid $uid goto tasks
 		meta skuid 0 accept
+		# Nobody else answers for a task; nor, as with tcp_syncookies=2, who has no known owner.
+		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) goto refused
 		tcp flags & (fin | syn | rst | ack) != syn accept
 		oif lo tcp dport @ports goto refused
 		ip daddr . tcp dport @tasks4 goto refused
@@ -179,9 +181,11 @@ $mesh_alone
 	}
 	chain tasks {
 		tcp flags & syn == 0 accept
-		# They serve at their ports, and TensorBoard for this host alone.
+		# They serve at their ports, and TensorBoard for this host alone. Else they answer nobody: who sends
+		# SYN to a connection that they begin would be at its other end.
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) accept
-		oif lo tcp flags & (syn | ack) == (syn | ack) accept
+		oif lo tcp dport != @ports tcp flags & (syn | ack) == (syn | ack) accept
+		tcp flags & (syn | ack) == (syn | ack) goto refused
 		oif lo tcp dport @ports accept
 		ip daddr . tcp dport @tasks4 accept
 		ip6 daddr . tcp dport @tasks6 accept

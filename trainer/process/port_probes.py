@@ -1,4 +1,4 @@
-"""Whether the other tasks' ports answer, asked without TensorFlow."""
+"""Whether the other tasks' ports answer, and whether a task's own is another user's; without TensorFlow."""
 
 import errno
 import socket
@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from trainer.contract.exit_codes import CLUSTER_BROKE
+from trainer.host.port_checks import stranger_at
 from trainer.process.cluster import split_address
+from trainer.process.failure import TaskFailure
 
 REFUSED = "connection refused"
 _KNOWN = {
@@ -54,3 +57,14 @@ def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
     with ThreadPoolExecutor(16) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}
+
+
+def require_own(task: str, address: str) -> None:
+    """Raise TaskFailure where another user holds the port at which a task is to listen.
+
+    Of class `cluster_broke`: a program that was given the port by chance soon gives it back.
+    """
+    port = split_address(address)[1]
+    if stranger := stranger_at(port):
+        remedy = f"stop that; as root `ss -ltnp sport = :{port}` on this host shows it"
+        raise TaskFailure(CLUSTER_BROKE, f"{task} cannot listen on port {port}, held by {stranger}: {remedy}")

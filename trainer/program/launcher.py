@@ -21,7 +21,7 @@ from trainer.process.cluster import PROGRAM_CHIEF
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
-from trainer.process.port_probes import REFUSED, Missing, probe_all
+from trainer.process.port_probes import REFUSED, Missing, probe_all, require_own
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
 
@@ -176,6 +176,8 @@ class _Launcher:
         self._is_lead = self._task == lead_task(cluster)
         gpus.require_driver(self._task, os.environ)
         program = Program.read(options.program or Path())
+        for address in cluster.get(options.cluster.job, [])[options.cluster.index :][:1]:
+            require_own(self._task, address)
         ending = self._live(program)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)

@@ -1,11 +1,16 @@
-"""How many threads a task takes where nobody says."""
+"""How many threads a task takes where nobody says, and whose port it takes."""
 
 import os
+import pwd
+import socket
 
 import pytest
 
+from tests.trainer.host.networks import socket_of
+from trainer.contract.exit_codes import CLUSTER_BROKE
 from trainer.contract.records import RecordWriter
 from trainer.coordination.running_task import RunningTask
+from trainer.process.failure import TaskFailure
 from trainer.process.flags import parse
 
 HOSTS = ["--ps_hosts=10.0.0.1:2222,10.0.0.2:2222", "--worker_hosts=10.0.0.1:2223,10.0.0.3:2222,[::1]:2222"]
@@ -46,3 +51,19 @@ def test_a_local_run_takes_all_that_it_may_use_and_its_server_is_told(
     assert task.server is not None
     given = task.server.server_def.default_session_config
     assert (given.intra_op_parallelism_threads, given.inter_op_parallelism_threads) == (5, 5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
+def test_no_task_shares_its_port_with_another_user() -> None:
+    """TensorFlow would listen for IPv4 alone, and who comes by IPv6 would talk to the other."""
+    with socket_of(pwd.getpwnam("nobody").pw_uid, socket.AF_INET6) as stranger:
+        stranger.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        stranger.bind(("::", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        hosts = [f"--ps_hosts=localhost:{port}", "--worker_hosts=10.0.0.1:2223"]
+        with pytest.raises(
+            TaskFailure, match=f"ps0 cannot listen on port {port}, held by user nobody"
+        ) as raised:
+            _task("--job_name=ps", "--task_index=0", *hosts).join_cluster()
+    assert raised.value.code == CLUSTER_BROKE

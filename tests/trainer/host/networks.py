@@ -55,11 +55,10 @@ class Networks:
             self.path(name).open() as there,
         ):
             enter(there.fileno())
-            _LIBC.setfsuid(uid)
             try:
-                yield
+                with _as(uid):
+                    yield
             finally:
-                _LIBC.setfsuid(0)
                 enter(home.fileno())
 
     def listen(self, name: str, port: int, uid: int = 0) -> socket.socket:
@@ -90,6 +89,21 @@ class Networks:
         except OSError as error:
             return type(error).__name__
         return "open"
+
+
+def socket_of(uid: int, family: socket.AddressFamily) -> socket.socket:
+    """Return a socket of a user, in the network of this process."""
+    with _as(uid):
+        return socket.socket(family)
+
+
+@contextmanager
+def _as(uid: int) -> Iterator[None]:
+    _LIBC.setfsuid(uid)
+    try:
+        yield
+    finally:
+        _LIBC.setfsuid(0)
 
 
 def enter(namespace: int) -> None:

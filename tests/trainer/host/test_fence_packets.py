@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_without_a_fence_all_of_this_is_open(networks: Networks) -> None:
 def test_of_other_machines_those_of_the_plan_alone_reach_a_task(fenced: Networks, address: str) -> None:
     assert fenced.tried("stranger", address, PORT) == "ConnectionRefusedError"
     assert fenced.tried("peer", address, PORT) == "open"
-    assert fenced.tried("stranger", address, OTHER) == "open", "what is not the plan's is not ours to close"
+    assert fenced.tried("stranger", address, OTHER) == "open", "not ours to close"
 
 
 @pytest.mark.parametrize("address", [*OWN, *PEER, "::ffff:10.77.0.2"])
@@ -127,6 +128,40 @@ def test_a_task_serves_at_no_port_but_the_plans(fenced: Networks, address: str) 
     assert fenced.tried("stranger", address, HIDDEN) == "TimeoutError"
     assert fenced.tried("peer", address, HIDDEN) == "TimeoutError"
     assert fenced.tried("here", address, HIDDEN, SOMEBODY) == "open", "as TensorBoard, for this host alone"
+
+
+def test_of_the_users_here_root_and_the_tasks_alone_answer_at_a_port_of_the_plan(fenced: Networks) -> None:
+    """Else whoever listens there while a ps is down passes for it."""
+    ways = [("peer", address, ROOT) for address in HERE]
+    ways += [("here", address, user) for address in OWN for user in (TASKS, ROOT)]
+    for owner, answer in ((ROOT, "open"), (TASKS, "open"), (SOMEBODY, "TimeoutError")):
+        with fenced.listen("here", IDLE, owner), ThreadPoolExecutor(len(ways)) as trying:
+            found = trying.map(lambda way: fenced.tried(way[0], way[1], IDLE, way[2]), ways)
+            assert set(found) == {answer}, owner
+    with fenced.listen("here", OTHER + 1, SOMEBODY):
+        assert fenced.tried("peer", HERE[0], OTHER + 1) == "open", "not ours to close"
+
+
+@pytest.mark.parametrize(("place", "address"), [("peer", PEER[0]), ("peer", PEER[1]), ("here", "127.0.0.1")])
+def test_nobody_connects_back_to_a_task_that_asks_for_an_answer(
+    fenced: Networks, place: str, address: str
+) -> None:
+    """Who sends SYN himself, to a task that has sent one to a port where nobody answers, is connected."""
+    unanswered = "add table inet quiet; add chain inet quiet in { type filter hook input priority -1; }"
+    syn = f"tcp dport {IDLE} tcp flags & (syn | ack) == syn drop"
+    fenced.run("nft", f"{unanswered}; add rule inet quiet in {syn}", at=place)
+    with fenced.inside("here", TASKS):
+        task = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    task.bind(("", OTHER + 1))
+    task.setblocking(False)
+    try:
+        with suppress(BlockingIOError):
+            task.connect((address, IDLE))
+        with task, pytest.raises(OSError, match=r"refused|timed out"):
+            back = "127.0.0.1" if place == "here" else HERE[":" in address]
+            fenced.connect(place, back, OTHER + 1, SOMEBODY, from_port=IDLE)
+    finally:
+        fenced.run("nft", "delete table inet quiet", at=place)
 
 
 def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: Path) -> None:

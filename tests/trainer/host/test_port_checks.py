@@ -1,4 +1,5 @@
 import os
+import pwd
 import socket
 import sys
 from dataclasses import replace
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.host.networks import socket_of
 from trainer.host.check import failed, ok, warning
 from trainer.host.port_checks import (
     USUAL_EPHEMERAL,
@@ -16,6 +18,7 @@ from trainer.host.port_checks import (
     parse_sockets,
     port_check,
     read_port_facts,
+    stranger_at,
     task_ports,
     unit_of,
 )
@@ -63,6 +66,21 @@ def test_who_listens_here_is_found_in_proc() -> None:
     assert read_port_facts(ports).holders == ()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
+def test_another_user_at_a_port_is_named_for_whichever_address_he_has_it() -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket_of(nobody, family) as theirs, socket_of(os.geteuid(), family) as ours:
+            theirs.bind((address, 0))
+            ours.bind((address, 0))
+            theirs.listen()
+            ours.listen()
+            program = Path("/proc/self/comm").read_text().strip()
+            named = stranger_at(theirs.getsockname()[1])
+            assert named.startswith(f"user nobody, by {program} (pid {os.getpid()}")
+            assert stranger_at(ours.getsockname()[1]) == ""
+
+
 def test_the_range_of_this_machine_is_read() -> None:
     first, last = read_port_facts([1]).ephemeral
     assert 0 < first < last < 65536
@@ -108,7 +126,7 @@ def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_o
     [
         (Holder(2223, 33, 812, "nginx", "nginx.service"), "nginx (pid 812, nginx.service)"),
         (Holder(2223, 998, 9, "x", "psfleet-worker@0.service"), "x (pid 9, psfleet-worker@0.service)"),
-        (Holder(2223, 33), "a process of the user with id 33 that cannot be seen, as in a container"),
+        (Holder(2223, 33), "a process of the user with id 33 that cannot be seen from here"),
     ],
 )
 def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import socket
 import sys
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.host.networks import socket_of
 from tests.trainer.processes import until
 from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
 from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
@@ -164,6 +166,21 @@ def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path:
     assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
     assert "libcuda.so.1" in reason
     assert not (tasks.directory("worker0") / "told.json").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
+def test_a_program_whose_port_is_another_users_is_not_started(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, TELL), worker=1) as tasks:
+        with socket_of(pwd.getpwnam("nobody").pw_uid, socket.AF_INET) as stranger:
+            stranger.bind(("127.0.0.1", 0))
+            stranger.listen()
+            port = stranger.getsockname()[1]
+            tasks.cluster = {"worker": [f"127.0.0.1:{port}"]}
+            tasks.start()
+            assert tasks.wait() == {"worker0": CLUSTER_BROKE}
+        reason = str(tasks.progress("worker0")["reason"])
+        assert reason.startswith(f"worker0 cannot listen on port {port}, held by user nobody, by ")
+        assert not (tasks.directory("worker0") / "told.json").exists()
 
 
 def test_a_damaged_description_is_named(tmp_path: Path) -> None:
