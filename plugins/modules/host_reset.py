@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import grp
 import os
-import re
-import signal
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import NamedTuple
 
 from ..module_utils.carried_record import CarriedRecord
 from ..module_utils.documented import documented_module
+from ..module_utils.ended_account import end_all
 from ..module_utils.host.accounts import is_ours
 from ..module_utils.host.fence_state import listed, take_down
 from ..module_utils.host.host_facts import ask
@@ -49,9 +47,6 @@ stays: {returned: always, type: list, description: "What stays, and why."}
 FENCE = "psfleet-fence.service"
 SECONDS_TO_ANSWER = 60
 PATHS_SHOWN = 3
-# What userdel ends with while a process of the user is there; it names one each time.
-IN_USE = 8
-TRIES = 100
 
 
 class Account(NamedTuple):
@@ -208,30 +203,13 @@ def leave_sshd(file: Path, service: str) -> None:
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account and its group, whoever else is in that; its processes end. Raises ValueError.
-
-    Which these are userdel says: a container of this host has other accounts by the same number.
-    """
+    """Remove an account, and its group whoever else is in that; what it runs ends. Raises ValueError."""
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:
             run("gpasswd", "--members", "", account.name)
-    for _ in range(TRIES):
-        status, _, complaint = ask(["userdel", account.name], SECONDS_TO_ANSWER)
-        if status != IN_USE:
-            break
-        for process in re.findall(r"used by process (\d+)", complaint):
-            kill(int(process), account.user)
-        time.sleep(0.1)
-    if status:
-        raise ValueError(f"user {account.name} could not be removed: {complaint.strip()}")
-
-
-def kill(process: int, user: int) -> None:
-    """End a process if it is a user's still."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        if Path(f"/proc/{process}").stat().st_uid == user:
-            os.kill(process, signal.SIGKILL)
+    end_all(account.name, account.user)
+    run("userdel", account.name)
 
 
 def run(*command: str) -> None:

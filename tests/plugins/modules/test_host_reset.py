@@ -2,8 +2,6 @@
 
 import grp
 import os
-import signal
-import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,6 @@ from tests.plugins.module_utils.test_host_places import carry, left, made, place
 from tests.plugins.modules.module_run import answer_of
 from tests.repository import ROOT
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root ends others' processes")
 OTHERS = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:psfleet fan,,,:/home/alice:/bin/bash\n"
 OURS = (
     "psfleet:x:54321:54321:psfleet trainer:/var/lib/psfleet:/usr/sbin/nologin\n"
@@ -34,7 +31,7 @@ class Host:
     def __init__(self, root: Path) -> None:
         self.root, self.told = root, list[str]()
         self.units = {"psfleet-fence.service": "active", "psfleet-tensorboard.service": "active"}
-        self.table, self.sshd_objects, self.users_stay_busy = "table inet psfleet", "", 0
+        self.table, self.sshd_objects, self.userdel_objects = "table inet psfleet", "", ""
         made(root, "etc/passwd")
 
     @property
@@ -65,9 +62,8 @@ class Host:
         if command[0] == "sshd":
             return bool(self.sshd_objects), "", self.sshd_objects
         if command[0] == "userdel":
-            if self.users_stay_busy:
-                self.users_stay_busy -= 1
-                return module.IN_USE, "", "userdel: user is currently used by process 1\n"
+            if self.userdel_objects:
+                return 8, "", self.userdel_objects
             lines = self.passwd.read_text().splitlines(keepends=True)
             self.passwd.write_text("".join(line for line in lines if not line.startswith(f"{command[1]}:")))
         return 0, "", ""
@@ -84,7 +80,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         monkeypatch.setattr(module, name, getattr(host, name))
     monkeypatch.setattr(module, "listed", lambda: host.table)
     monkeypatch.setattr(module, "HostPlaces", partial(HostPlaces, root=tmp_path))
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    # What it does is tried in test_ended_account.py, with processes.
+    monkeypatch.setattr(module, "end_all", lambda name, user: host.told.append(f"end all of {name}, {user}"))
     return host
 
 
@@ -238,14 +235,12 @@ def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) 
     assert module.read_accounts(passwd) == []
 
 
-def test_a_user_whose_processes_end_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_goes_after_all_that_it_has_running(host: Host) -> None:
     host.passwd.write_text(OURS)
-    monkeypatch.setattr(module, "kill", lambda *_: None)
-    host.users_stay_busy = module.TRIES - 1
     module.remove_account(module.Account("psfleet", 54321, 54321))
-    assert "psfleet:" not in host.passwd.read_text()
-    host.users_stay_busy = module.TRIES + 1
-    with pytest.raises(ValueError, match=r"user psfleet-ssh could not be removed: .* used by process 1"):
+    assert host.told == ["end all of psfleet, 54321", "userdel psfleet"]
+    host.userdel_objects = "userdel: it is locked\n"
+    with pytest.raises(ValueError, match="userdel psfleet-ssh: userdel: it is locked"):
         module.remove_account(module.Account("psfleet-ssh", 54322, 54322))
 
 
@@ -259,33 +254,7 @@ def test_a_group_goes_with_its_account_whoever_is_in_it(
     monkeypatch.setattr("grp.getgrgid", lambda number: grp.struct_group((name, "x", number, members)))
     host.passwd.write_text(OURS)
     module.remove_account(module.Account("psfleet", 54321, 54321))
-    assert host.told == ["gpasswd --members  psfleet"] * emptied + ["userdel psfleet"]
-
-
-@as_root
-def test_what_userdel_names_of_a_user_ends_and_nobody_elses_process_does(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number is this test's own: other hosts may be containers of this machine."""
-    user = 1_000_000_000 + os.getpid()
-    account = module.Account("psfleet", user, user)
-    theirs = subprocess.Popen(["setpriv", f"--reuid={user}", "--clear-groups", "sleep", "600"])
-    mine = subprocess.Popen(["sleep", "600"])
-    named = iter([mine.pid, theirs.pid, 4_194_305])  # the last is none
-
-    def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
-        while theirs.poll() is None and Path(f"/proc/{theirs.pid}/comm").read_text() != "sleep\n":
-            pass
-        status, _, complaint = host.ask(command, seconds)
-        return status, "", complaint.replace("process 1\n", f"process {next(named)}\n") if status else ""
-
-    host.users_stay_busy = 3
-    monkeypatch.setattr(module, "ask", ask)
-    try:
-        module.remove_account(account)
-        assert theirs.wait(30) == -signal.SIGKILL
-        assert mine.poll() is None
-    finally:
-        for process in (mine, theirs):
-            process.kill()
-            process.wait()
+    assert host.told == [
+        *["gpasswd --members  psfleet"] * emptied,
+        *("end all of psfleet, 54321", "userdel psfleet"),
+    ]

@@ -1,0 +1,104 @@
+"""All that an account runs on this host, or has left for a clock to start, ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from .host.host_facts import ask
+
+# Where cron keeps one file for each account, and `at` one for each job: on Debian, Red Hat, SUSE.
+CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron", "var/spool/cron/tabs")
+JOBS = ("var/spool/cron/atjobs", "var/spool/at", "var/spool/atjobs")
+LINGER = "var/lib/systemd/linger"
+# As often it looks for what is left, and waits so long in between.
+TRIES, SECONDS_BETWEEN = 200, 0.05
+SECONDS_TO_ANSWER = 10
+
+
+class Process(NamedTuple):
+    """A process with an account's number; in a container (`is_contained`) that is another account's."""
+
+    number: int
+    name: str
+    is_contained: bool
+
+
+def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
+    """End all that an account has, and return it in words. Raises ValueError where something does not end."""
+    if not user:
+        raise ValueError(f"{name} has the number of root, of whom nothing is ended")
+    ended = dict.fromkeys(remove_starts(name, user, root))
+    for _ in range(TRIES):
+        found = list(processes_of(user))
+        theirs = [process for process in found if not process.is_contained]
+        ended |= {f"process {process.number} ({process.name})": None for process in theirs}
+        # Where none was seen, too: who looks may always miss one that begins another and ends.
+        kill_all(theirs, user, at_once=len(theirs) == len(found))
+        if not theirs:
+            forget_manager(user)
+            return [*ended]
+        time.sleep(SECONDS_BETWEEN)
+    left = ", ".join(f"{process.number} ({process.name})" for process in theirs)
+    raise ValueError(f"processes of {name} do not end: {left}")
+
+
+def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
+    """Remove what would start something of an account's again; yield each in words.
+
+    These folders are root's, or of the programs that keep them: no account can put a link into their paths.
+    """
+    files = [root / folder / name for folder in (*CRONTABS, LINGER)]
+    for folder in JOBS:
+        with suppress(OSError):
+            files += [path for path in (root / folder).iterdir() if path.lstat().st_uid == user]
+    for file in files:
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            file.unlink()
+            yield str(file)
+
+
+def forget_manager(user: int) -> None:
+    """Have systemd end what it has for an account without processes: its manager, sessions and folder."""
+    for verb in ("stop", "reset-failed"):
+        ask(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
+
+
+def processes_of(user: int) -> Iterator[Process]:
+    """Yield the processes that have an account's number, whichever of the kernel's four it is."""
+    own_map = Path("/proc/self/uid_map").read_bytes()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with suppress(OSError, ValueError):
+            text = (folder / "status").read_text(encoding="utf-8", errors="replace")
+            fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+            # One whose first thread has ended looks dead while others of its threads live.
+            is_dead = fields["State"].startswith("Z") and int(fields["Threads"]) <= 1
+            if str(user) in fields["Uid"].split() and not is_dead:
+                # Without the rights of root nobody comes into a namespace of processes but by one of users.
+                inner = len(fields["NSpid"].split()) > 1
+                is_contained = inner and (folder / "uid_map").read_bytes() == own_map
+                yield Process(int(folder.name), fields["Name"], is_contained)
+
+
+def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
+    """Kill processes; `at_once` all of the user, by the kernel, which lets none be born meanwhile."""
+    if at_once:
+        child = os.fork()  # which starts no program: the user may have as many processes as are allowed
+        if not child:
+            try:
+                os.setgroups([])
+                os.setresuid(user, user, user)
+                os.kill(-1, signal.SIGKILL)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process.number, signal.SIGKILL)
