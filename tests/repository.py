@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 # The options by which a host of an inventory is this machine, with the Python of the tests.
@@ -20,13 +22,21 @@ def written_play(folder: Path, *tasks: object, **keywords: object) -> Path:
 
 
 def played(playbook: Path, *options: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook with the project's configuration, with `settings` in the environment and no colours."""
-    return subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", playbook, *options],
-        cwd=ROOT,
-        env=os.environ | {"ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg", "ANSIBLE_NOCOLOR": "1"} | settings,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    """Run a playbook with the project's configuration, with `settings` in the environment and no colours.
+
+    It is run in a project that has nothing but this: what people keep in the clone, as the runs and the
+    inventory of `make demo`, is neither seen nor changed.
+    """
+    with TemporaryDirectory() as folder:
+        project = Path(folder)
+        shutil.copy(ROOT / "ansible.cfg", project)
+        (project / "collections").symlink_to(ROOT / "collections")
+        return subprocess.run(
+            [Path(sys.executable).parent / "ansible-playbook", playbook, *options],
+            cwd=project,
+            env=os.environ | {"ANSIBLE_CONFIG": f"{project}/ansible.cfg", "ANSIBLE_NOCOLOR": "1"} | settings,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
