@@ -37,7 +37,7 @@ class ActionModule(HostAction):
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         arguments["run_id"] = run["id"]
         packed = self._run_module(arguments, "psfleet.cluster.run_archive")
-        if packed.get("failed") or packed.get("unreachable") or self._task.check_mode:
+        if packed.get("failed") or self._task.check_mode:
             return packed
         path, size = packed["path"], packed["size"]
         if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..plugin_utils.carrying import StepsAction
-from ..plugin_utils.host_program import interpreter
+from ..plugin_utils.host_program import PYTHON_FACT, interpreter
 from ..plugin_utils.reaching import OLDEST_PYTHON, answered, ask
 
 
@@ -21,9 +21,7 @@ class ActionModule(StepsAction):
         answer, problem = self._asked(arguments["steps"]) if "steps" in arguments else ({}, self._problem())
         user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
         summary = f"- {self.variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
-        # What comes after is run by the Python that was found.
-        facts = {**self._found_python(), **answer.get("ansible_facts", {})}
-        return {**answer, "ansible_facts": facts, "reached": not problem, "summary": summary}
+        return {**answer, "reached": not problem, "summary": summary}
 
     def _asked(self, steps: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
         """Return the answers to the steps, and what keeps the host from giving any."""
@@ -33,12 +31,8 @@ class ActionModule(StepsAction):
         cause = self._problem()
         if cause or not self._discovered_interpreter:
             return {}, cause or problem
-        self.variables = {**self.variables, "ansible_facts": self._found_python()}
+        self.variables = {**self.variables, "ansible_facts": {PYTHON_FACT: self._discovered_interpreter}}
         return answered(lambda: self._took(steps))
-
-    def _found_python(self) -> dict[str, Any]:
-        found = self._discovered_interpreter
-        return {"discovered_interpreter_python": found} if found else {}
 
     def _problem(self) -> str:
         """Return what keeps the host from running modules as root, in words; empty where nothing does."""

@@ -91,7 +91,10 @@ tasks:
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).
-stopped: {returned: always, type: list, description: Names of the tasks that ran and were stopped now.}
+stopped:
+  returned: always
+  type: dict
+  description: Of each task that ran and was stopped, now or before by the word of C(stopped), its restarts.
 """
 
 STATE_PROPERTIES = (

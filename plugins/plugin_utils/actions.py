@@ -1,7 +1,7 @@
 """What all actions have in common."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
 
-from .host_program import Call, run_on_host
+from .host_program import OURS, PYTHON_FACT, Call, run_on_host
 
 # Whoever has psfleet as a collection may have another callback than ours.
 escape_all_messages()
@@ -29,7 +29,10 @@ class HostAction(ActionBase):
         """Return the answer. An action that does not say otherwise has changed nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
-        return result | {"changed": False} | self._act(dict(self._task.args))
+        answer = result | {"changed": False} | self._act(dict(self._task.args))
+        if found := self._discovered_interpreter:  # by which all that comes after is run
+            answer["ansible_facts"] = {PYTHON_FACT: found, **answer.get("ansible_facts", {})}
+        return answer
 
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -38,24 +41,21 @@ class HostAction(ActionBase):
     def _run_module(self, arguments: dict[str, Any], name: str = "") -> dict[str, Any]:
         """Return what a module answers on the host: that of the action's own name, or another.
 
-        Raises AnswerError for what it cannot answer.
+        Raises AnswerError for what it cannot answer, NotRunError where it does not answer.
         """
-        return self._run_modules([(name or self._task.resolved_action, arguments)])[0]
+        return next(self._run_modules([(name or self._task.resolved_action, arguments)]))
 
-    def _run_modules(self, calls: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return what modules answer on the host, up to the first that fails, or that needs an archive.
+    def _run_modules(self, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+        """Yield what is kept of modules' answers, up to the first that fails, or that needs an archive.
 
-        Raises AnswerError for what they cannot answer.
+        However a module ran on the host, its answer comes by here. Raises as `_run_module`.
         """
         names = ", ".join(module for module, _ in calls)
         try:
-            answers = run_on_host(self, calls, self.variables)
-            return [
-                answer
-                if answer.get("failed") or answer.get("unreachable")
-                else checked(module.rpartition(".")[2], answer, arguments)
-                for (module, arguments), answer in zip(calls, answers, strict=False)
-            ]
+            for (module, arguments), answer in zip(
+                calls, run_on_host(self, calls, self.variables), strict=False
+            ):
+                yield checked(module.removeprefix(OURS), answer, arguments)
         except (RecursionError, UnusableError) as error:
             raise AnswerError(f"its answer to {names} is damaged: {error}") from error
 

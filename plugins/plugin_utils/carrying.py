@@ -16,8 +16,8 @@ from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
 
-from .actions import HostAction
-from .host_program import OURS, Call
+from .actions import AnswerError, HostAction
+from .host_program import OURS, Call, NotRunError
 from .identities import identity_problem
 
 display = Display()
@@ -37,13 +37,20 @@ class CarryingAction(HostAction):
         """Return the modules' answers, up to the first that fails. What each needs is carried to the host."""
         calls = [(module, described(module, arguments)) for module, arguments in steps]
         answers: list[dict[str, Any]] = []
-        while len(answers) < len(calls):
-            answers += self._run_modules(calls[len(answers) :])
-            place = len(answers) - 1
-            if answers[place].get("needs_archive") and not self._task.check_mode:
-                answers[place] = self._carry(calls[place], steps[place][1])
-            if answers[place].get("failed"):
-                break
+        try:
+            while len(answers) < len(calls):
+                # Also of those before one that raises: `extend` takes each as it comes.
+                answers.extend(self._run_modules(calls[len(answers) :]))
+                place = len(answers) - 1
+                if answers[place].get("needs_archive") and not self._task.check_mode:
+                    answers[place] = self._carry(calls[place], steps[place][1])
+                if answers[place].get("failed"):
+                    break
+        except (AnswerError, NotRunError) as error:
+            if not answers:
+                raise
+            # What others have changed before is to be told with it.
+            answers.append({"failed": True, "msg": str(error)})
         for place, ((module, arguments), answer) in enumerate(zip(calls, answers, strict=False)):
             if module == f"{OURS}ssh_identity" and not answer.get("failed"):
                 problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
@@ -70,7 +77,7 @@ class CarryingAction(HostAction):
         try:
             path = self._send(archive, remote)
             sent()
-            return self._run_modules([(module, {**arguments, "archive": path})])[0]
+            return self._run_module({**arguments, "archive": path}, module)
         finally:
             self._remove_tmp_path(remote, force=True)
 
@@ -93,7 +100,7 @@ class CarryingAction(HostAction):
             if neighbours:
                 shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
                 given = {**arguments, "shared": shared}
-                (answer,) = self._run_modules([(module, given)])
+                answer = self._run_module(given, module)
                 if not answer.get("needs_archive"):
                     return answer
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
@@ -105,16 +112,17 @@ class CarryingAction(HostAction):
 
 
 class StepsAction(CarryingAction):
-    """Takes steps, each with a `name`, a `module` of psfleet's and its `arguments`.
+    """Takes steps, each with a `name`, a `module` (of psfleet's, or a whole name) and its `arguments`.
 
     The answer to one with a `fact` is the host's fact of this name.
     """
 
     def _took(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Run them, and return the answer that `host_steps` gives; what is no answer of a step as it is."""
-        answers = self._run_steps([(f"{OURS}{step['module']}", step["arguments"]) for step in steps])
-        if "module_stdout" in answers[-1]:
-            return answers[-1]
+        """Run them, and return the answer that `host_steps` gives. Raises as `_run_module`."""
+        calls = [(step["module"], step["arguments"]) for step in steps]
+        answers = self._run_steps(
+            [(name if "." in name else f"{OURS}{name}", arguments) for name, arguments in calls]
+        )
         answered = list(zip(steps, answers, strict=False))
         changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
         result: dict[str, Any] = {

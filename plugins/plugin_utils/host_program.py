@@ -1,6 +1,7 @@
-"""Modules of psfleet run by Python alone on a host: several in one stream there, their answers in one back.
+"""The two ways in which modules run on a host: Ansible's, and one of psfleet's own.
 
-Ansible's way sends its own library with each call, which the host compiles anew. The arguments are looked
+By its own, psfleet's modules are run by Python alone: several in one stream there, their answers in one
+back. Ansible's sends its own library with each call, which the host compiles anew. The arguments are looked
 at here, by the modules' documentation. Where a connection gives a command nothing to read, it is Ansible's.
 """
 
@@ -8,16 +9,16 @@ import io
 import json
 import shlex
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ansible import constants
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
-from ansible.vars.clean import remove_internal_keys
 
 from psfleet.run.host_answers import UnusableError
 
@@ -25,6 +26,8 @@ from ..module_utils.bare_module import is_last
 from ..module_utils.documented import argument_spec
 
 OURS = "psfleet.cluster."
+# The name by which Ansible keeps what it has found as the Python of a host.
+PYTHON_FACT = "discovered_interpreter_python"
 PLUGINS = Path(__file__).resolve().parents[1]
 # Both sides speak plain JSON, without Ansible's tags.
 PROFILE = "legacy"
@@ -36,11 +39,21 @@ BOOT = (
     "    file.flush()\n"
     "    runpy.run_path(file.name, run_name='__main__')"
 )
+# What it prints begins a line with this.
+ANSWERS = '{"answers": '
 MAIN = "from plugins.module_utils.bare_module import main; main()"
 
 # The name of a module, and its arguments.
 Call = tuple[str, Mapping[str, Any]]
-Answers = list[dict[str, Any]]
+
+
+class NotRunError(AnsibleActionFail):
+    """Modules did not run on a host, or not to their answers; `output` is what came instead."""
+
+    def __init__(self, names: str, output: Mapping[str, Any]) -> None:
+        printed = [str(output.get(name) or "").strip() for name in ("msg", "stdout", "stderr")]
+        super().__init__("\n".join([f"{names} gave no answer", *filter(None, printed)]))
+        self.output = output
 
 
 def _packed() -> bytes:
@@ -60,24 +73,54 @@ def _packed() -> bytes:
 _PROGRAM = _packed()
 
 
-def run_on_host(action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]) -> Answers:
-    """Return what modules answer on the host of an action; the last may have failed, or need an archive.
+def run_on_host(
+    action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what the host of an action says that modules answer, of which nothing was looked at.
 
-    Raises UnusableError for answers that are none.
+    The last may have failed, or need an archive. Raises UnusableError for what is no answer, and NotRunError
+    where there is none.
     """
     ours = all(module.startswith(OURS) for module, _ in calls)
     if ours and action._is_pipelining_enabled("new"):
-        return _run_alone(action, calls, variables)
-    answers: Answers = []
+        yield from _run_alone(action, calls, variables)
+        return
     for module, arguments in calls:
-        answers.append(action._execute_module(module, dict(arguments), task_vars=variables))
-        if is_last(answers[-1], check_mode=action._task.check_mode):
-            break
-    return answers
+        answer = _run_by_ansible(action, module, arguments, variables)
+        yield answer
+        if is_last(answer, check_mode=action._task.check_mode):
+            return
 
 
-def _run_alone(action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]) -> Answers:
-    checked = []
+def _run_by_ansible(
+    action: ActionBase, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    try:
+        answer: dict[str, Any] = action._execute_module(module, dict(arguments), task_vars=variables)
+    except AnsibleError:
+        raise
+    except Exception as error:  # it stumbles over answers of other kinds than its own modules give
+        raise UnusableError(f"Ansible cannot read it: {type(error).__name__}: {error}") from error
+    # It says so of what is no JSON.
+    if "module_stdout" in answer:
+        told = {name: answer.get(f"module_{name}") for name in ("stdout", "stderr")}
+        raise NotRunError(module, {"msg": answer.get("msg"), "rc": answer.get("rc"), **told})
+    # Of warnings and exceptions it makes objects of its own.
+    if isinstance(warnings := answer.get("warnings"), list):
+        answer["warnings"] = [_text_of(warning) for warning in warnings]
+    if answer.get("failed") and "exception" in answer:
+        answer.setdefault("msg", _text_of(answer["exception"]))
+    return answer
+
+
+def _text_of(message: object) -> object:
+    return getattr(getattr(message, "event", None), "msg", message)
+
+
+def _run_alone(
+    action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]
+) -> Sequence[Mapping[str, Any]]:
+    told = []
     for module, arguments in calls:
         name = module.removeprefix(OURS)
         options = import_module(f"{__package__.rpartition('.')[0]}.modules.{name}").DOCUMENTATION["options"]
@@ -85,23 +128,29 @@ def _run_alone(action: ActionBase, calls: Sequence[Call], variables: Mapping[str
         result = ArgumentSpecValidator(argument_spec(options, path="str")).validate(dict(arguments))
         if result.error_messages:
             return [{"failed": True, "msg": f"{module}: {', '.join(result.error_messages)}"}]
-        checked.append((name, result.validated_parameters))
-    sent = program(checked, check_mode=action._task.check_mode, diff=action._task.diff)
+        told.append((name, result.validated_parameters))
+    sent = program(told, check_mode=action._task.check_mode, diff=action._task.diff)
     python = f"{interpreter(action, variables)} -I -S -c {shlex.quote(BOOT)}"
     command = f"{action._compute_environment_string()} {python}".strip()
     done = action._low_level_execute_command(command, in_data=sent)
-    answer: dict[str, Any] = action._parse_returned_data(done, PROFILE)
-    if answer.get("failed"):
-        return [answer]
-    answers = answer.get("answers")
-    if not isinstance(answers, list) or not 0 < len(answers) <= len(calls):
+    # A host may greet whoever comes, before and after.
+    line = next((line for line in done["stdout"].split("\n") if line.startswith(ANSWERS)), None)
+    if line is None:
+        raise NotRunError(", ".join(module for module, _ in calls), done)
+    return _answers_in(line, len(calls), check_mode=action._task.check_mode)
+
+
+def _answers_in(line: str, asked: int, *, check_mode: bool) -> Sequence[Mapping[str, Any]]:
+    try:
+        answers = json.loads(line)["answers"]
+    except ValueError as error:
+        raise UnusableError(f"it is no JSON: {error}") from error
+    if not isinstance(answers, list) or not 0 < len(answers) <= asked:
         raise UnusableError("it is no list of answers")
     if not all(isinstance(each, dict) for each in answers):
         raise UnusableError("one of its answers is no object")
-    for each in answers:
-        remove_internal_keys(each)
-    if len(answers) < len(calls) and not is_last(answers[-1], check_mode=action._task.check_mode):
-        raise UnusableError(f"it has {len(answers)} of {len(calls)} answers")
+    if len(answers) < asked and not is_last(answers[-1], check_mode=check_mode):
+        raise UnusableError(f"it has {len(answers)} of {asked} answers")
     return answers
 
 
@@ -119,5 +168,5 @@ def interpreter(action: ActionBase, variables: Mapping[str, Any]) -> str:
     """Return the host's Python: that of the inventory, or what Ansible has found there, or python3."""
     said = constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables))
     python = str(action._templar.template(said))
-    found = variables.get("ansible_facts", {}).get("discovered_interpreter_python", "python3")
+    found = variables.get("ansible_facts", {}).get(PYTHON_FACT, "python3")
     return str(found if python.startswith("auto") else python)

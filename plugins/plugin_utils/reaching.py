@@ -7,6 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from .actions import AnswerError, HostAction
+from .host_program import NotRunError
 
 # Of ansible-core 2.19 on the hosts.
 OLDEST_PYTHON = "3.8"
@@ -23,32 +24,36 @@ def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any],
         answer = asked()
     except AnsibleConnectionFailure as error:
         return {}, f"could not log in: {last_line(str(error))}"
+    except NotRunError as error:
+        return {}, f"logged in, but {hindrance(error.output)}"
     except AnswerError as error:
         return {}, shorten(str(error), 300)
     except AnsibleError as error:
         return {}, f"logged in, but could not act as root: {shorten(str(error), 300)}"
     # A step that fails has been reached, and says why it does.
-    if answer.get("unreachable") or (answer.get("failed") and "failed_step" not in answer):
-        return {}, f"logged in, but {hindrance(answer)}"
+    if answer.get("failed") and "failed_step" not in answer:
+        return {}, f"logged in, but it failed there: {shorten(answer['msg'], 300)}"
     return answer, ""
 
 
 def hindrance(answer: Mapping[str, Any]) -> str:
-    """Return what kept a module from giving an answer on a host where one could log in."""
+    """Return what kept a module from an answer on a host where one could log in, by what came instead."""
     if "module interpreter" in str(answer.get("msg")):
         return f"found no Python there: {said(answer)}"
-    output = "\n".join(str(answer.get(name) or "") for name in ("module_stdout", "module_stderr"))
+    output = "\n".join(str(answer.get(name) or "") for name in ("stdout", "stderr"))
     if "Traceback (most recent call last)" in output or "SyntaxError" in output:
         # With a terminal, ssh has the last word.
         words = shorten(last_line(without_ssh(output)), 300)
         older = f": Ansible needs Python {OLDEST_PYTHON} or newer there" if "SyntaxError" in words else ""
         return f"could not run Python there: {words}{older}"
+    if answer.get("rc") == 0:
+        return f"its Python gave no answer: {said(answer)}"
     return f"could not act as root: {said(answer)}"
 
 
 def said(answer: Mapping[str, Any]) -> str:
-    """Return where a module that failed says why."""
-    names = ("module_stderr", "module_stdout", "msg")
+    """Return which words say why a module gave no answer."""
+    names = ("stderr", "stdout", "msg")
     outputs = (without_ssh(str(answer.get(name) or "")) for name in names)
     return next((shorten(output, 300) for output in outputs if output.strip()), "no answer")
 

@@ -1,10 +1,12 @@
 """What modules answer on hosts, looked at before anything is made of it: a host may say whatever it likes.
 
-An answer that lacks a field, or has one of another kind, is none.
+An answer that lacks a field, or has one of another kind, is none. What is not named here is not kept: Ansible
+would act on much of it on the controller (`add_host`, `ansible_facts`, `failed_when_result`).
 """
 
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from trainer.contract.plan import ClusterPlan
@@ -29,12 +31,17 @@ def _all(kind: str, values: Collection[object]) -> bool:
     return len(values) <= _MOST_ENTRIES and all(map(_KINDS[kind], values))
 
 
+def _is_difference(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(side, str | dict | list) for side in value.values())
+
+
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
     "state": lambda value: value in get_args(State),
     "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
     "switch": lambda value: isinstance(value, bool),
-    "count": lambda value: isinstance(value, int) and (number(value) or -value) >= 0,
+    "whole": lambda value: isinstance(value, int) and number(value) is not None,
+    "count": lambda value: _KINDS["whole"](value) and value >= 0,
     "code": lambda value: value is None or _KINDS["count"](value),
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
@@ -46,29 +53,55 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "texts": lambda value: isinstance(value, list) and _all("text", value),
     "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
     "counts": lambda value: isinstance(value, list) and _all("count", value),
+    # Of files to be carried there may be any number.
+    "places": lambda value: isinstance(value, list) and all(map(_KINDS["count"], value)),
     "named counts": lambda value: isinstance(value, dict) and _all("count", value.values()),
     "objects": lambda value: isinstance(value, list) and _all("object", value),
+    "differences": lambda value: all(map(_is_difference, value if isinstance(value, list) else [value])),
 }
-# Kind -> the names of the fields that are of it.
-_Fields = Mapping[str, str]
-_ANSWERS: Mapping[str, _Fields] = {
+# Kind -> the names of the fields that are of it. One with a "?" need not be there.
+Fields = Mapping[str, str]
+# What an answer of any module may hold, and all that is kept of one that failed.
+_OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warnings?", "differences": "diff?"}
+# Module, or module and state -> what its RETURN says. Ansible's own that run on hosts have whole names.
+ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
         **{"switch": "lacks_cuda", "hashes": "programs"},
         **{"objects": "tasks", "named counts": "stopped"},
     },
-    "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
+    "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
+    "content_release": {"switch": "needs_archive", "hash": "release"},
+    "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
+    "host_doctor": {
+        **{"objects": "checks", "texts": "alive", "text": "deployed", "switch": "listened"},
+        **{"moment": "began ended"},
+    },
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
     "host_requirements": {"environment": "environment"},
-    "host_runs listed": {"objects": "runs"},
-    "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
-    "wireguard_mesh": {"text": "public_key"},
+    "host_reset": {"texts": "removed stays"},
+    "host_runs": {"objects": "runs"},
+    "host_runs removed": {"texts": "removed", "count": "freed_bytes"},
+    "managed_files": {"texts": "changed_paths removed_paths"},
+    "port_fence": {"texts": "changed_paths"},
+    "python_environment": {"switch": "needs_archive", "text": "not_given?"},
+    "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {"text": "user_key host_key", "switch": "prepared", "texts": "addresses"},
     "ssh_login": {"switch": "proven"},
+    "trainer_units": {"texts": "stopped"},
+    "unneeded_content": {"texts": "removed", "count": "freed_bytes"},
+    "wireguard_mesh": {"text": "public_key"},
+    "ansible.builtin.apt": {},
+    "ansible.builtin.file": {},
+    "ansible.builtin.ping": {"text": "ping"},
+    "ansible.builtin.stat": {"object": "stat"},
+    "ansible.builtin.systemd_service": {},
+    "ansible.builtin.uri": {"whole": "status"},
+    "ansible.builtin.user": {},
 }
 # Each object of a list of this name.
-_PARTS: Mapping[str, _Fields] = {
+_PARTS: Mapping[str, Fields] = {
     "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
     "runs": {"run": "run_id", "count": "size", "moment": "changed", "figure": "global_step"},
@@ -80,7 +113,7 @@ _PARTS: Mapping[str, _Fields] = {
         "figure": "bytes_received bytes_sent",
     },
 }
-_DETAILS: _Fields = {
+_DETAILS: Fields = {
     "text": "result finished log log_end",
     "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds",
     "figures": "last_step",
@@ -89,36 +122,64 @@ _DETAILS: _Fields = {
 
 
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a module (a name without its collection) has answered to these arguments.
+    """Return what is kept of a module's answer to these arguments; ours have a name without its collection.
 
     A plan of `trainer_tasks` that is none counts as not deployed. Raises UnusableError saying what is wrong.
     """
-    _require(answer, _ANSWERS.get(f"{module} {arguments.get('state')}", _ANSWERS.get(module, {})))
-    if "freed_bytes" in answer:  # which is said, whatever the module
-        _require(answer, {"count": "freed_bytes"})
-    if module != "trainer_tasks":
-        return dict(answer)
+    name = f"{module} {arguments.get('state')}"
+    fields = ANSWERS.get(name if name in ANSWERS else module)
+    if fields is None:
+        raise UnusableError(f"nothing says what {module} answers")
+    kept = _kept(answer, _OF_ALL)
+    if kept.get("failed"):
+        kept.setdefault("msg", "it does not say why it failed")
+    else:
+        kept |= _kept(answer, fields)
+    if "tasks" in kept:
+        kept |= _of_tasks(kept, answer["tasks"], arguments)
+    try:
+        json.dumps(kept, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise UnusableError(f"it holds what is no text: {error}") from error
+    return kept
+
+
+def _of_tasks(
+    kept: Mapping[str, Any], said: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is kept of the tasks of `trainer_tasks`, and of the plan that they are of."""
     asked = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
-    for place, task in enumerate(answer["tasks"]):
-        _require(task, _DETAILS if arguments.get("details") else {}, f"tasks[{place}].")
+    tasks = []
+    for place, of_all in enumerate(kept["tasks"]):
+        details = _DETAILS if arguments.get("details") else {}
+        task = of_all | _kept(said[place], details, f"tasks[{place}].")
+        tasks.append(task)
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
         if not known or task["name"] != f"{task['job']}{task['index']}":
             raise UnusableError(f"tasks[{place}].name is {as_given(task['name'])}, of which nobody asked")
-    if answer["deployed"] == {"hash": arguments.get("plan_hash")}:
-        return dict(answer)
+    if kept["deployed"] == {"hash": arguments.get("plan_hash")}:
+        return {"tasks": tasks}
     try:
-        deployed = ClusterPlan.from_json(answer["deployed"]).to_json()
+        deployed = ClusterPlan.from_json(kept["deployed"]).to_json()
     except ValueError:
         deployed = {}
-    return {**answer, "deployed": deployed}
+    return {"tasks": tasks, "deployed": deployed}
 
 
-def _require(content: Mapping[str, Any], fields: _Fields, prefix: str = "") -> None:
+def _kept(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
+    """Return the fields of what a host says, each looked at; no others."""
+    kept: dict[str, Any] = {}
     for kind, names in fields.items():
-        for name in names.split():
+        for named in names.split():
+            name = named.rstrip("?")
             if name not in content:
-                raise UnusableError(f"{prefix}{name} is missing")
-            if not _KINDS[kind](content[name]):
-                raise UnusableError(f"{prefix}{name} is {as_given(content[name])}, which it cannot be")
-            for place, part in enumerate(content[name] if kind == "objects" else ()):
-                _require(part, _PARTS[name], f"{name}[{place}].")
+                if name == named:
+                    raise UnusableError(f"{prefix}{name} is missing")
+                continue
+            value = content[name]
+            if not _KINDS[kind](value):
+                raise UnusableError(f"{prefix}{name} is {as_given(value)}, which it cannot be")
+            if kind == "objects":
+                value = [_kept(part, _PARTS[name], f"{name}[{place}].") for place, part in enumerate(value)]
+            kept[name] = value
+    return kept

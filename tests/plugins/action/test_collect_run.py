@@ -51,7 +51,7 @@ def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_c
     (tmp_path / "logs" / "r1").mkdir(parents=True)
     (tmp_path / "logs" / "r1" / "ps0.out").write_text("all is well")
     python = tmp_path / "python"
-    answer = {"path": str(larger), "size": 1000, "left_out": []}
+    answer = {"path": str(larger), "size": 1000, "files": 1, "left_out": []}
     python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'answers': [answer]})}'\n")
     python.chmod(0o755)
     task = {"name": "ps0", "job": "ps", "index": 0, "host": "good", "role": "ps"}

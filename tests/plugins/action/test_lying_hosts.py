@@ -2,13 +2,15 @@
 
 import json
 import re
+from ast import literal_eval
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.psfleet.report.made_runs import make_plan
-from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
+from tests.psfleet.run.test_host_answers import ANSWERS, SPECIAL, WORKER
 from tests.repository import played, written_play
 
 HONEST = ANSWERS["trainer_tasks"]
@@ -29,23 +31,73 @@ HOSTS |= {
     "keeps": json.dumps({"answers": [{"runs": RUNS[:1]}]}),
     "leads": json.dumps({"answers": [{"runs": RUNS}]}),
 }
-HOSTS |= {"ps-host0": '{"a":' * 100_000 + "1" + "}" * 100_000}
+HOSTS |= {"ps-host0": '{"answers": ' * 100_000 + "1" + "}" * 100_000}
 PROBLEM = "its answer to psfleet.cluster.trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
 
 
-def said(folder: Path, *tasks: dict[str, Any]) -> str:
-    """What Ansible says of these tasks on the hosts."""
-    for host, answer in HOSTS.items():
+def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
+    """What Ansible says of these tasks on hosts whose Python prints this."""
+    for host, answer in hosts.items():
         (folder / f"{host}.json").write_text(answer)
-        (folder / host).write_text(f"#!/bin/sh\ncat >/dev/null\ncat '{folder}/{host}.json'\n")
+        (folder / host).write_text(f"#!/bin/sh\n[ -t 0 ] || cat >/dev/null\ncat '{folder}/{host}.json'\n")
         (folder / host).chmod(0o755)
     variables = {"ansible_connection": "local", "cluster_plan": make_plan().to_json()}
-    hosts = {host: {"ansible_python_interpreter": f"{folder}/{host}"} for host in HOSTS}
-    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": variables}}))
-    done = played(written_play(folder, *tasks), "-i", folder / "hosts.yml")
+    of_hosts = {host: {"ansible_python_interpreter": f"{folder}/{host}"} for host in hosts}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": of_hosts, "vars": variables}}))
+    done = played(written_play(folder, *tasks), "-i", folder / "hosts.yml", **settings)
     text = done.stdout + done.stderr
     assert "Traceback" not in text
     return text
+
+
+# By `module_stdout` Ansible says that there is no answer.
+BELIEVED = {name: value for name, value in SPECIAL.items() if not name.startswith("module_")}
+# By Ansible's way its own code reads these first, and stumbles over some.
+ODD = ("ansible_facts", "warnings", "deprecations", "exception", "results", "stdout", "failed", "msg", "diff")
+LIES: dict[str, dict[str, Any]] = {
+    "believed": HONEST | BELIEVED | {"warnings": ["not heeded"]},
+    "fails": HONEST | BELIEVED | {"failed": True, "msg": "its own words"},
+    "gives-none": HONEST | SPECIAL | {"failed": True, "msg": "its own words"},
+    **{f"odd-{name.replace('_', '-')}": HONEST | {name: 5} for name in ODD},
+}
+TAKEN = "{{ vars.keys() | intersect(['training_run_hook', 'discovered_interpreter_python']) }}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipelining", ["true", "false"])
+def test_nothing_of_an_answer_acts_on_the_controller(tmp_path: Path, pipelining: str) -> None:
+    """By either way, and with Ansible's default, by which facts of hosts are variables of the controller."""
+    hosts = {name: json.dumps(lie) for name, lie in LIES.items()}
+    if pipelining == "true":
+        hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}
+        hosts["top"] = json.dumps(LIES["fails"])
+    asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
+    step = {"name": "Look", "fact": "seen", "module": "trainer_tasks", "arguments": asked}
+    text = said(
+        tmp_path,
+        {"psfleet.cluster.trainer_tasks": asked, "register": "told", "ignore_errors": True},
+        {"psfleet.cluster.host_steps": {"steps": [step]}, "ignore_errors": True},
+        {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} has told {{ told.keys() | sort }}"}},
+        {"ansible.builtin.debug": {"msg": "facts of {{ inventory_hostname }}: {{ ansible_facts.keys() | sort }}"}},
+        {"ansible.builtin.debug": {"msg": f"hosts {{{{ groups }}}} have {TAKEN}"}},
+        hosts=hosts,
+        ANSIBLE_PIPELINING=pipelining,
+        ANSIBLE_INJECT_FACT_VARS="true",
+    )
+    kept = {"changed", "failed", *HONEST}
+    told = {host: set(literal_eval(keys)) for host, keys in re.findall(r"(\S+) has told (.*)", text)}
+    assert told.keys() == hosts.keys()
+    assert told["believed"] == kept | {"warnings"}
+    for host, keys in told.items():
+        # An exception is of the controller's own making, and so are warnings where a host has given none.
+        taken = keys - {"exception", "warnings"}
+        fails = taken == {"changed", "failed", "msg"}
+        assert fails or (host.startswith(("believed", "odd")) and taken == kept), host
+        assert fails or host.removeprefix("odd-") not in {"warnings", "failed", "msg", "diff"}, host
+        assert f"facts of {host}: {[] if fails else ['seen']}" in text
+    assert "its own words" in text
+    names = set(re.findall(r"hosts (.*) have \[\]", text))
+    assert len(names) == 1 and json.loads(names.pop().replace("'", '"'))["all"] == [*hosts]
 
 
 @pytest.mark.slow

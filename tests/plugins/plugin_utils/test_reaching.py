@@ -17,7 +17,7 @@ NO_START = "Module result deserialization failed: No start of json char found"
         (
             {
                 "msg": "The module interpreter '/usr/bin/python3' was not found.",
-                "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found\n",
+                "stderr": "/bin/sh: 1: /usr/bin/python3: not found\n",
                 "rc": 127,
             },
             "found no Python there: /bin/sh: 1: /usr/bin/python3: not found",
@@ -25,7 +25,7 @@ NO_START = "Module result deserialization failed: No start of json char found"
         (
             {
                 "msg": NO_START,
-                "module_stderr": 'Traceback (most recent call last):\n  File "x.py", line 50\n'
+                "stderr": 'Traceback (most recent call last):\n  File "x.py", line 50\n'
                 "    def run(name: str, /):\n                       ^\nSyntaxError: invalid syntax\n",
                 "rc": 1,
             },
@@ -35,23 +35,23 @@ NO_START = "Module result deserialization failed: No start of json char found"
         (
             {
                 "msg": NO_START,
-                "module_stdout": 'Traceback (most recent call last):\n  File "x.py", line 5\n'
+                "stdout": 'Traceback (most recent call last):\n  File "x.py", line 5\n'
                 "OSError: [Errno 28] No space left on device\nShared connection to 10.0.0.1 closed.\n",
             },
             "could not run Python there: OSError: [Errno 28] No space left on device",
         ),
         (
-            {"msg": NO_START, "module_stderr": "sudo: a password is required\n", "rc": 1},
+            {"msg": NO_START, "stderr": "sudo: a password is required\n", "rc": 1},
             "could not act as root: sudo: a password is required",
         ),
         (
-            {"msg": NO_START, "module_stderr": "/bin/sh: 1: sudo: not found\n", "rc": 127},
+            {"msg": NO_START, "stderr": "/bin/sh: 1: sudo: not found\n", "rc": 127},
             "could not act as root: /bin/sh: 1: sudo: not found",
         ),
     ],
 )
 def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], words: str) -> None:
-    assert hindrance({"failed": True, **answer}) == words
+    assert hindrance(answer) == words
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
+from importlib import import_module
 from typing import Any
 
 import pytest
+import yaml
 
+from psfleet.run.host_answers import ANSWERS as KEPT
 from psfleet.run.host_answers import UnusableError, checked
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.watch.test_status import task
+from tests.repository import ROOT
 
 PLAN = make_plan().to_json()
 WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
@@ -18,20 +22,89 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
+    "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
+    "content_release": {"needs_archive": True, "release": "0123456789ab"},
+    "gpu_facts": {"gpu_facts": {}, "checks": [CHECK], "installation": {}, "broken": ["driver"]},
     "host_doctor": {
         "checks": [CHECK],
-        **{"alive": [], "deployed": "", "began": 1.5, "ended": 2},
+        **{"alive": [], "deployed": "", "listened": False, "began": 1.5, "ended": 2},
     },
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
     "host_requirements": {"environment": "cpu-python3.11-x86_64"},
-    "host_runs listed": {"runs": [RUN]},
+    "host_reset": {"removed": ["units"], "stays": []},
+    "host_runs": {"runs": [RUN]},
     "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
-    "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
-    "run_archive": {"path": "/var/tmp/x", "size": 7, "left_out": ["y"]},
+    "managed_files": {"changed_paths": ["/etc/x"], "removed_paths": []},
+    "port_fence": {"changed_paths": ["/etc/x"]},
+    "python_environment": {"needs_archive": True, "not_given": "node2: busy"},
+    "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
     "ssh_identity": {"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
     "ssh_login": {"proven": True},
-    "another": {},
+    "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
+    "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
+    "wireguard_mesh": {"public_key": ""},
+    "ansible.builtin.apt": {},
+    "ansible.builtin.file": {},
+    "ansible.builtin.ping": {"ping": "pong"},
+    "ansible.builtin.stat": {"stat": {"exists": False}},
+    "ansible.builtin.systemd_service": {},
+    "ansible.builtin.uri": {"status": -1},
+    "ansible.builtin.user": {},
+}
+OF_ALL: dict[str, Any] = {
+    **{"changed": True, "failed": False, "msg": "done", "warnings": ["look"]},
+    "diff": [{"before": "", "after": {"mode": "0644"}}],
+}
+MARK = "touch /nowhere"
+# What Ansible makes of an answer beside what its module says; some of it acts on the controller.
+SPECIAL: dict[str, Any] = {
+    "add_host": {"host_name": "node1", "groups": ["ps"], "host_vars": {"ansible_ssh_common_args": MARK}},
+    "add_group": "ps",
+    "ansible_facts": {"training_run_hook": MARK, "discovered_interpreter_python": MARK},
+    "ansible_facts_cacheable": True,
+    "ansible_stats": {"data": {"x": 1}, "per_host": True, "aggregate": True},
+    "ansible_included_var_files": ["/etc/passwd"],
+    "ansible_loop_var": "item",
+    "failed_when_result": False,
+    "failed_when_suppressed_exception": "x",
+    "changed_when_result": True,
+    "_ansible_parsed": True,
+    "_ansible_notify": ["Restart TensorBoard"],
+    "_ansible_delegated_vars": {"ansible_host": "x"},
+    "_ansible_facts_cacheable": True,
+    "_ansible_no_log": True,
+    "_ansible_verbose_always": True,
+    "_ansible_suppress_tmpdir_delete": True,
+    "exception": "it broke",
+    "deprecations": [{"msg": "x", "version": "1"}],
+    "invocation": {"module_args": {"x": 1}},
+    "results": [{"failed": False, "add_host": {"host_name": "node1"}}],
+    "ansible_module_results": "x",
+    "include": "/etc/passwd",
+    "include_args": {"x": 1},
+    "unreachable": True,
+    "skipped": True,
+    "skip_reason": "x",
+    "finished": 1,
+    "started": 1,
+    "ansible_job_id": "1",
+    "attempts": 3,
+    "retries": 3,
+    "rc": 0,
+    "cmd": MARK,
+    "stdout": "x",
+    "stdout_lines": ["x"],
+    "stderr": "x",
+    "module_stdout": "x",
+    "module_stderr": "x",
+    "item": "x",
+    "censored": "x",
+    "failed_step": "x",
+    "changed_steps": ["x"],
+    "reached": True,
+    "summary": "x",
+    "problem": "",
 }
 
 
@@ -45,10 +118,51 @@ def test_an_answer_is_taken_as_it_is(module: str) -> None:
     assert looked_at(module, {}) == ANSWERS[module]
 
 
+@pytest.mark.parametrize("module", ANSWERS)
+def test_of_an_answer_no_more_is_kept_than_its_module_may_say(module: str) -> None:
+    told = OF_ALL | ANSWERS[module]
+    assert looked_at(module, {**SPECIAL, **told}) == told
+    failed = OF_ALL | {"failed": True}
+    assert looked_at(module, {**SPECIAL, **failed}) == failed
+    # Who fails need say nothing else.
+    name, _, state = module.partition(" ")
+    assert checked(name, SPECIAL | {"failed": True}, ASKED | {"state": state}).keys() == {"failed", "msg"}
+
+
+# Kind -> type in RETURN. Those that are not here are lists.
+TYPES = dict.fromkeys(("text", "state", "run", "environment", "hash"), "str")
+TYPES |= dict.fromkeys(("object", "figures", "named texts", "named counts"), "dict")
+TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
+
+
+@pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")))
+def test_what_is_kept_is_what_a_module_says_that_it_returns(module: str) -> None:
+    """A module whose answers are not described here is refused: a new one cannot forget it."""
+    states = [name for name in KEPT if name.partition(" ")[0] == module]
+    kept = {
+        field: TYPES.get(kind, "list")
+        for state in states
+        for kind, fields in KEPT[state].items()
+        for field in fields.split()
+    }
+    returned = yaml.safe_load(import_module(f"plugins.modules.{module}").RETURN)
+    always = {name for name, field in returned.items() if field["returned"] in {"always", "success"}}
+    assert {name.rstrip("?"): kind for name, kind in kept.items()} == {
+        name: field["type"] for name, field in returned.items()
+    }
+    if len(states) == 1:
+        assert {name for name in kept if not name.endswith("?")} == always
+
+
+def test_a_module_of_which_nothing_is_said_is_refused() -> None:
+    with pytest.raises(UnusableError, match=r"^nothing says what ansible.builtin.setup answers$"):
+        checked("ansible.builtin.setup", {"ansible_facts": {}}, {})
+
+
 def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
     few = {name: WORKER[name] for name in WORKER if name not in {"log", "progress"}}
     answer = ANSWERS["trainer_tasks"] | {"tasks": [few]}
-    assert checked("trainer_tasks", answer, ASKED | {"details": False}) == answer
+    assert "log_end" not in checked("trainer_tasks", answer, ASKED | {"details": False})["tasks"][0]
     with pytest.raises(UnusableError, match=r"^tasks\[0\].log is missing$"):
         checked("trainer_tasks", answer, ASKED)
 
@@ -75,15 +189,26 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
         ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
         ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
-        ("host_runs listed", {"runs": {}}, "runs is {}, which it cannot be"),
-        ("host_runs listed", {"runs": [RUN] * 5000}, "which it cannot be"),
-        ("host_runs listed", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which it cannot be"),
-        ("host_runs listed", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which it cannot be"),
-        ("host_runs listed", {"runs": [RUN | {"size": -1}]}, "size is -1, which it cannot be"),
-        ("host_runs listed", {"runs": [RUN | {"changed": None}]}, "changed is None, which it cannot be"),
-        ("host_runs listed", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which it cannot be"),
+        ("host_runs", {"runs": {}}, "runs is {}, which it cannot be"),
+        ("host_runs", {"runs": [RUN] * 5000}, "which it cannot be"),
+        ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which it cannot be"),
+        ("host_runs", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which it cannot be"),
+        ("host_runs", {"runs": [RUN | {"size": -1}]}, "size is -1, which it cannot be"),
+        ("host_runs", {"runs": [RUN | {"changed": None}]}, "changed is None, which it cannot be"),
+        ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which it cannot be"),
         ("host_runs removed", {"freed_bytes": 10**400}, "which it cannot be"),
-        ("another", {"freed_bytes": "all"}, "freed_bytes is 'all', which it cannot be"),
+        ("unneeded_content", {"freed_bytes": "all"}, "freed_bytes is 'all', which it cannot be"),
+        ("carried_files", {"lacking": [-1]}, "lacking is [-1], which it cannot be"),
+        ("managed_files", {"failed": "no"}, "failed is 'no', which it cannot be"),
+        ("managed_files", {"changed": 1}, "changed is 1, which it cannot be"),
+        ("managed_files", {"msg": ["x"]}, "msg is ['x'], which it cannot be"),
+        ("managed_files", {"msg": "\ud800"}, "surrogates not allowed"),
+        ("managed_files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which it cannot be"),
+        ("managed_files", {"warnings": "x"}, "warnings is 'x', which it cannot be"),
+        ("managed_files", {"diff": "x"}, "diff is 'x', which it cannot be"),
+        ("managed_files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which it cannot be"),
+        ("ansible.builtin.ping", {"failed": True, "msg": 5}, "msg is 5, which it cannot be"),
+        ("ansible.builtin.uri", {"status": "200"}, "status is '200', which it cannot be"),
         ("run_archive", {"size": True}, "size is True, which it cannot be"),
         ("ssh_identity", {"addresses": [1]}, "addresses is [1], which it cannot be"),
     ],
@@ -114,7 +239,7 @@ def test_what_no_task_is_is_named(change: dict[str, Any], problem: str) -> None:
 
 
 def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
-    others = {"tasks": [], "others": True}
+    others = {"tasks": [], "others": True, "details": True}
     answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"name": "server3", "job": "server", "index": 3}]}
     assert checked("trainer_tasks", answer, others) == answer
     answer["tasks"][0] |= {"name": "x3", "job": "x"}
