@@ -18,8 +18,8 @@ def exit_codes(name: str) -> list[int]:
     return list(getattr(codes, name))
 
 
-def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
-    """Return the ssh command that brings a port of a host's loopback address to the one who types it.
+def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
+    """Return the ssh command that brings a unix socket of a host to a port of the one who types it.
 
     User, address, port, key and options are those by which Ansible reaches the host. Where it knows two names
     of a variable, the one with `ssh` wins, as in its ssh plugin.
@@ -28,7 +28,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int) -> str:
     def known(name: str) -> str:
         return str(variables.get(f"ansible_ssh_{name}") or variables.get(f"ansible_{name}") or "").strip()
 
-    words = ["ssh", "-N", "-L", f"{port}:127.0.0.1:{port}"]
+    words = ["ssh", "-N", "-L", f"{port}:{socket}"]
     for option, value in (("-p", known("port")), ("-i", known("private_key_file"))):
         words += [option, value] if value else []
     # These are pieces of a command line already.

@@ -181,8 +181,8 @@ $mesh_alone
 	}
 	chain tasks {
 		tcp flags & syn == 0 accept
-		# They serve at their ports, and TensorBoard for this host alone. Else they answer nobody: who sends
-		# SYN to a connection that they begin would be at its other end.
+		# They serve at their ports, and at others for this host alone. Else they answer nobody: who sends SYN
+		# to a connection that they begin would be at its other end.
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) accept
 		oif lo tcp dport != @ports tcp flags & (syn | ack) == (syn | ack) accept
 		tcp flags & (syn | ack) == (syn | ack) goto refused

@@ -69,11 +69,12 @@ def test_the_tunnel_goes_the_way_that_ansible_goes() -> None:
         "ansible_ssh_private_key_file": "/keys/my key",
         "ansible_ssh_common_args": "-o 'UserKnownHostsFile=\"/a b\"'",
     }
-    assert shlex.split(tunnel_command(variables, 6007)) == [
-        *["ssh", "-N", "-L", "6007:127.0.0.1:6007", "-p", "2200", "-i", "/keys/my key"],
+    assert shlex.split(tunnel_command(variables, 6007, "/run/a.sock")) == [
+        *["ssh", "-N", "-L", "6007:/run/a.sock", "-p", "2200", "-i", "/keys/my key"],
         *["-o", 'UserKnownHostsFile="/a b"', "ops@10.0.0.1"],
     ]
-    assert tunnel_command({"inventory_hostname": "node1"}, 6006) == "ssh -N -L 6006:127.0.0.1:6006 node1"
+    alone = tunnel_command({"inventory_hostname": "node1"}, 6006, "/run/a.sock")
+    assert alone == "ssh -N -L 6006:/run/a.sock node1"
 
 
 def test_the_other_names_of_ansibles_variables_are_known() -> None:
@@ -86,6 +87,7 @@ def test_the_other_names_of_ansibles_variables_are_known() -> None:
         "ansible_ssh_common_args": "-o A=1",
         "ansible_ssh_extra_args": "-o B=2",
     }
-    expected = "ssh -N -L 6006:127.0.0.1:6006 -p 2201 -i /keys/mine -o A=1 -o B=2 ops@10.0.0.2"
-    assert tunnel_command(variables, 6006) == expected
-    assert tunnel_command({**variables, "ansible_host": "10.0.0.1", "ansible_port": 22}, 6006) == expected
+    expected = "ssh -N -L 6006:/run/a.sock -p 2201 -i /keys/mine -o A=1 -o B=2 ops@10.0.0.2"
+    assert tunnel_command(variables, 6006, "/run/a.sock") == expected
+    others = {**variables, "ansible_host": "10.0.0.1", "ansible_port": 22}
+    assert tunnel_command(others, 6006, "/run/a.sock") == expected

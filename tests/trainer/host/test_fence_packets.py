@@ -127,7 +127,7 @@ def test_a_task_sends_no_datagrams(fenced: Networks, address: str) -> None:
 def test_a_task_serves_at_no_port_but_the_plans(fenced: Networks, address: str) -> None:
     assert fenced.tried("stranger", address, HIDDEN) == "TimeoutError"
     assert fenced.tried("peer", address, HIDDEN) == "TimeoutError"
-    assert fenced.tried("here", address, HIDDEN, SOMEBODY) == "open", "as TensorBoard, for this host alone"
+    assert fenced.tried("here", address, HIDDEN, SOMEBODY) == "open", "for this host alone"
 
 
 def test_of_the_users_here_root_and_the_tasks_alone_answer_at_a_port_of_the_plan(fenced: Networks) -> None:
