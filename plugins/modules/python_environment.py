@@ -148,7 +148,7 @@ class Environment:
                 self.archive.chmod(0o644)
             else:
                 wanted = Archive(shared["size"], shared["part_bytes"], shared["digests"])
-                giving = by_login(shared["login"], self.archive, self.marker, wanted.size)
+                giving = by_login(shared["login"], self.wheels["lock_hash"], wanted.size)
                 take(wanted, self.archive, shared["neighbours"], giving)
             yield self.archive
         finally:

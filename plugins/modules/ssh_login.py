@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import pwd
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.ended_account import end_all
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host.task_units import systemctl
+from ..module_utils.host.wording import first_of
 
 DOCUMENTATION = {
     "module": "ssh_login",
     "short_description": "Have sshd read what was written for a login, and prove that it works",
-    "description": "Does nothing where nothing has changed since it was proven: neither C(files), nor "
-    "what sshd reads beside them, nor the process of sshd. A check does not log in.",
+    "description": [
+        "Does nothing where nothing has changed since it was proven: neither C(files), nor what sshd reads "
+        "beside them, nor the process of sshd. A check does not log in.",
+        "Where what is in C(admits) has changed, all ends that the account runs here: who began it may not "
+        "be let in any more.",
+    ],
     "options": {
         "service": {"required": True, "description": "systemd service of sshd."},
         "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
         "files": {"type": "list", "elements": "path", "required": True, "description": "What sshd reads."},
+        "admits": {"type": "list", "elements": "path", "required": True, "description": "Who is let in."},
         "proven": {"type": "path", "required": True, "description": "File that says what was proven."},
         "user": {"required": True, "description": "The account, for messages."},
         "host": {"required": True, "description": "The host's name, for messages."},
@@ -35,6 +48,8 @@ proven: {returned: always, type: bool, description: Whether it was proven now.}
 CONFIGURATION = Path("/etc/ssh")
 # A reload has ended before sshd has read its files and listens again.
 TRIES = 5
+SECONDS_TO_ANSWER = 60
+MOST_NAMED = 5
 
 
 def read_by_sshd(files: Iterable[Path], configuration: Path = CONFIGURATION) -> list[Path]:
@@ -42,21 +57,43 @@ def read_by_sshd(files: Iterable[Path], configuration: Path = CONFIGURATION) -> 
     return [*files, configuration / "sshd_config", *sorted(configuration.glob("sshd_config.d/*.conf"))]
 
 
-def state_of(paths: Iterable[Path], process: str) -> str:
-    """Return what changes with the files, and with the process of sshd."""
+def state_of(paths: Iterable[Path], admits: Iterable[Path], process: str) -> dict[str, Any]:
+    """Return what changes with the files, with what is in those that admit, and with the process of sshd."""
     found = {str(path): path.stat() for path in paths if path.exists()}
     files = {path: [each.st_ino, each.st_ctime_ns] for path, each in found.items()}
-    return json.dumps({"process": process, "files": files})
+    admitted = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in admits if path.exists()}
+    return {"process": process, "files": files, "admitted": admitted}
+
+
+def noted(proven: Path) -> dict[str, Any]:
+    """Return the state in which the login was proven last, {} where it never was."""
+    with suppress(ValueError):
+        state = json.loads(bytes_of(proven))
+        return state if isinstance(state, dict) else {}
+    return {}
 
 
 def tried(login: Sequence[str]) -> str:
     """Log in, and return why that failed; empty where it did not."""
+    deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
     for attempt in range(TRIES):
         time.sleep(min(attempt, 1))
-        done = subprocess.run(login, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if not done.returncode:
+        with subprocess.Popen(
+            login, stdin=null, stdout=null, stderr=pipe, text=True, start_new_session=True
+        ) as process:
+            try:
+                _, complaint = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # runuser and ssh, which it has started
+                return f"no answer within {SECONDS_TO_ANSWER} s"
+        if not process.returncode:
             return ""
-    return done.stderr.strip().rpartition("\n")[2] or "no answer"
+    return complaint.strip().rpartition("\n")[2] or "no answer"
+
+
+def end_of(user: str) -> list[str]:
+    """End all that an account has here, and return it in words."""
+    return end_all(user, pwd.getpwnam(user).pw_uid)
 
 
 def main() -> None:
@@ -67,11 +104,19 @@ def main() -> None:
     try:
         paths = read_by_sshd(map(Path, values["files"]))
         process = systemctl("show", "--property=MainPID", "--value", service).strip()
-        state = state_of(paths, process)
-        if module.check_mode or bytes_of(proven).decode(errors="replace") == state:
+        state, before = state_of(paths, map(Path, values["admits"]), process), noted(proven)
+        if module.check_mode or before == state:
             module.exit_json(changed=False, proven=False)
         systemctl("reload", service)
-        if problem := tried(values["login"]):
+        problem = tried(values["login"])
+        # Afterwards: until sshd has read its files it lets in whom it did.
+        ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"])
+        if ended:
+            module.warn(
+                f"{values['host']}: what {values['user']} had there has ended, since others are let in than "
+                f"before: {first_of(ended, MOST_NAMED)}"
+            )
+        if problem:
             module.fail_json(
                 msg=f"{values['user']} cannot log in from {values['host']} to itself: {problem}\n"
                 "If the host's own sshd_config limits who may log in (AllowUsers, AllowGroups, DenyUsers) or "
@@ -79,10 +124,10 @@ def main() -> None:
                 f"`journalctl --unit={service}` says what sshd objected to."
             )
         with opened(proven.parent) as folder:
-            write(folder, proven.name, state.encode())
-    except (OSError, ValueError) as error:
+            write(folder, proven.name, json.dumps(state).encode())
+    except (OSError, ValueError, KeyError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, proven=True)
+    module.exit_json(changed=bool(ended), proven=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import select
-import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,25 +18,6 @@ BLOCK_BYTES = 1 << 20
 # A neighbour that gives no whole part for so long is left for the next one.
 SILENT_SECONDS = 60
 SECONDS_TO_SAY_WHY, MOST_BYTES_SAID = 5, 300
-# What a neighbour runs: it gives its archive from `offset` on, while that grows.
-GIVE = """
-import os, sys, time
-path, installed = sys.argv[1:3]
-size, offset, silent = map(int, sys.argv[3:])
-file, since = None, time.monotonic()
-while offset < size and time.monotonic() - since < silent:
-    if not file and os.path.exists(path):
-        file = open(path, "rb", buffering=0)
-        file.seek(offset)
-    if block := file.read(1 << 20) if file else b"":
-        sys.stdout.buffer.write(block)
-        sys.stdout.buffer.flush()
-        offset, since = offset + len(block), time.monotonic()
-    elif not file and os.path.exists(installed):
-        sys.exit("it has installed the archive, and keeps it no more")
-    else:
-        time.sleep(0.02)
-"""
 SSH = ("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5")
 
 # A neighbour, and the place in the archive to begin at -> the command whose output is the rest.
@@ -61,16 +41,15 @@ class Archive(NamedTuple):
             yield min(self.part_bytes, self.size - place * self.part_bytes), self.digests[place]
 
 
-def by_login(login: str, path: Path, installed: Path, size: int) -> Giving:
+def by_login(login: str, lock_hash: str, size: int) -> Giving:
     """Return how root asks a neighbour as the account `login`, which logs in from any host to any other.
 
-    `path` is the archive there, `installed` a file that is there once it is not needed any more.
+    `lock_hash` is that of the environment whose archive it is; the neighbour's sshd runs login_commands.
     """
 
     def giving(neighbour: str, offset: int) -> list[str]:
-        numbers = map(str, (size, offset, SILENT_SECONDS))
-        program = ["python3", "-I", "-S", "-c", GIVE, str(path), str(installed), *numbers]
-        return ["runuser", "--user", login, "--", *SSH, neighbour, shlex.join(program)]
+        asked = f"give {lock_hash} {size} {offset} {SILENT_SECONDS}"
+        return ["runuser", "--user", login, "--", *SSH, neighbour, asked]
 
     return giving
 

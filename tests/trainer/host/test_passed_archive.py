@@ -1,6 +1,7 @@
 """An archive that is taken from neighbours: programs of this machine, as SSH would start them elsewhere."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -10,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from psfleet.carry.fan_out import parts_of
-from trainer.host import passed_archive
-from trainer.host.passed_archive import GIVE, Archive, NoNeighbourError, take
+from trainer.host import login_commands, passed_archive
+from trainer.host.passed_archive import Archive, NoNeighbourError, by_login, take
 
+HASH = "0123456789ab"
 SIZE = 3_500_000  # four parts, of which the last is smaller
 CONTENT = os.urandom(SIZE)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source"
+    path = tmp_path / f".archive-{HASH}"
     path.write_bytes(CONTENT)
     return path
 
@@ -34,33 +36,41 @@ def _no_patience_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passed_archive, "SECONDS_TO_SAY_WHY", 0.5)
 
 
-def given(path: Path, installed: str = "/no/such/file", silent: int = 60) -> Callable[[str, int], list[str]]:
-    """Return how the program of a neighbour gives a file of this machine."""
-    return lambda _, offset: [
-        *(sys.executable, "-I", "-S", "-c", GIVE),
-        *map(str, (path, installed, SIZE, offset, silent)),
-    ]
+def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str]]:
+    """Return how a neighbour gives an archive of this machine: what sshd would run, asked as hosts ask."""
+
+    def giving(name: str, offset: int) -> list[str]:
+        asked = by_login("psfleet-ssh", HASH, SIZE)(name, offset)[-1]
+        return asked_of(environments, f"{asked.rpartition(' ')[0]} {silent}")
+
+    return giving
+
+
+def asked_of(environments: Path, asked: str, *may: str) -> list[str]:
+    """Return what sshd runs of a command that it is asked for."""
+    program = (sys.executable, "-I", "-S", login_commands.__file__, str(environments), *may)
+    return ["env", f"SSH_ORIGINAL_COMMAND={asked}", *program]
 
 
 def by_name(neighbours: Mapping[str, str], path: Path) -> Callable[[str, int], list[str]]:
-    """Return how neighbours answer, which have a program for the shell, or "" for that of GIVE."""
+    """Return how neighbours answer, which have a program for the shell, or "" for psfleet's."""
     return lambda name, offset: (
         ["sh", "-c", neighbours[name], name, str(path), str(offset)]
         if neighbours[name]
-        else given(path)(name, offset)
+        else given(path.parent)(name, offset)
     )
 
 
-def test_a_neighbour_gives_its_archive(archive: Archive, source: Path, tmp_path: Path) -> None:
-    take(archive, tmp_path / "taken", ["node1"], given(source))
+def test_a_neighbour_gives_its_archive(archive: Archive, tmp_path: Path) -> None:
+    take(archive, tmp_path / "taken", ["node1"], given(tmp_path))
     assert (tmp_path / "taken").read_bytes() == CONTENT
 
 
 def test_a_neighbour_gives_what_it_still_receives_itself_as_soon_as_it_is_there(
     archive: Archive, tmp_path: Path
 ) -> None:
-    middle, taken = tmp_path / "middle", tmp_path / "taken"
-    taking = threading.Thread(target=take, args=(archive, taken, ["node2"], given(middle)))
+    middle, taken = tmp_path / f".archive-{HASH}", tmp_path / "taken"
+    taking = threading.Thread(target=take, args=(archive, taken, ["node2"], given(tmp_path)))
     taking.start()
     with middle.open("wb") as file:
         for offset in range(0, SIZE, archive.part_bytes):
@@ -112,16 +122,49 @@ def children() -> set[str]:
 
 def test_what_is_in_the_place_already_is_nothing_to_write_to(archive: Archive, source: Path) -> None:
     with pytest.raises(FileExistsError):
-        take(archive, source, ["node1"], given(source))
+        take(archive, source, ["node1"], given(source.parent))
 
 
 def test_a_neighbour_that_has_removed_its_archive_says_so_at_once(tmp_path: Path) -> None:
-    (tmp_path / "installed").touch()
-    command = given(tmp_path / "gone", str(tmp_path / "installed"), silent=1000)("node1", 0)
+    (tmp_path / HASH).mkdir()
+    (tmp_path / HASH / ".complete").touch()
+    command = given(tmp_path, silent=999)("node1", 0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "it has installed the archive, and keeps it no more\n")
 
 
 def test_a_neighbour_waits_no_longer_than_it_is_told_for_an_archive_that_never_comes(tmp_path: Path) -> None:
-    done = subprocess.run(given(tmp_path / "never", silent=0)("node1", 0), capture_output=True, check=False)
+    done = subprocess.run(given(tmp_path, silent=0)("node1", 0), capture_output=True, check=False)
     assert done.stdout == b""
+
+
+@pytest.mark.usefixtures("source")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(
+            "",
+            "sh",
+            "hostname; id",
+            "hostname\nid",
+            "cat /etc/psfleet/ssh/.ssh/id_ed25519",
+            "/usr/lib/sftp-server",
+        ),
+        *(f"give ../{HASH} 1 0 1", f"give {HASH} 1 0 1; id", f"give {HASH} 1 0 1\n", f"give {HASH} -1 0 1"),
+        *(f"give {HASH} 1 0 9999", f"give {HASH} {'9' * 16} 0 1", f"give {HASH} 1 \u0661 1"),
+    ],
+)
+def test_a_login_does_nothing_else_and_says_so(tmp_path: Path, asked: str) -> None:
+    done = subprocess.run(asked_of(tmp_path, asked), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "what a deployment needs, and `hostname`. For a shell, set ssh_mesh_shell: true" in done.stderr
+
+
+def test_a_login_tells_its_host_and_has_a_shell_where_it_may(tmp_path: Path) -> None:
+    def printed(asked: str, *may: str) -> str:
+        command = asked_of(tmp_path, asked, *may)
+        return subprocess.run(command, input="echo typed", capture_output=True, text=True, check=True).stdout
+
+    assert printed("hostname") == printed("hostname", "shell") == f"{socket.gethostname()}\n"
+    assert printed("echo a; echo b", "shell") == "a\nb\n"
+    assert printed("", "shell") == "typed\n"

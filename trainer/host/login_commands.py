@@ -1,0 +1,58 @@
+"""All that hosts of the cluster have each other do over SSH: sshd runs this file whatever is asked for.
+
+It stands alone on a host, where the host's own Python runs it as the account that logged in:
+`python3 -I -S FILE ENVIRONMENTS [shell]`. With `shell` it hands on to one what it does not know.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import time
+from pathlib import Path
+
+NAME = "hostname"
+# The hash of an archive's lock, its bytes, the place to begin at, and how many seconds to wait for more.
+GIVE = re.compile(r"give ([0-9a-f]{1,64}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,3})")
+BLOCK_BYTES = 1 << 20
+
+
+def main() -> str | None:
+    """Do what is asked for; return why not, which Python then says."""
+    environments, *may = sys.argv[1:]
+    asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
+    if asked == NAME:
+        sys.stdout.write(f"{socket.gethostname()}\n")
+        return None
+    if given := GIVE.fullmatch(asked):
+        size, offset, silent = map(int, given.groups()[1:])
+        return give(Path(environments), given[1], size, offset, silent)
+    if may == ["shell"]:
+        os.execv("/bin/sh", ["sh", "-c", asked] if asked else ["-sh"])  # noqa: S606 - a shell is asked for
+    what = f"{socket.gethostname()}: psfleet's login does here what a deployment needs, and `{NAME}`"
+    return f"{what}. For a shell, set ssh_mesh_shell: true and deploy"
+
+
+def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:
+    """Print the archive of an environment from `offset` on, while that still comes to this host."""
+    archive, installed = environments / f".archive-{lock_hash}", environments / lock_hash / ".complete"
+    file, since = None, time.monotonic()
+    while offset < size and time.monotonic() - since < silent:
+        if not file and archive.exists():
+            file = archive.open("rb", buffering=0)
+            file.seek(offset)
+        if block := file.read(BLOCK_BYTES) if file else b"":
+            sys.stdout.buffer.write(block)
+            sys.stdout.buffer.flush()
+            offset, since = offset + len(block), time.monotonic()
+        elif not file and installed.exists():
+            return "it has installed the archive, and keeps it no more"
+        else:
+            time.sleep(0.02)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
