@@ -1,55 +1,31 @@
-"""Checks that the model is worth having: its loss finite and fallen, its metrics good on the test data.
-
-Losses are smoothed by medians over bins of windows, all workers' together, in the order of the global step. A
-median is not moved by a few windows that stand out, and a plateau is still a plateau in it.
-"""
+"""Checks that the model is worth having: its loss finite and fallen, its metrics good on the test data."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from operator import attrgetter, itemgetter
+from dataclasses import replace
+from operator import attrgetter
 from statistics import median
 
 from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.loss_curve import (
+    SIGNIFICANT,
+    binned,
+    change_of,
+    losses_of,
+    smoothed_loss,
+    trend_of,
+)
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
 
-_TAIL = 0.1  # of the windows: the first tenth and the last are compared
-# Chance has all of so many first windows above so many last ones in less than one run of a thousand.
-_HEAD, _LEAST_TAIL = 5, 9
-_LAST_PART = 1 / 3  # of the windows: where the loss must not rise
-_BINS = 30  # at most; a slope by pairs grows with their square
-_WINDOWS_OF_A_BIN = 4
+_HEAD = 5  # windows, where a loss that is at its target is there from the beginning
 # The last windows are asked for a level, not for a slope: fewer and steadier bins.
 _PATIENCE_BINS = 10
 _WINDOWS_OF_A_PATIENCE_BIN = 10
-# In standard deviations: chance alone goes beyond it in one run of a thousand.
-_SIGNIFICANT = 3.0
 _FEWEST_OF_A_WORKER = 4  # windows, of which a median tells something
-_LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
-# Losses below this part of the target are all the same: rounding errors of a model that fits exactly.
-_OF_THE_TARGET = 0.1
-_OF_THE_FIRST = 1e-6
+_LEAST_RISE = 0.1  # of the first loss: a smaller rise is no matter
 MOST_LOSS = 1e30  # a float32 holds somewhat more, and sums of such losses are none
-
-
-@dataclass(frozen=True)
-class Trend:
-    """How the loss moved in the last third: `factor` from its begin to its end by the Theil-Sen slope.
-
-    `significance` is Kendall's tau in its own standard deviations: how far the order of the losses is from
-    chance. Both are 0 and 1 where there are too few windows.
-    """
-
-    factor: float = 1.0
-    significance: float = 0.0
-
-    @property
-    def rises(self) -> bool:
-        """Whether it rose, beyond noise and by an amount that matters."""
-        return self.factor >= _LEAST_RISE and self.significance >= _SIGNIFICANT
 
 
 @check
@@ -73,29 +49,47 @@ def loss_finite(findings: Findings, run: Run) -> Good:
 
 @check
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The median loss of the run's last tenth is well below what it began with, or at its target."""
+    """The loss fell beyond its noise (`change_of` has the tests), or is at its target; and to people's goals.
+
+    Of a program nobody knows where its loss was to go: one that stands still contradicts nothing.
+    """
     target = settings.target_loss_of(run.model)
     first, last = smoothed_loss(run)
-    losses = [loss for _, loss in losses_of(run)]
     went = f"from {first:.4g} to {last:.4g}"
+    evidence: dict[str, object] = {"first": first, "last": last, "target_loss": target}
     if math.isnan(first) or math.isnan(last):
         findings.lacking.append("there are too few finite losses to compare")
-    elif target is not None and last <= target:
-        if max(losses[:_HEAD]) <= target:
-            at = f"the loss was at its target of {target:g} from the beginning"
-            findings.lacking.append(f"{at}: nothing shows that anything was learned")
-    elif not _has_fallen(first, last, settings):
-        expected = f"expected a fall by {settings.minimum_loss_reduction:.0%}"
-        expected += "" if target is None else f" or to {target:g}"
+        return went, evidence
+    change, reached = change_of(run), target is not None and last <= target
+    evidence |= {"order": round(change.order, 2), "drop": round(change.drop, 2)}
+    _ask_goals_of_people(run, settings, (first, last), findings)
+    if reached and max(loss for _, loss in losses_of(run)[:_HEAD]) <= (target or 0.0):
+        at = f"the loss was at its target of {target:g} from the beginning"
+        findings.lacking.append(f"{at}: nothing shows that anything was learned")
+    elif not reached and not change.fell:
+        still = f"the loss went {went}, which is no fall beyond its noise"
+        if change.rose and last - first >= _LEAST_RISE * abs(first):
+            findings.add(f"the loss rose {went}, beyond its noise", certain=run.whole)
+        elif not change.decidable:
+            findings.lacking.append(f"{still}, of which {change.parts} windows tell too little")
+        else:
+            findings.add(still, certain=run.whole and run.program is None)
+    return f"{went}, {'at its target' if reached and not change.fell else 'beyond its noise'}", evidence
+
+
+def _ask_goals_of_people(
+    run: Run, settings: EvidenceSettings, went: tuple[float, float], findings: Findings
+) -> None:
+    """Ask how far the loss fell, where people have set that: by a part of its first size, or to a target."""
+    (first, last), least, target = went, settings.minimum_loss_reduction, settings.target_loss
+    to_target = target is not None and last <= target
+    fell_enough = first - last >= least * abs(first)
+    expected = [f"by {least:.0%}"] if least else []
+    expected += [] if target is None else [f"to {target:g}"]
+    if expected and not to_target and not (least and fell_enough):
         asked = "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
-        findings.add(f"the loss went {went}, {expected}; {asked}", certain=run.whole)
-    return went, {"first": first, "last": last, "target_loss": target}
-
-
-def _has_fallen(first: float, last: float, settings: EvidenceSettings) -> bool:
-    """Whether a loss, which may be negative, fell by the part of its first size that is asked for."""
-    least = settings.minimum_loss_reduction
-    return first - last >= least * abs(first) and (last < first or not least)
+        wanted = f"expected a fall {' or '.join(expected)}; {asked}"
+        findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
 
 
 @check
@@ -118,7 +112,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
             certain=run.whole,
         )
     of_last = losses[-max(round(len(losses) * settings.loss_patience), 1) :]
-    bins = _binned(of_last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
+    bins = binned(of_last, _PATIENCE_BINS, _WINDOWS_OF_A_PATIENCE_BIN)
     levels = [median(loss for _, loss in part) for part in bins]
     highest, last = max(levels), f"the last {settings.loss_patience:.0%} of the windows"
     if target is not None and highest > target:
@@ -168,7 +162,7 @@ def _ask_more_than_one_answer(evaluated: Record, findings: Findings) -> None:
     accuracy, largest = found.get("accuracy", 1.0), found.get("largest_class", 0.0)
     examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
     chance = math.sqrt(max(largest * (1 - largest), 0.0) / examples) if examples > 0 else 0.0
-    if accuracy <= largest + _SIGNIFICANT * chance:
+    if accuracy <= largest + SIGNIFICANT * chance:
         always = f"one answer for all test examples is right in {largest:.4f} of them"
         findings.lacking.append(f"{always}, the model in {accuracy:.4f}: not shown is that it learned")
 
@@ -200,62 +194,6 @@ def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findi
     return listed(
         f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals
     )
-
-
-def losses_of(run: Run) -> list[tuple[int, float]]:
-    """Return (global step after, mean loss) of all workers' windows that tell a loss, by global step."""
-    told = [(window.after, window.loss_mean) for window in run.windows if window.loss_mean is not None]
-    return sorted(told, key=itemgetter(0))
-
-
-def smoothed_loss(run: Run) -> tuple[float, float]:
-    """Return what the loss was at first, and the median of the last tenth of all workers' windows.
-
-    At first it was the median of the first tenth, by global step. What has converged may rest: where a tenth
-    is long, the first windows alone may be above it. Their least counts where it is more, and above every
-    window of the last tenth, which chance seldom makes so.
-    Both are nan where there are fewer than two windows, or where a loss was not finite.
-    """
-    losses = [loss for _, loss in losses_of(run)]
-    if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
-        return math.nan, math.nan
-    tenth = max(1, round(len(losses) * _TAIL))
-    tail = losses[-tenth:]
-    first, head = median(losses[:tenth]), min(losses[:_HEAD])
-    if tenth >= _LEAST_TAIL and head > max(tail):
-        first = max(first, head)
-    return first, median(tail)
-
-
-def trend_of(losses: Sequence[tuple[int, float]], target: float | None) -> Trend:
-    """Return how finite losses, by global step, moved in their last third."""
-    floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
-    # The least positive number keeps a loss of exactly 0 within the logarithm.
-    floor = max(floor, math.ulp(0.0))
-    last = losses[-max(round(len(losses) * _LAST_PART), 1) :]
-    bins = _binned(last, _BINS, _WINDOWS_OF_A_BIN)
-    points = [
-        (median(step for step, _ in part), math.log(max(median(loss for _, loss in part), floor)))
-        for part in bins
-    ]
-    pairs = [(one, other) for one, other in combinations(points, 2) if other[0] > one[0]]
-    if not pairs:
-        return Trend()
-    slope = median((other[1] - one[1]) / (other[0] - one[0]) for one, other in pairs)
-    rises = sum((other[1] > one[1]) - (other[1] < one[1]) for one, other in pairs)
-    count = len(points)
-    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    span = points[-1][0] - points[0][0]
-    return Trend(math.exp(min(slope * span, 700.0)), rises / deviation)
-
-
-def _binned(
-    losses: Sequence[tuple[int, float]], most: int, windows_of_a_bin: int
-) -> list[Sequence[tuple[int, float]]]:
-    """Cut into bins of equal counts, which never differ by more than one."""
-    count = min(max(len(losses) // windows_of_a_bin, 1), most)
-    edges = [round(number * len(losses) / count) for number in range(count + 1)]
-    return [losses[start:end] for start, end in pairwise(edges)]
 
 
 def last_evaluation(run: Run) -> Record | None:

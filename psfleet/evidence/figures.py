@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from psfleet.evidence import convergence
 from psfleet.evidence.learning_pace import pace_of
+from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from trainer.contract.json_files import finite
 
@@ -27,7 +28,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     """
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.workers)
-    first, last = convergence.smoothed_loss(run)
+    first, last = smoothed_loss(run)
     told = run.contributions
     steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
     total = sum(steps.values())

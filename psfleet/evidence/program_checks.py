@@ -14,7 +14,7 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
 _Falls = Mapping[str, tuple[int, int]]
-TOGETHER = "the workers trained one model together"
+TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 
 @dataclass
@@ -193,13 +193,20 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
 
 def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     if any(window.loss is not None for window in run.windows):
-        answers.checks += [convergence.loss_finite(run), convergence.loss_fell(run, settings)]
-        answers.learned = True
+        fell = convergence.loss_fell(run, settings)
+        answers.checks.append(convergence.loss_finite(run))
+        if fell.ok is None:
+            # As of a program that goes on from a model that has learned all there is.
+            answers.open[FALLEN] = fell.detail
+        else:
+            answers.checks.append(fell)
+        answers.learned = bool(fell.ok)
     else:
-        answers.open["the loss fell"] = "the program recorded no losses"
+        answers.open[FALLEN] = "the program recorded no losses"
     if settings.goals:
-        answers.checks.append(goals_reached(run, settings))
-        answers.learned = True
+        reached = goals_reached(run, settings)
+        answers.checks.append(reached)
+        answers.learned |= bool(reached.ok)
     else:
         why = "training_evidence_goals asks for nothing"
         answers.open["the model is good enough for anything"] = why

@@ -169,7 +169,7 @@ class EvidenceSettings:
 
     minimum_share: float = setting(0.2, _PART)
     minimum_overlap: float = setting(0.5, _PART)
-    minimum_loss_reduction: float = setting(0.2, _PART)
+    minimum_loss_reduction: float = setting(0, _PART)
     target_loss: float | None = setting(None, or_null(_AMOUNT))
     loss_patience: float = setting(0.1, _PART)
     target_accuracy: float = setting(0.9, _PART)

@@ -14,7 +14,7 @@ from psfleet.evidence.figures import figures_of
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
-from psfleet.evidence.program_checks import TOGETHER, ProgramAnswers, judge_program
+from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import steps_accounted
@@ -175,6 +175,8 @@ def _wrong_in_a_program(wrong: Set[str]) -> _Gravest:
 def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
     if verdict == COMPLETED:
         what = next(iter(answers.open), "")
+        if answers.together and FALLEN in answers.open:
+            what = FALLEN
         return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
     told = run.contributions if run.coordinated else run.workers
     workers = counted(len(told), "worker")

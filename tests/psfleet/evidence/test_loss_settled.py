@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.convergence import loss_settled, smoothed_loss, trend_of
+from psfleet.evidence.convergence import loss_settled
+from psfleet.evidence.loss_curve import smoothed_loss, trend_of
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.damages import train_another_model

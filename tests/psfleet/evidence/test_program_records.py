@@ -100,6 +100,11 @@ tell_no_losses = partial(leave_out, fields="loss loss_mean")
         ),
         (partial(tell_no_losses, tasks="worker0 worker1"), {"loss_fell"}, "the program recorded no losses"),
         (
+            partial(edit, tasks="worker0 worker1", event="step", loss=3.0, loss_mean=3.0),
+            {"loss_fell"},
+            "the loss fell: the loss went from 3 to 3, which is no fall beyond its noise",
+        ),
+        (
             partial(edit, tasks="worker0 worker1", event="started", settings={"replication": "sync"}),
             {"steps_interleave"},
             "together: it trained synchronously, and then each worker alone would leave the same records.",
@@ -114,6 +119,15 @@ def test_what_records_do_not_tell_is_named_and_never_passed(
     assert found.verdict == "completed", found.failing
     assert not missing & checks(found, True, False, None)
     assert said in "\n".join(found.not_shown)
+
+
+def test_a_program_that_goes_on_from_what_it_has_learned_is_proven_by_a_goal(recorded: Path) -> None:
+    rest(recorded, after=0, at=1e-12)
+    assert verdict_of(recorded).verdict == "completed"
+    verdict = verdict_of(recorded, goals=GOALS)
+    assert verdict.verdict == "proven", verdict.failing
+    assert any("Not shown is that the loss fell: " in said for said in verdict.not_shown)
+    assert checks(verdict_of(recorded, minimum_loss_reduction=0.2), False) == {"loss_fell"}
 
 
 def diverge(run: Path) -> None:
