@@ -54,12 +54,13 @@ _Fields = Mapping[str, str]
 _ANSWERS: Mapping[str, _Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda", "hashes": "programs"},
+        **{"switch": "lacks_cuda", "hashes": "programs", "count": "turn"},
         **{"objects": "tasks", "named counts": "stopped"},
     },
     "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
+    "host_lease": {"text": "problem"},
     "host_requirements": {"environment": "environment"},
     "host_runs listed": {"objects": "runs"},
     "run_archive": {"text": "path", "count": "size", "texts": "left_out"},
