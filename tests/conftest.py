@@ -4,9 +4,10 @@ import atexit
 import faulthandler
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 
@@ -28,6 +29,17 @@ def open_folder() -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+@pytest.fixture
+def deep_folder() -> Iterator[Path]:
+    """A folder for more folders in each other than Python can remove.
+
+    pytest removes the folders of earlier sessions: what one that was killed has left is not to fail others.
+    """
+    folder = mkdtemp()
+    yield Path(folder)
+    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 @pytest.fixture(scope="session")

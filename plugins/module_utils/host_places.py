@@ -49,7 +49,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
         "nftables.service.d/psfleet-fence.conf",
     ),
-    "run": ("psfleet-doctor.lock",),
+    "run": ("psfleet-doctor.lock", "psfleet.lease"),
     "var/tmp": ("psfleet-????????.tar.gz",),
 }
 

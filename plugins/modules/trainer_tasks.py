@@ -16,6 +16,7 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
+from ..module_utils.host.lease import FILE, read
 from ..module_utils.host.task_traces import (
     RUN_ID,
     last_failure,
@@ -91,6 +92,7 @@ tasks:
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).
+turn: {returned: always, type: int, description: "How many leases were taken there, as C(host_lease) asks."}
 stopped:
   returned: always
   type: dict
@@ -231,6 +233,7 @@ def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
     tasks = Tasks(module.params)
+    turn = read(FILE).turn  # before what it looks at: who changes that takes the next one
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     alive = [is_alive(values) for values in tasks.show().values()]
     actions = {"started": tasks.start, "stopped": tasks.stop}
@@ -247,6 +250,7 @@ def main() -> None:
         lacks_cuda=lacks_cuda(install),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
+        turn=turn,
         stopped=tasks.ended,
     )
 

@@ -57,4 +57,5 @@ def action_on(action: ActionBase, host: str) -> ActionBase:
     executor._set_connection_options(variables, templar)
     there = copy.copy(action)
     there._connection, there._play_context = executor._connection, context
+    there._templar, there.variables = templar, {**action.variables, **variables}
     return there

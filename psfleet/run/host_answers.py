@@ -67,7 +67,7 @@ _OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warni
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda", "hashes": "programs"},
+        **{"switch": "lacks_cuda", "hashes": "programs", "count": "turn"},
         **{"objects": "tasks", "named counts": "stopped"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
@@ -79,6 +79,7 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
+    "host_lease": {"text": "problem"},
     "host_requirements": {"environment": "environment"},
     "host_reset": {"texts": "removed stays"},
     "host_runs": {"objects": "runs"},

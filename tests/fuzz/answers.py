@@ -101,7 +101,7 @@ def answers_of_tasks() -> dict[str, Any]:
         "environment": "1" * 12,
         "programs": ["2" * 12],
     }
-    return {host: {**of_host, "stopped": {}, "tasks": told} for host, told in tasks.items()}
+    return {host: {**of_host, "turn": 3, "stopped": {}, "tasks": told} for host, told in tasks.items()}
 
 
 def taken(module: str, answers: Mapping[str, Any], asked: Mapping[str, Any] = ASKED) -> dict[str, Any]:

@@ -207,16 +207,16 @@ def test_a_mount_is_emptied_and_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(mounted.iterdir()) == []
 
 
-def test_no_link_leads_root_elsewhere_however_deep_it_is(tmp_path: Path) -> None:
-    made(tmp_path, "precious/file", "var/lib/psfleet/runs/night-1/x")
-    runs = tmp_path / "var/lib/psfleet/runs"
-    (runs / "link").symlink_to(tmp_path / "precious")
-    (runs / "night-1/below").symlink_to(tmp_path / "precious")
+def test_no_link_leads_root_elsewhere_however_deep_it_is(deep_folder: Path) -> None:
+    made(deep_folder, "precious/file", "var/lib/psfleet/runs/night-1/x")
+    runs = deep_folder / "var/lib/psfleet/runs"
+    (runs / "link").symlink_to(deep_folder / "precious")
+    (runs / "night-1/below").symlink_to(deep_folder / "precious")
     # Deeper than Python recurses, and than folders may be open at once; longer than any path.
     deeper = "import os\nfor _ in range(1200): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run([sys.executable, "-S", "-c", deeper], cwd=runs, check=True)
-    places(tmp_path, runs=True).look().remove()
-    assert left(tmp_path) == {"precious/file"}
+    places(deep_folder, runs=True).look().remove()
+    assert left(deep_folder) == {"precious/file"}
     assert not runs.parent.exists()
 
 

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -86,12 +87,16 @@ def test_no_link_of_the_tasks_is_followed(tmp_path: Path, paths: dict[str, str])
     assert left(tmp_path) == ({"r2", "r3"}, {"r0", "r2", "r3"})
 
 
-def test_a_run_of_any_depth_is_measured_and_goes(tmp_path: Path, paths: dict[str, str]) -> None:
+def test_a_run_of_any_depth_is_measured_and_goes(
+    tmp_path: Path, deep_folder: Path, paths: dict[str, str]
+) -> None:
+    state = Path(shutil.move(tmp_path / "state", deep_folder))
+    paths["state_directory"] = str(state)
     script = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
-    subprocess.run(["python3", "-c", script], cwd=tmp_path / "state/runs/r2", check=True)
+    subprocess.run(["python3", "-c", script], cwd=state / "runs/r2", check=True)
     assert answer_of(host_runs.main, paths=paths)["runs"][0]["run_id"] == "r2"
     assert removed(paths, "r2")["removed"] == ["r2"]
-    assert left(tmp_path)[0] == {"r1", "r3"}
+    assert {path.name for path in (state / "runs").iterdir() if len(path.name) == 2} == {"r1", "r3"}
 
 
 def test_a_run_that_is_alive_stays(

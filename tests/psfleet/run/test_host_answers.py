@@ -20,7 +20,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "lacks_cuda": True, "unfenced": ""},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
-        **{"stopped": {"worker0": 2}, "tasks": [WORKER]},
+        **{"turn": 3, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
     "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
     "content_release": {"needs_archive": True, "release": "0123456789ab"},
@@ -31,6 +31,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
+    "host_lease": {"problem": ""},
     "host_requirements": {"environment": "cpu-python3.11-x86_64"},
     "host_reset": {"removed": ["units"], "stays": []},
     "host_runs": {"runs": [RUN]},

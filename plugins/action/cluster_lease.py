@@ -1,0 +1,42 @@
+"""Take the leases of all hosts before they are changed, so that one playbook at a time does that."""
+
+import getpass
+import secrets
+import socket
+from typing import Any
+
+from ansible.utils.display import Display
+
+from ..plugin_utils.actions import HostAction
+from ..plugin_utils.leases import Leases
+
+display = Display()
+
+# A playbook that has just ended gives its own back.
+PATIENCE_SECONDS = 5.0
+
+
+class ActionModule(HostAction):
+    """Arguments: `state`, `hosts`; `what` acts and `turns` (host -> that of its look) to take them.
+
+    Returns `token`, by which they are `released`; until then, or until the playbook ends, they are renewed.
+    A check takes none, and warns of those that are held. `file` is the module's.
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        hosts, turns = list(arguments["hosts"]), arguments.get("turns", {})
+        given = {"token": arguments.get("token") or secrets.token_hex(16)}
+        given |= {name: arguments[name] for name in ("file",) if name in arguments}
+        holder = f"{getpass.getuser()}@{socket.gethostname()} ({arguments.get('what', '')})"
+        leases = Leases(self, hosts, {**given, "holder": holder})
+        if self._task.check_mode:
+            for host, problem in leases.hindered().items():
+                display.warning(f"{host}: {problem}")
+        elif arguments["state"] == "released":
+            leases.give_back()
+        elif problems := leases.take(turns, PATIENCE_SECONDS) if hosts else {}:
+            lines = (f"- {host}: {problem}" for host, problem in problems.items())
+            return self._failure("\n".join(["Somebody else acts on the hosts. Nothing was changed.", *lines]))
+        elif hosts:
+            leases.keep()
+        return given

@@ -1,0 +1,56 @@
+"""Take, renew and give back the lease of a host, by which one playbook at a time acts there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..module_utils.documented import documented_module
+from ..module_utils.host.lease import LOST, Lease, give_back, read, renew, seconds_up, take
+
+DOCUMENTATION = {
+    "module": "host_lease",
+    "short_description": "Take, renew and give back the lease of this host",
+    "description": "One playbook at a time changes a host. A lease that nobody renews ends by itself."
+    " C(cluster_lease) takes those of all hosts, and renews them until the playbook ends.",
+    "options": {
+        "state": {
+            "choices": ["queried", "taken", "renewed", "released"],
+            "required": True,
+            "description": "What becomes of the lease.",
+        },
+        "token": {"default": "", "description": "What its holder alone knows."},
+        "holder": {"default": "", "description": "Who takes it, for whoever else wants it."},
+        "turn": {
+            "type": "int",
+            "default": -1,
+            "description": "What C(trainer_tasks) said of it; -1 for any.",
+        },
+        "patience": {"type": "float", "default": 0, "description": "Seconds to wait for it."},
+        "file": {"type": "path", "default": "/run/psfleet.lease", "description": "Where it is noted."},
+    },
+}
+
+RETURN = r"""
+problem: {returned: always, type: str, description: "Why it is not this holder's, empty where it is."}
+"""
+
+
+def main() -> None:
+    """Run the module."""
+    module = documented_module(DOCUMENTATION)
+    state, token, file = module.params["state"], module.params["token"], Path(module.params["file"])
+    problem = ""
+    if state == "queried" or module.check_mode:
+        problem = read(file).hinders(token, seconds_up())
+    elif state == "taken":
+        mine = Lease(module.params["turn"], token, module.params["holder"])
+        problem = take(file, mine, module.params["patience"])
+    elif state == "renewed":
+        problem = "" if renew(file, token) else LOST
+    else:
+        give_back(file, token)
+    module.exit_json(changed=False, problem=problem)
+
+
+if __name__ == "__main__":
+    main()

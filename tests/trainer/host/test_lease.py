@@ -1,0 +1,111 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository import ROOT
+from trainer.host import lease
+from trainer.host.lease import LOST, SECONDS, Lease, give_back, read, renew, take
+
+ADA = Lease(-1, "a", holder="ada@laptop (deploy.yml)")
+BEN = Lease(-1, "b", holder="ben@desk (train.yml, run r1)")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "psfleet.lease"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time since the host was booted, in its first place."""
+    now = [1000.0]
+    monkeypatch.setattr(lease, "seconds_up", lambda: now[0])
+    return now
+
+
+def test_one_has_it_and_others_hear_who_since_when_and_until_when(file: Path, clock: list[float]) -> None:
+    assert take(file, ADA, 0) == ""
+    assert file.stat().st_mode & 0o777 == 0o600
+    clock[0] += 30
+    said = take(file, BEN, 0)
+    assert (
+        said == f"{ADA.holder} has held it for 30 s, and does so for another 60 s, or as long as it goes on"
+    )
+    assert take(file, ADA, 0) == "", "a machine may be two hosts of an inventory"
+    give_back(file, BEN.token)
+    assert not renew(file, BEN.token)
+    assert read(file).token == ADA.token
+    give_back(file, ADA.token)
+    assert not renew(file, ADA.token)
+    assert take(file, BEN, 0) == ""
+
+
+def test_it_ends_by_itself_unless_it_is_renewed(file: Path, clock: list[float]) -> None:
+    take(file, ADA, 0)
+    for _ in range(3):
+        clock[0] += SECONDS - 1
+        assert take(file, BEN, 0) != ""
+        assert renew(file, ADA.token)
+    clock[0] += SECONDS
+    assert take(file, BEN, 0) == ""
+    assert not renew(file, ADA.token)
+    assert LOST
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_what_was_looked_at_before_somebody_acted_there_is_no_ground_to_act(
+    file: Path, clock: list[float], *, given_back: bool
+) -> None:
+    looked = read(file).turn
+    take(file, ADA, 0)
+    if given_back:
+        give_back(file, ADA.token)
+    clock[0] += SECONDS
+    late = Lease(looked, BEN.token, BEN.holder)
+    assert take(file, late, 0) == f"{ADA.holder} has acted there since this one looked"
+    assert take(file, Lease(read(file).turn, BEN.token, BEN.holder), 0) == ""
+
+
+def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
+    take(file, ADA, 0)
+    code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
+    with subprocess.Popen([sys.executable, "-c", code, str(file)], cwd=ROOT):
+        assert take(file, BEN, 60) == ""
+
+
+def test_of_many_at_once_one_has_it(file: Path) -> None:
+    code = (
+        "import sys, pathlib; from trainer.host.lease import *\n"
+        "sys.stdin.read()\n"
+        "print(take(pathlib.Path(sys.argv[1]), Lease(0, sys.argv[2], sys.argv[2]), 0))"
+    )
+    commands = [[sys.executable, "-c", code, str(file), str(number)] for number in range(4)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    tried = [subprocess.Popen(command, cwd=ROOT, **pipes) for command in commands]  # type: ignore[call-overload]
+    for process in tried:
+        process.stdin.close()
+    said = [process.stdout.read().strip() for process in tried]
+    for process in tried:
+        process.stdout.close()
+        assert process.wait() == 0
+    assert said.count("") == 1
+    holder = read(file).holder
+    assert all(f"{holder} has held it" in words for words in said if words)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"turn": "x"}', b'{"turn": 7}', b"{" * 9000])
+def test_what_is_damaged_counts_as_none(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    assert read(file) == Lease()
+    assert take(file, ADA, 0) == ""
+
+
+def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("as it was")
+    file.symlink_to(tmp_path / "precious")
+    assert read(file) == Lease()
+    with pytest.raises(OSError, match="symbolic links"):
+        take(file, ADA, 0)
+    assert (tmp_path / "precious").read_text() == "as it was"
