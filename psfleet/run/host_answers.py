@@ -54,7 +54,7 @@ _Fields = Mapping[str, str]
 _ANSWERS: Mapping[str, _Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda", "hashes": "programs"},
+        **{"switch": "lacks_cuda holds_run", "hashes": "programs"},
         **{"objects": "tasks", "named counts": "stopped"},
     },
     "host_doctor": {"objects": "checks", "texts": "alive", "text": "deployed", "moment": "began ended"},
