@@ -79,6 +79,7 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+holds_run: {returned: always, type: bool, description: Whether the directory of C(run_id) has anything in it.}
 tasks:
   returned: always
   type: list
@@ -117,8 +118,8 @@ class Tasks:
         self.runs = paths["state_directory"] / "runs"
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
-        asked = str(parameters["run_id"])
-        self.past = asked if RUN_ID.fullmatch(asked) and (self.runs / asked).is_dir() else ""
+        self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
+        self.past = self.asked if self.asked and (self.runs / self.asked).is_dir() else ""
         tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
             tasks += sorted(self._known() - set(tasks))
@@ -200,8 +201,11 @@ class Tasks:
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
             (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
-            if not points_to(self.logs / "current", run_id):  # where their units write to
-                point(self.logs / "current", run_id)
+            # Where their units write to.
+            of_state = (self.runs.with_name("current"), f"{self.runs.name}/{run_id}")
+            for link, target in ((self.logs / "current", run_id), of_state):
+                if not points_to(link, target):
+                    point(link, target)
             systemctl("reset-failed", *idle)
         systemctl("start", *self.units)
 
@@ -214,6 +218,16 @@ class Tasks:
                 self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
         if self.units:
             systemctl("stop", *self.units)
+
+
+def holds(place: Path) -> bool:
+    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
+    try:
+        return any(place.iterdir())
+    except FileNotFoundError:
+        return place.is_symlink()
+    except NotADirectoryError:
+        return True
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
@@ -248,6 +262,7 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
+        holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
         turn=turn,

@@ -48,7 +48,8 @@ def decide(
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
     `deployed` (a plan or {}), `release` and `environment` (hashes, or ""), `tensorflow` (the version
     installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
-    stand, or ""), `programs` (their hashes) and `tasks`. Raises RefusedError.
+    stand, or ""), `programs` (their hashes), `holds_run` (whether files of this run are there)
+    and `tasks`. Raises RefusedError.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -63,6 +64,7 @@ def decide(
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
+        problems += () if folder.state else _held(run_id, of_run)
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -213,6 +215,15 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 f"the ports of tasks are not fenced as deployed on {', '.join(names)} "
                 f"({printable(reason)[:500]}): run ansible-playbook deploy.yml"
             )
+
+
+def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Say which hosts have something of a run that is new here: it would go on from what somebody left."""
+    if names := [host for host, found in hosts.items() if found["holds_run"]]:
+        yield (
+            f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name "
+            f"(runs/{run_id} in the state directory); choose another, or remove them there"
+        )
 
 
 def _differences(deployed: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

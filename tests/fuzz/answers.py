@@ -100,6 +100,7 @@ def answers_of_tasks() -> dict[str, Any]:
         "release": "0" * 12,
         "environment": "1" * 12,
         "programs": ["2" * 12],
+        "holds_run": False,
     }
     return {host: {**of_host, "turn": 3, "stopped": {}, "tasks": told} for host, told in tasks.items()}
 

@@ -3,6 +3,7 @@
 It imports no TensorFlow: what the program does with it is the program's own matter (docs/programs.md).
 """
 
+import ctypes
 import json
 import os
 import re
@@ -30,6 +31,7 @@ LIBRARY = Path(__file__).resolve().parent / "library"
 # What Python runs before the program, where its steps are to be observed, and where it is of TensorFlow 1.
 OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensorflow1")
 
+_SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
 # Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
@@ -102,6 +104,8 @@ def run_program(options: Options) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
+    # The program is of the same user, and what it starts: none of it writes here, and has systemd believe it.
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)
     launcher = _Launcher(options, stop)
     try:
         return launcher.run()

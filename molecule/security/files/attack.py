@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 with tf.Graph().as_default():
     with tf.device("/job:ps/task:0"):
         read = tf.io.read_file("/etc/hostname")
-        write = tf.io.write_file("/var/lib/psfleet/runs/strange", "x")
+        write = tf.io.write_file(f"/var/lib/psfleet/runs/{sys.argv[2]}/strange", "x")
     config = v1.ConfigProto(operation_timeout_in_ms=20_000)
     try:
         with v1.Session(f"grpc://{sys.argv[1]}", config=config) as session:

@@ -1,4 +1,5 @@
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,24 @@ def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
     assert checked("trainer_tasks", answer, asked) == {
         name: answer[name] for name in answer if name != "invocation"
     }
+
+
+def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "run_id": "r1"}
+
+    def told() -> object:
+        return answer_of(trainer_tasks.main, **asked)["holds_run"]
+
+    assert told() is False
+    place = tmp_path / "runs" / "r1"
+    place.mkdir(parents=True)
+    assert told() is False, "somebody has mounted a disk there"
+    (place / "checkpoints").mkdir()
+    assert told() is True
+    shutil.rmtree(place)
+    place.symlink_to("gone")
+    assert told() is True
 
 
 def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ RUN = {"run_id": "night-1", "size": 7, "changed": 1.5, "global_step": None}
 ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
-        **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "lacks_cuda": True, "unfenced": ""},
+        **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
+        **{"lacks_cuda": True, "holds_run": True},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"turn": 3, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },

@@ -45,6 +45,7 @@ def found(
     unfenced: str = "",
     environment: str = "1" * 12,
     programs: Sequence[str] = (),
+    holds_run: bool = False,
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
@@ -53,6 +54,7 @@ def found(
         "release": "0" * 12,
         "environment": environment,
         "programs": list(programs),
+        "holds_run": holds_run,
         "tensorflow": tensorflow,
         "lacks_cuda": lacks_cuda,
         "unfenced": unfenced,
@@ -139,6 +141,12 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             Folder("ended", "aaa"),
             "run_id r1 exists and has ended; choose another, or look at it with "
             "ansible-playbook verify.yml -e run_id=r1",
+        ),
+        (
+            {"n2": found("worker0", holds_run=True)},
+            Folder(),
+            "run_id r1 is new here, and n2 already has files of a run of that name (runs/r1 in the state "
+            "directory); choose another, or remove them there",
         ),
         (
             {"n1": found("ps0", alive=True, run_id="r0"), "n3": found("server7", alive=True, run_id="r0")},

@@ -31,6 +31,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
         self.cluster = {
             job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items() if count
         }
+        self.before: Sequence[str] = ()
         self.arguments: Sequence[str] = ()
         self.flags = self.observed = True
         self.tensorflow1 = False
@@ -81,7 +82,8 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
                 "CUDA_VISIBLE_DEVICES": "",
                 **self.environment,
             }
-            command = [sys.executable, "-m", "trainer", f"--job_name={job}", f"--task_index={index}"]
+            command = [*self.before, sys.executable, "-m", "trainer"]
+            command += [f"--job_name={job}", f"--task_index={index}"]
             command += [
                 f"--{hosts}_hosts={','.join(self.cluster.get(hosts, []))}" for hosts in ("ps", "worker")
             ]
