@@ -14,6 +14,7 @@ import yaml
 from tests.repository import ROOT
 from trainer.host.content_directory import content_hash
 
+SAFE = "inject_facts_as_vars = False\n"
 BIN = Path(sys.executable).parent
 INSTALLED = Path("collections/ansible_collections/psfleet/cluster")
 # One ps and three workers on this machine, which passes for two hosts, in words of the project's own.
@@ -45,7 +46,8 @@ def typed(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\ninventory = hosts.yml\n")
+    settings = f"[defaults]\ncollections_path = collections\ninventory = hosts.yml\n{SAFE}"
+    (folder / "ansible.cfg").write_text(settings)
     (folder / "hosts.yml").write_text(yaml.safe_dump(INVENTORY))
     (folder / "site.yml").write_text(json.dumps(PLAYBOOK))
     for command in (
@@ -71,6 +73,20 @@ def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_pro
         assert "PEERS" not in said, "nobody listens"
     done = typed(project, "ansible-playbook", "psfleet.cluster.verify")
     assert f"There is no run in {project}/runs yet" in done.stdout + done.stderr
+
+
+def test_no_playbook_begins_where_facts_of_hosts_are_variables(project: Path) -> None:
+    configuration = project / "ansible.cfg"
+    safe = configuration.read_text()
+    configuration.write_text(safe.replace(SAFE, ""))
+    try:
+        done = typed(project, "ansible-playbook", "psfleet.cluster.status")
+    finally:
+        configuration.write_text(safe)
+    assert done.returncode == 2
+    assert "inject_facts_as_vars is true, as Ansible has it by default" in done.stdout
+    assert f"below [defaults] of {configuration}." in done.stdout
+    assert "Look at the tasks" not in done.stdout
 
 
 def test_every_playbook_is_found_by_its_full_name(project: Path) -> None:

@@ -8,17 +8,17 @@ rights but to read the state directory. docs/operations.md says what each metric
 
 import argparse
 import math
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainer.contract.progress import Progress
 from trainer.contract.task_names import LEADS
 from trainer.host.task_traces import last_step, read_object, run_file, run_id_of
-from trainer.host.task_units import parse_show, task_of, unit_name
+from trainer.host.task_units import show_units, task_of, unit_name
 
 PHASES = ("waiting", "training", "ending", "finished", "stopped", "failed")
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
@@ -170,17 +170,6 @@ def _number(value: float) -> str:
     return "NaN" if math.isnan(value) else repr(value)
 
 
-def show_units(units: Sequence[str]) -> list[dict[str, str]]:
-    """Ask systemd for the properties of units. Raises ValueError where it does not tell them all."""
-    command = ["systemctl", "show", "--property=ActiveState,NRestarts", *units]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    shown = parse_show(done.stdout)
-    if done.returncode or len(shown) != len(units):
-        said = done.stderr.strip() or f"{len(shown)} units"
-        raise ValueError(f"systemctl show was asked for {len(units)} units and said: {said}")
-    return shown
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the metrics of this host; 1 where that fails, so that the old ones stay and their age shows."""
     parser = argparse.ArgumentParser(prog="python -m trainer.metrics", description="Metrics for Prometheus.")
@@ -190,8 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     plan = read_object(options.configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
     cluster = str(plan.get("cluster_name", ""))
+    show = partial(show_units, properties=("ActiveState", "NRestarts"))
     try:
-        tasks = host_tasks(options.configuration_directory, options.state_directory, show_units)
+        tasks = host_tasks(options.configuration_directory, options.state_directory, show)
         text = render(families(cluster, tasks))
         if options.output_file:
             options.output_file.write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ from ..plugin_utils.carrying import StepsAction
 
 
 class ActionModule(StepsAction):
-    """Argument `steps`: each with a `name`, a `module` of psfleet's, its `arguments`, and maybe a `fact`.
+    """Argument `steps`, as StepsAction has them.
 
     Returns `changed_steps` (the names of those that changed something), and as facts of the host the answers
     of those that name one. Fails with the first that fails (`failed_step`); what came before it stays.

@@ -113,6 +113,9 @@ class CallbackModule(Default):
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
+        # What its steps before the one that failed have changed, stays.
+        for step in values.get("changed_steps", ()):
+            self._changed.setdefault(step, []).append(result.host.get_name())
         what = values.get("failed_step", self._task_title)
         # What is done once for all hosts is no matter of the first of them.
         host = "" if result.task.run_once else f": {result.host.get_name()}"

@@ -16,7 +16,7 @@ from ..module_utils.host.accounts import is_ours
 from ..module_utils.host.fence_state import listed, take_down
 from ..module_utils.host.host_facts import ask
 from ..module_utils.host.task_traces import run_file, run_id_of
-from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of
+from ..module_utils.host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..module_utils.host.wording import first_of, grouped
 from ..module_utils.host_places import SSHD, Found, HostPlaces, give_to_root, is_our_unit
 from ..module_utils.metrics_timer import WANTED, MetricsTimer
@@ -100,8 +100,7 @@ class HostReset:
         printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")
         if not (names := list(filter(is_our_unit, parse_list(printed)))):
             return {}
-        shown = systemctl("show", "--property=ActiveState,Job", *names)
-        return dict(zip(names, parse_show(shown), strict=True))
+        return dict(zip(names, show_units(names, ("ActiveState", "Job")), strict=True))
 
     @property
     def stirring(self) -> list[str]:

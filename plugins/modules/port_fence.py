@@ -24,7 +24,7 @@ from ..module_utils.host.fence_state import (
 from ..module_utils.host.mesh import CONFIGURATION, INTERFACE
 from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
 from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.task_units import RUN_JOBS, parse_show, systemctl
+from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
 from ..module_utils.host_places import remove_tree
 
 DOCUMENTATION = {
@@ -63,7 +63,7 @@ changed_paths: {returned: always, type: list, description: "Paths that were writ
 
 UNIT = "psfleet-fence.service"
 NFTABLES = "nftables.service"
-PROPERTIES = "ActiveState,UnitFileState,NeedDaemonReload"
+PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload")
 OPEN = (
     "port_fence_enabled is false: whoever reaches the ports of this host's tasks can run programs there. "
     "Keep them in a network of their own, or fence them by other means (docs/security.md)."
@@ -99,7 +99,7 @@ class PortFence:
             rules.write_text(contents[self.rules], encoding="utf-8")
             wanted = listed_apart(rules)
         stale = [path for path, content in contents.items() if content_of(path) != content]
-        shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT, NFTABLES))
+        shown = show_units([UNIT, NFTABLES], PROPERTIES)
         stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
         unread = any(unit["NeedDaemonReload"] == "yes" for unit in shown)
         if stands and not (stale or unread or difference(wanted, listed())):

@@ -27,7 +27,17 @@ from ..module_utils.host.task_traces import (
     told_exit_code,
     why_ended,
 )
-from ..module_utils.host.task_units import is_alive, parse_list, parse_show, systemctl, task_of, unit_name
+from ..module_utils.host.task_units import (
+    BOOTED,
+    SystemdError,
+    is_alive,
+    parse_list,
+    show_units,
+    systemctl,
+    systemctl_strictly,
+    task_of,
+    unit_name,
+)
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -127,15 +137,15 @@ class Tasks:
 
     def _known(self) -> set[tuple[str, int]]:
         prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
-        listed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        asked = ("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        listed = systemctl_strictly(*asked) if BOOTED.is_dir() else ""
         return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
 
     def show(self) -> dict[str, dict[str, str]]:
-        """Return what systemd says of each unit."""
+        """Return what systemd says of each unit. Raises SystemdError where it does not."""
         if not self.units:
             return {}
-        printed = systemctl("show", f"--property={','.join(PROPERTIES)}", *self.units)
-        return dict(zip(self.units, parse_show(printed), strict=True))
+        return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
 
     def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
         """Return the state of each task, with `traffic` also what it received and sent."""
@@ -210,14 +220,21 @@ class Tasks:
         systemctl("start", *self.units)
 
     def stop(self) -> None:
-        """Stop every task and wait until its process has gone."""
+        """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
         for unit, values in self.show().items():
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
                 self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
-        if self.units:
-            systemctl("stop", *self.units)
+        try:
+            systemctl_strictly("stop", *self.units)
+        except SystemdError as error:  # it also complains of units that it has forgotten
+            left = [f"{job}{index}" for job, index in self._alive()]
+            if left:
+                raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+
+    def _alive(self) -> list[tuple[str, int]]:
+        return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
 
 
 def holds(place: Path) -> bool:
@@ -246,13 +263,17 @@ def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
-    tasks = Tasks(module.params)
     turn = read(FILE).turn  # before what it looks at: who changes that takes the next one
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
-    alive = [is_alive(values) for values in tasks.show().values()]
-    actions = {"started": tasks.start, "stopped": tasks.stop}
-    if not module.check_mode and wanted in actions:
-        actions[wanted]()
+    try:
+        tasks = Tasks(module.params)
+        alive = [is_alive(values) for values in tasks.show().values()]
+        actions = {"started": tasks.start, "stopped": tasks.stop}
+        if not module.check_mode and wanted in actions:
+            actions[wanted]()
+        described = tasks.describe(traffic=module.params["traffic"] and not module.check_mode)
+    except SystemdError as error:
+        module.fail_json(msg=str(error))
     changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
     module.exit_json(
         changed=changed,
@@ -264,7 +285,7 @@ def main() -> None:
         lacks_cuda=lacks_cuda(install),
         holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
-        tasks=tasks.describe(traffic=module.params["traffic"] and not module.check_mode),
+        tasks=described,
         turn=turn,
         stopped=tasks.ended,
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host import task_units
-from ..module_utils.host.task_units import parse_list, task_of
+from ..module_utils.host.task_units import parse_list, systemctl, systemctl_strictly, task_of
 from ..module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
 
 DOCUMENTATION = {
@@ -35,41 +33,33 @@ def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[st
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
-def systemctl(*arguments: str) -> str:
-    """Run systemctl and return what it printed. Raises CalledProcessError where it fails."""
-    command = ["systemctl", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
     tasks = [(str(task["job"]), int(task["index"])) for task in module.params["tasks"]]
     try:
-        loaded = parse_list(systemctl("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
+        loaded = parse_list(systemctl_strictly("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
         gone = departed(loaded, tasks)
-        unread = bool(loaded) and "yes" in systemctl(
+        unread = bool(loaded) and "yes" in systemctl_strictly(
             "show", "--property=NeedDaemonReload", "--value", *loaded
         )
         metrics = MetricsTimer(
-            module.params["metrics_directory"], Path(module.params["metrics_record"]), systemctl
+            module.params["metrics_directory"], Path(module.params["metrics_record"]), systemctl_strictly
         )
         untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
         if problem := metrics.problem():
             module.fail_json(msg=problem)
         if not module.check_mode:
             if gone:
-                systemctl("stop", *gone)
-                task_units.systemctl("reset-failed", *gone)  # it has forgotten others already, and says so
+                systemctl_strictly("stop", *gone)
+                systemctl("reset-failed", *gone)  # it has forgotten others already, and says so
             # A timer whose unit has gone from the disk is stopped before systemd misses that unit.
             if untimed and not metrics.directory:
                 metrics.apply()
             if unread:
-                systemctl("daemon-reload")
+                systemctl_strictly("daemon-reload")
             if untimed and metrics.directory:
                 metrics.apply()
-    except subprocess.CalledProcessError as error:
-        module.fail_json(msg=error.stderr.strip())
     except OSError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(gone or unread or untimed), stopped=gone)

@@ -8,7 +8,7 @@ from ..module_utils.documented import documented_module
 from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask, text_of
 from ..module_utils.host.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
 from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.task_units import parse_show, systemctl
+from ..module_utils.host.task_units import show_units, systemctl
 
 DOCUMENTATION = {
     "module": "wireguard_mesh",
@@ -36,7 +36,7 @@ public_key: {returned: always, type: str, description: "Empty in a check before 
 """
 
 UNIT = "psfleet-mesh.service"
-PROPERTIES = "ActiveState,UnitFileState,NeedDaemonReload"
+PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload")
 STANDS = ("active", "enabled", "no")
 
 
@@ -69,7 +69,7 @@ class WireguardMesh:
         Raises MeshError where there is no such interface then.
         """
         there, unit_there = text_of(self.file), text_of(self.unit)
-        shown = parse_show(systemctl("show", f"--property={PROPERTIES}", UNIT))[0]
+        (shown,) = show_units([UNIT], PROPERTIES)
         stands = (shown["ActiveState"], shown["UnitFileState"], shown["NeedDaemonReload"]) == STANDS
         if stands and (there, unit_there) == (wanted, unit) and not mesh_problem(wanted, dump()):
             return False

@@ -137,14 +137,16 @@ def _run_alone(
     line = next((line for line in done["stdout"].split("\n") if line.startswith(ANSWERS)), None)
     if line is None:
         raise NotRunError(", ".join(module for module, _ in calls), done)
-    return _answers_in(line, len(calls), check_mode=action._task.check_mode)
+    return answers_in(line, len(calls), check_mode=action._task.check_mode)
 
 
-def _answers_in(line: str, asked: int, *, check_mode: bool) -> Sequence[Mapping[str, Any]]:
+def answers_in(line: str, asked: int, *, check_mode: bool) -> Sequence[Mapping[str, Any]]:
+    """Return the answers in a line that a host has printed. Raises UnusableError for what are none."""
     try:
-        answers = json.loads(line)["answers"]
+        told = json.loads(line)
     except ValueError as error:
         raise UnusableError(f"it is no JSON: {error}") from error
+    answers = told.get("answers") if isinstance(told, dict) else None
     if not isinstance(answers, list) or not 0 < len(answers) <= asked:
         raise UnusableError("it is no list of answers")
     if not all(isinstance(each, dict) for each in answers):

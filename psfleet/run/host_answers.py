@@ -94,6 +94,7 @@ ANSWERS: Mapping[str, Fields] = {
     "unneeded_content": {"texts": "removed", "count": "freed_bytes"},
     "wireguard_mesh": {"text": "public_key"},
     "ansible.builtin.apt": {},
+    "ansible.builtin.command": {"text": "stdout"},
     "ansible.builtin.file": {},
     "ansible.builtin.ping": {"text": "ping"},
     "ansible.builtin.stat": {"object": "stat"},

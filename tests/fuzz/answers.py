@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
+from plugins.plugin_utils.host_program import answers_in
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.run.host_answers import UnusableError, checked
@@ -29,6 +30,7 @@ from psfleet.watch.wording import clock
 from tests.fuzz.damage import damaged, with_fitting_hashes
 from tests.fuzz.search import Reader
 from tests.psfleet.report.made_runs import make_plan
+from tests.psfleet.run.test_host_answers import ANSWERS, OF_ALL, SPECIAL
 from tests.psfleet.watch import test_peer_findings as peers
 from tests.psfleet.watch.played_runs import MISSING, decided_run
 from tests.psfleet.watch.test_doctor_findings import answer as answer_of_doctor
@@ -46,7 +48,7 @@ UNIT += b"--psfleet--\n100.5 33.0\n"
 MOST_BYTES = 1_000_000  # of all files that a host brings
 PROGRESS = {"run_id": RUN_ID, "wall": 1.8e9, **TRAINING, "contributions": [25, 25], "restarts": [0, 1]}
 PROGRESS |= {"missing": [MISSING], "reason": "waits"}
-DOCTORS = dict.fromkeys(("node0", "node1"), answer_of_doctor(began=1.8e9, ended=1.8e9 + 2))
+DOCTORS = dict.fromkeys(("node0", "node1"), answer_of_doctor(listened=True, began=1.8e9, ended=1.8e9 + 2))
 PEERS = {
     f"{host} {state}": said for host, of in peers.cluster(2).items() for state, said in of["peers"].items()
 }
@@ -68,14 +70,18 @@ def of_answers(name: str, sample: Mapping[str, Any], read: Callable[[Any], objec
     def read_answers(content: bytes) -> None:
         try:
             answers = json.loads(content)
-            json.dumps(answers, ensure_ascii=False).encode()
         except (ValueError, RecursionError):  # of which Ansible says that it is none
             return
         if isinstance(answers, dict) and all(isinstance(answer, dict) for answer in answers.values()):
             read(dict(zip(sample, answers.values(), strict=False)))  # the inventory names the hosts
 
-    text = json.dumps(sample).encode()
+    text = json.dumps({host: whole(answer) for host, answer in sample.items()}).encode()
     return Reader(name, text, damaged(text).map(with_fitting_hashes), read_answers)
+
+
+def whole(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer with all that one may hold beside what its module says."""
+    return {**SPECIAL, **OF_ALL, **answer}
 
 
 def answers_of_tasks() -> dict[str, Any]:
@@ -107,14 +113,36 @@ def answers_of_tasks() -> dict[str, Any]:
 
 def taken(module: str, answers: Mapping[str, Any], asked: Mapping[str, Any] = ASKED) -> dict[str, Any]:
     """Return the answers that are some; of the others what the actions for people return."""
+    return {host: kept(module, answer, asked) for host, answer in answers.items()}
 
-    def answer_of(host: str) -> dict[str, Any]:
-        try:
-            return checked(module, answers[host], asked)
-        except UnusableError as error:
-            return {"problem": str(error)}
 
-    return {host: answer_of(host) for host in answers}
+def kept(module: str, answer: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of an answer, which is nothing that Ansible would act on; or the `problem`."""
+    try:
+        found = checked(module, answer, asked)
+    except (RecursionError, UnusableError) as error:
+        return {"problem": str(error)}
+    allowed = {*OF_ALL, *ANSWERS.get(f"{module} {asked.get('state')}", ANSWERS.get(module, {}))}
+    assert found.keys() <= allowed, found.keys() - allowed
+    json.dumps(found, ensure_ascii=False).encode()
+    return {"problem": found["msg"] if found.get("failed") else "", **found}
+
+
+def printed(content: bytes) -> None:
+    """Read what a host prints in place of the answers to three modules."""
+    asked = [("trainer_tasks", ASKED), ("host_requirements", {}), ("ssh_identity", {})]
+    try:
+        answers = answers_in(content.decode(errors="replace"), len(asked), check_mode=False)
+    except (RecursionError, UnusableError):
+        return
+    for (module, arguments), answer in zip(asked, answers, strict=False):
+        kept(module, answer, arguments)
+
+
+def print_of_a_host() -> bytes:
+    """What a host prints that is asked for three modules."""
+    modules = ("trainer_tasks", "host_requirements", "ssh_identity")
+    return json.dumps({"answers": [whole(ANSWERS[module]) for module in modules]}).encode()
 
 
 def shown_status(answers: Mapping[str, Any]) -> None:
@@ -135,7 +163,7 @@ def shown_runs(answers: Mapping[str, Any]) -> None:
 def decided(answers: Mapping[str, Any]) -> None:
     """Decide what train.yml does with a run on these hosts, and what stop.yml ends."""
     told = taken("trainer_tasks", answers)
-    found = {host: answer for host, answer in told.items() if "problem" not in answer}
+    found = {host: answer for host, answer in told.items() if not answer["problem"]}
     tasks = [{"name": of.name, **vars(of)} for of in run_tasks(PLAN, TrainingSettings(), program=False)]
     for of_folder in (Folder(), Folder("running", PLAN.hash)):
         with suppress(RefusedError):

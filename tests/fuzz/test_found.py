@@ -7,6 +7,7 @@ import pytest
 from psfleet.run.folder import begun_settings
 from tests.fuzz import answers, readers, run_folders
 from tests.fuzz.search import Reader, fault_of, search
+from tests.psfleet.run.test_host_answers import OF_ALL
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,10 @@ def test_each_reader_bears_good_data_and_some_damage(every: list[Reader]) -> Non
 
 
 def test_the_hosts_whose_answers_are_damaged_had_given_some() -> None:
-    assert answers.taken("trainer_tasks", answers.answers_of_tasks()) == answers.answers_of_tasks()
-    assert answers.taken("host_doctor", answers.DOCTORS) == answers.DOCTORS
+    for module, told in (("trainer_tasks", answers.answers_of_tasks()), ("host_doctor", answers.DOCTORS)):
+        whole = {host: answers.whole(answer) for host, answer in told.items()}
+        expected = {host: {"problem": "", **OF_ALL, **answer} for host, answer in told.items()}
+        assert answers.taken(module, whole) == expected
 
 
 def test_a_reader_that_believes_a_host_is_found_out(tmp_path: Path) -> None:

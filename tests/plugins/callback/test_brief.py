@@ -60,6 +60,19 @@ def test_more_is_asked_for_with_v(shown: dict[str, str]) -> None:
     assert "ok: [a]\n" in looked and "rc:" not in looked
 
 
+def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path: Path) -> None:
+    written = {"files": [{"path": f"{tmp_path}/file", "content": "x"}]}
+    refused = {"files": [{"path": f"{tmp_path}/other", "content": "x", "owner": "nobody-has-it"}]}
+    steps = [
+        {"name": "Write a file", "module": "managed_files", "arguments": written},
+        {"name": "Write another", "module": "managed_files", "arguments": refused},
+    ]
+    play = written_play(tmp_path, {"psfleet.cluster.host_steps": {"steps": steps}})
+    said = played(play, "-i", "a,", *HERE).stdout
+    assert "FAILED   Write another: a\n" in said
+    assert "\nchanged  Write a file: a\n" in said
+
+
 # A title, all cleared, a sequence of one byte, words from right to left, and hidden ones.
 HOSTILE = "\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
 WRITTEN_OUT = r"\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"

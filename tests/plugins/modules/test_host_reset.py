@@ -16,6 +16,7 @@ from plugins.modules import host_reset as module
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.modules.module_run import answer_of
 from tests.repository import ROOT
+from trainer.host.task_units import parse_show
 
 OTHERS = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:psfleet fan,,,:/home/alice:/bin/bash\n"
 OURS = (
@@ -56,6 +57,10 @@ class Host:
                 self.units.pop(unit)
         return ""
 
+    def show_units(self, units: Sequence[str], _properties: Sequence[str]) -> list[dict[str, str]]:
+        """Tell of units as systemd does."""
+        return parse_show(self.systemctl("show", *units))
+
     def ask(self, command: Sequence[str], _seconds: float) -> tuple[int, str, str]:
         """Act as another program."""
         self.told.append(" ".join(command))
@@ -76,7 +81,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host(tmp_path)
-    for name in ("systemctl", "ask", "take_down"):
+    for name in ("systemctl", "show_units", "ask", "take_down"):
         monkeypatch.setattr(module, name, getattr(host, name))
     monkeypatch.setattr(module, "listed", lambda: host.table)
     monkeypatch.setattr(module, "HostPlaces", partial(HostPlaces, root=tmp_path))
@@ -222,8 +227,9 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
 
 
 def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
-    tasks = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/accounts.yml").read_text())
-    made_by = [task["ansible.builtin.user"] for task in tasks if "ansible.builtin.user" in task]
+    (task,) = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/accounts.yml").read_text())
+    steps = task["psfleet.cluster.host_steps"]["steps"]
+    made_by = [step["arguments"] for step in steps if step["module"] == "ansible.builtin.user"]
     assert [account["comment"] for account in made_by] == [*COMMENTS]
     passwd = tmp_path / "passwd"
     lines = ["lab:x:998:997:psfleet trainer,,,:/:/x", "+::::::", "toor:x:0:0:psfleet trainer:/:/x", "broken"]

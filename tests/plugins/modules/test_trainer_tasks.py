@@ -188,3 +188,43 @@ def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
         (tmp_path / "endings" / "worker0.json").write_text(told)
     values = {"ExecMainPID": process, "ExecMainStatus": status}
     assert trainer_tasks.exit_code(values, tmp_path, "worker0") == known
+
+
+SYSTEMCTL = """#!/bin/sh
+case "$1" in
+  show) {show} ;;
+  stop) echo 'Failed to stop psfleet-worker@0.service: Operation refused' >&2; exit 4 ;;
+esac
+"""
+ALIVE, ENDED = (f"printf 'LoadState=loaded\\nActiveState={state}\\n'" for state in ("active", "inactive"))
+
+
+@pytest.mark.parametrize(
+    ("show", "asked", "said"),
+    [
+        ("true", "queried", "systemctl show was asked for 1 units and said something of 0"),
+        (
+            "echo 'Failed to connect to bus' >&2; exit 1",
+            "queried",
+            "systemctl show was asked for 1 units and said: Failed to connect to bus",
+        ),
+        (
+            ALIVE,
+            "stopped",
+            "worker0 could not be stopped: Failed to stop psfleet-worker@0.service: Operation refused",
+        ),
+        (ENDED, "stopped", ""),
+    ],
+)
+def test_what_systemd_does_not_do_is_told_in_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, show: str, asked: str, said: str
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=show))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    paths = dict.fromkeys(names, str(tmp_path))
+    answer = answer_of(trainer_tasks.main, tasks=[{"job": "worker", "index": 0}], paths=paths, state=asked)
+    assert (answer.get("failed", False), answer.get("msg", "")) == (bool(said), said)
+    if not said:
+        assert [task["alive"] for task in answer["tasks"]] == [False]

@@ -47,6 +47,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
     "wireguard_mesh": {"public_key": ""},
     "ansible.builtin.apt": {},
+    "ansible.builtin.command": {"stdout": "0"},
     "ansible.builtin.file": {},
     "ansible.builtin.ping": {"ping": "pong"},
     "ansible.builtin.stat": {"stat": {"exists": False}},

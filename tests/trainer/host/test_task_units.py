@@ -18,6 +18,8 @@ def test_what_systemctl_prints_of_several_units_is_read(
         {"ActiveState": "active", "Environment": "A=1"},
         {"ActiveState": "failed"},
     ]
+    with pytest.raises(task_units.SystemdError, match=r"^complaint$"):
+        task_units.systemctl_strictly("show")
     listed = "psfleet-ps@0.service loaded active running\n\nb.service not-found inactive\n"
     assert task_units.parse_list(listed) == ["psfleet-ps@0.service", "b.service"]
 

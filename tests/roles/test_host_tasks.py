@@ -1,0 +1,48 @@
+"""What the playbooks and roles run on hosts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.repository import ROOT
+
+# They run on the controller alone. What Ansible returns of a reboot is its own, and nothing of the host's.
+ON_CONTROLLER = ["assert", "debug", "fail", "import_playbook", "import_role", "import_tasks"]
+ON_CONTROLLER += ["include_role", "include_tasks", "meta", "reboot", "set_fact"]
+OURS = "psfleet.cluster."
+# Roles and playbooks that make hosts out of this machine.
+HERE = ("roles/practice_hosts/", "playbooks/practice_")
+FILES = [
+    path
+    for pattern in ("*.yml", "playbooks/**/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for path in sorted(ROOT.glob(pattern))
+    if not str(path.relative_to(ROOT)).startswith((*HERE, "galaxy.yml"))
+]
+
+
+def actions(content: Any) -> Iterator[str]:  # noqa: ANN401 - of any YAML
+    """Yield all keys with a dot in them, which are those of the actions that are named whole."""
+    for each in content if isinstance(content, list) else [content]:
+        for key, value in each.items() if isinstance(each, dict) else ():
+            if key.count(".") > 1 and " " not in key:
+                yield key
+            if isinstance(value, list | dict):
+                yield from actions(value)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_of_ansibles_runs_on_a_host_by_itself(path: Any) -> None:  # noqa: ANN401
+    """Its answer would come to the controller as the host gives it: `checked_module` looks at it."""
+    allowed = {f"ansible.builtin.{name}" for name in ON_CONTROLLER}
+    found = set(actions(yaml.safe_load(path.read_text())))
+    assert {name for name in found if not name.startswith(OURS)} <= allowed
+
+
+def test_modules_are_run_in_one_place() -> None:
+    """What is kept of their answers is decided there."""
+    plugins = ROOT / "plugins"
+    runs = {path.name for path in plugins.rglob("*.py") if "_execute_module(" in path.read_text()}
+    takes = {path.name for path in plugins.rglob("*.py") if "run_on_host(" in path.read_text()}
+    assert (runs, takes) == ({"host_program.py"}, {"host_program.py", "actions.py"})
