@@ -26,6 +26,7 @@ DOCUMENTATION = {
         "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
         "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+        "owner": {"type": "int", "required": True, "description": "Number of the user that fetches it."},
     },
 }
 
@@ -33,10 +34,10 @@ RETURN = r"""
 path:
   returned: always
   type: str
-  description: The archive, readable by the connecting user alone. Remove it when it is fetched.
+  description: The archive, readable by its owner alone. Remove it when it is fetched.
 size: {returned: always, type: int, description: The bytes of the archive.}
 files: {returned: always, type: int, description: How many files it holds.}
-left_out: {returned: always, type: list, description: "What stays on the host, or changed meanwhile, each with the reason."}
+left_out: {returned: always, type: list, description: "What stays on the host or changed, with the reason."}
 """
 
 # In the order of their worth: where not all fits, the last ones stay behind.
@@ -151,8 +152,7 @@ def main() -> None:
     except OSError as error:
         os.unlink(path)  # noqa: PTH108 - a string from mkstemp
         module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")
-    # Under sudo the connecting user is not root, and fetches without it.
-    os.chown(path, int(os.environ.get("SUDO_UID", "0")), -1)
+    os.chown(path, values["owner"], -1)
     module.exit_json(
         changed=False,
         path=path,

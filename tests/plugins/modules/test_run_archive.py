@@ -24,7 +24,8 @@ def written(root: Path, *names: str, size: int = 1) -> None:
 
 def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others: Any) -> dict[str, Any]:  # noqa: ANN401
     paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/log"}
-    return answer_of(run_archive.main, run_id=run_id, limit_megabytes=limit_megabytes, paths=paths, **others)
+    asked: dict[str, Any] = {"limit_megabytes": limit_megabytes, "paths": paths, "owner": os.geteuid()}
+    return answer_of(run_archive.main, run_id=run_id, **asked | others)
 
 
 def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
@@ -166,8 +167,7 @@ def test_a_file_that_shrinks_while_it_is_packed_is_named_and_all_others_are_ther
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_the_archive_is_the_connecting_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUDO_UID", "65534")
-    archive = Path(answered(tmp_path)["path"])
+def test_the_archive_is_the_connecting_users(tmp_path: Path) -> None:
+    archive = Path(answered(tmp_path, owner=65534)["path"])
     assert archive.stat().st_uid == 65534
     archive.unlink()
