@@ -86,21 +86,22 @@ make_environment() {
     "$environment/bin/python" -m pip --version >/dev/null 2>&1 ||
       step "pip" "$environment/bin/python" -m ensurepip
     step "uv $uv_version" "$environment/bin/python" -m pip install --quiet --disable-pip-version-check \
-      --require-hashes --no-deps --requirement "$uv_lock"
+      --require-hashes --only-binary :all: --no-deps --requirement "$uv_lock"
     rm -f "$uv_lock"
   fi
 }
 
+# Wheels alone: a source distribution would run its own program here to be built.
 # `dev` holds all of `controller`: what is there for `dev` serves `controller` too and is not taken away.
 install_lock() {
   local begin=$SECONDS
-  if "$environment/bin/uv" pip install --quiet --python "$environment/bin/python" --require-hashes \
+  if "$environment/bin/uv" pip install --quiet --python "$environment/bin/python" --require-hashes --no-build \
     --requirement "$lock" >"$output" 2>&1; then
     echo "setup: Python packages of $lock ($((SECONDS - begin)) s)"
   else
     echo "setup: uv could not install $lock ($(grep -v '^ *$' "$output" | head -n 1)); trying pip, which is slower"
     step "Python packages of $lock" "$environment/bin/python" -m pip install --quiet --disable-pip-version-check \
-      --require-hashes --requirement "$lock"
+      --require-hashes --only-binary :all: --requirement "$lock"
   fi
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError
 
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
@@ -22,20 +22,22 @@ from ..plugin_utils.actions import HostAction
 # As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
 ARCHIVE = re.compile(r"/var/tmp/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")  # noqa: S108 - on the host
 
+USER = re.compile(r"[0-9]{1,10}")
+
 SSH_FAILED = 255
 
 
 class ActionModule(HostAction):
     """Pack on the host, fetch as the connecting user, unpack, remove the archive from the host.
 
-    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` but `run_id`. Returns
-    `files`, and `left_out`: what stays on the host, each with the reason.
+    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` but `run_id`, `owner`.
+    Returns `files`, and `left_out`: what stays on the host, each with the reason.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
-        arguments["run_id"] = run["id"]
+        arguments |= {"run_id": run["id"], "owner": self._login()}
         packed = self._run_module(arguments, "psfleet.cluster.run_archive")
         if packed.get("failed") or self._task.check_mode:
             return packed
@@ -55,6 +57,14 @@ class ActionModule(HostAction):
                 self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
+
+    def _login(self) -> int:
+        """Return the number of the user that the connection logs in as, however that becomes root there."""
+        said = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
+        found = USER.fullmatch(said.strip().rpartition("\n")[2])
+        if not found:
+            raise AnsibleActionFail(f"`id -u` as the user that logs in answered {shown([said])[0]}")
+        return int(found[0])
 
     def _brought(
         self, packed: dict[str, Any], places: Places, most_bytes: int

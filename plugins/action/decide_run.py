@@ -9,7 +9,15 @@ from ansible.utils.vars import load_extra_vars
 
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.inventory.variables import PREFIX
-from psfleet.run.folder import begun_settings, collected_whole, described_run, state_of, tasks_of_run
+from psfleet.run.folder import (
+    begun_settings,
+    collected_whole,
+    described_run,
+    make_folder,
+    names_of_new,
+    state_of,
+    tasks_of_run,
+)
 from psfleet.run.settings import resumed_settings
 from psfleet.run.start import Folder, RefusedError, decide
 from trainer.contract.json_files import read_object
@@ -27,17 +35,37 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            run = self._decided(arguments)
+            run_id = str(arguments["run_id"])
+            run = self._decided(run_id, arguments) if run_id else self._new(arguments)
         except RefusedError as refused:
             return self._failure("The run cannot start:\n- " + "\n- ".join(refused.problems))
+        except OSError as error:
+            return self._failure(f"{error.filename}: {error.strerror}")
         folders = newest_first(Path(run["folder"]).parent)
         cluster = self.variables["cluster_plan"]["cluster_name"]
         return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
 
-    def _decided(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
+    def _new(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a run by a name that neither a host has, nor a run that begins here in this second."""
+        tasks = [task for found in arguments["found"].values() for task in found["tasks"]]
+        taken = {task["run_id"] for task in tasks}
         now = datetime.now(tz=timezone.utc)
-        run_id = str(arguments["run_id"] or f"{plan['cluster_name']}-{now:%Y%m%d-%H%M%S}")
+        for run_id in names_of_new(self.variables["cluster_plan"]["cluster_name"], now):
+            folder = Path(arguments["runs_directory"]).resolve() / run_id
+            if run_id in taken or folder.exists():
+                continue
+            run = self._decided(run_id, arguments)
+            try:
+                if not self._task.check_mode:
+                    make_folder(folder, exist_ok=False)
+                return run
+            except FileExistsError:
+                if not folder.exists():  # it is that of all runs, and a file
+                    raise
+        raise AssertionError
+
+    def _decided(self, run_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
             begun = begun_settings(folder)

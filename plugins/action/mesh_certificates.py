@@ -14,11 +14,16 @@ from psfleet.carry.certificates import (
     authority,
     kept_or_signed,
     public_text,
+    remember_own,
     revoke_departed,
     source_addresses,
 )
+from trainer.host.content_directory import locked
 
 from ..plugin_utils.actions import ControllerAction
+
+# Signing takes a moment for each host.
+SECONDS_TO_WAIT = 300
 
 
 class ActionModule(ControllerAction):
@@ -29,30 +34,40 @@ class ActionModule(ControllerAction):
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        directory, check, now = Path(arguments["directory"]), self._task.check_mode, time.time()
-        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["told"]}
+        directory, check = Path(arguments["directory"]), self._task.check_mode
         try:
-            keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
-            planned = {task["host"] for task in self.variables["cluster_plan"]["tasks"]}
-            revoked, changed = revoke_departed(directory, planned, make=not check)
-            for host, kind, wanted in self._wanted(arguments):
-                if (key := keys[kind]) is None:
-                    continue
-                file = directory / "signed" / host / f"{kind}-cert.pub"
-                text, is_new = kept_or_signed(file, key, kind, wanted, now)
-                changed |= is_new
-                if is_new and check:
-                    continue
-                if is_new:
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_text(f"{text}\n", encoding="utf-8")
-                certificates[host][kind] = text
+            if check:
+                return self._signed(arguments, directory)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Two deployments that are the first at once have one authority, and lose nothing that is signed.
+            with locked(directory / ".lock", SECONDS_TO_WAIT):
+                return self._signed(arguments, directory)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             return self._failure(str(error))
-        authorities = {kind: public_text(key) for kind, key in keys.items() if key}
+
+    def _signed(self, arguments: dict[str, Any], directory: Path) -> dict[str, Any]:
+        check, now = self._task.check_mode, time.time()
+        certificates: dict[str, dict[str, str]] = {host: {} for host in arguments["told"]}
+        keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
+        if (key := keys["user"]) and not check:
+            remember_own(directory, key)
+        planned = {task["host"] for task in self.variables["cluster_plan"]["tasks"]}
+        revoked, changed = revoke_departed(directory, planned, make=not check)
+        for host, kind, wanted in self._wanted(arguments):
+            if (key := keys[kind]) is None:
+                continue
+            file = directory / "signed" / host / f"{kind}-cert.pub"
+            text, is_new = kept_or_signed(file, key, kind, wanted, now)
+            changed |= is_new
+            if is_new and check:
+                continue
+            if is_new:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(f"{text}\n", encoding="utf-8")
+            certificates[host][kind] = text
         return {
             "changed": changed,
-            "authorities": authorities,
+            "authorities": {kind: public_text(key) for kind, key in keys.items() if key},
             "certificates": certificates,
             "revoked": b64encode(revoked).decode(),
         }

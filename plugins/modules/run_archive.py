@@ -7,9 +7,10 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.disk_space import readable
@@ -25,6 +26,7 @@ DOCUMENTATION = {
         "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
         "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
+        "owner": {"type": "int", "required": True, "description": "Number of the user that fetches it."},
     },
 }
 
@@ -32,10 +34,10 @@ RETURN = r"""
 path:
   returned: always
   type: str
-  description: The archive, readable by the connecting user alone. Remove it when it is fetched.
+  description: The archive, readable by its owner alone. Remove it when it is fetched.
 size: {returned: always, type: int, description: The bytes of the archive.}
 files: {returned: always, type: int, description: How many files it holds.}
-left_out: {returned: always, type: list, description: "What stays on the host, each with the reason."}
+left_out: {returned: always, type: list, description: "What stays on the host or changed, with the reason."}
 """
 
 # In the order of their worth: where not all fits, the last ones stay behind.
@@ -48,6 +50,22 @@ DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
 MEGABYTE = 1_000_000
+
+
+@dataclass
+class AsLong:
+    """Reads a file to the length that its archive has for it: zeros stand for what is `lacking` by now."""
+
+    stream: IO[bytes]
+    lacking: int = 0
+
+    def read(self, size: int) -> bytes:
+        """Return exactly so many bytes."""
+        block = b""
+        with suppress(OSError):  # of what cannot be read nothing is known, either
+            block = self.stream.read(size)
+        self.lacking += size - len(block)
+        return block.ljust(size, b"\0")
 
 
 @dataclass
@@ -111,7 +129,11 @@ class Packer:
         member = tarfile.TarInfo(name)
         member.size, member.mtime = found.st_size, int(found.st_mtime)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            self.archive.addfile(member, stream)
+            content = AsLong(stream)
+            self.archive.addfile(member, content)  # type: ignore[arg-type]
+        if content.lacking:
+            zeros = f"zeros stand for {readable(content.lacking)} of it"
+            self.left_out.append(f"{name}: changed while it was read: {zeros}")
         self.bytes_left -= found.st_size
         self.files += 1
 
@@ -130,8 +152,7 @@ def main() -> None:
     except OSError as error:
         os.unlink(path)  # noqa: PTH108 - a string from mkstemp
         module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")
-    # Under sudo the connecting user is not root, and fetches without it.
-    os.chown(path, int(os.environ.get("SUDO_UID", "0")), -1)
+    os.chown(path, values["owner"], -1)
     module.exit_json(
         changed=False,
         path=path,

@@ -41,6 +41,8 @@ RETURN = r"""
 user_key: {returned: always, type: str, description: "Of the account; empty before it is made."}
 host_key: {returned: always, type: str, description: The public key of this host's sshd.}
 prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
+authority: {returned: always, type: str, description: "Public key of who signs for those that are let in."}
+cluster: {returned: always, type: str, description: "The cluster of those that are let in."}
 addresses: {returned: always, type: list, description: "Those that C(name) has here, without loopback."}
 """
 
@@ -82,6 +84,11 @@ def addresses_of(name: str) -> list[str]:
     return sorted(address for address in map(str, found) if not address.startswith(("127.", "::1")))
 
 
+def text_of(file: Path) -> str:
+    """Return what is in a file of root's, "" where there is none."""
+    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
+
+
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
@@ -98,7 +105,7 @@ def main() -> None:
             make_key(folder, module.params["comment"])
         if makes:
             let_read(folder / KEY, grp.getgrnam(user).gr_gid)
-        user_key = public.read_text(encoding="utf-8").strip() if public.exists() else ""
+        user_key = text_of(public)
         host_key = HOST_KEY.read_text(encoding="utf-8").strip()
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=f"no key could be made in {folder}: {error.stderr.strip()}")
@@ -109,6 +116,8 @@ def main() -> None:
         user_key=user_key,
         host_key=host_key,
         prepared=not lacks and is_prepared(folder / KEY, user, module.params["accounts"]),
+        authority=text_of(home / "user_ca.pub"),
+        cluster=text_of(home / "principals"),
         addresses=addresses_of(module.params["name"]),
     )
 

@@ -51,7 +51,7 @@ class CarryingAction(HostAction):
                 raise
             # What others have changed before is to be told with it.
             answers.append({"failed": True, "msg": str(error)})
-        for place, ((module, arguments), answer) in enumerate(zip(calls, answers, strict=False)):
+        for place, ((module, arguments), answer) in enumerate(zip(steps, answers, strict=False)):
             if module == f"{OURS}ssh_identity" and not answer.get("failed"):
                 problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
                 if problem:
@@ -154,7 +154,7 @@ def described(module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises AnsibleActionFail where that is not the release that is given.
     """
-    asked = {name: value for name, value in arguments.items() if name != "shared_by"}
+    asked = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
     if module == f"{OURS}content_release":
         source = Path(asked.pop("source"))
         found = content_hash(source)

@@ -1,15 +1,19 @@
 """What a host tells of its keys for SSH: one whose keys cannot be signed is refused, and by itself."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from psfleet.carry.certificates import source_addresses, unsigned
+from psfleet.carry.certificates import foreign_authority, own_authorities, source_addresses, unsigned
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Say what keeps a host's answer to `ssh_identity` from being signed; empty where nothing does."""
+    """Say what keeps a host's answer to `ssh_identity` from being signed; empty where nothing does.
+
+    `authority` among the arguments says what signs it: the `directory`, and the `cluster` it is for.
+    """
     user_key = f"{arguments['home']}/.ssh/id_ed25519.pub"
     try:
         anew = f"ssh-keygen -y -f {HOST_KEY} > {HOST_KEY}.pub"
@@ -17,9 +21,22 @@ def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[st
         if text := str(answer["user_key"]):  # there is none before it is made
             require_signable(text, f"{user_key} of {host}", f"rm {user_key}")
         source_addresses(host, arguments["name"], answer["addresses"])
-    except ValueError as error:
+        require_one_authority(host, answer, **arguments["authority"])
+    except (ValueError, OSError) as error:
         return str(error)
     return ""
+
+
+def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, cluster: str) -> None:
+    """Raise ValueError where a host of this cluster lets in what was signed from elsewhere."""
+    other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
+    if other:
+        raise ValueError(
+            f"{host} lets in whom another authority of the cluster {cluster} has signed ({other}): it was "
+            "deployed from another controller, by another user, or by an inventory at another path. The "
+            f"directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count no "
+            f"more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+        )
 
 
 def require_signable(public_key: str, file: str, remedy: str) -> None:

@@ -4,6 +4,8 @@ Two keys on the controller, the authorities, sign them (OpenSSH's PROTOCOL.certk
 beside the keys, and stays while it says what it should.
 """
 
+import base64
+import hashlib
 import ipaddress
 import secrets
 import subprocess
@@ -94,6 +96,44 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
 def public_text(key: Ed25519PrivateKey) -> str:
     """Return the public half of an authority's key, as sshd and ssh take it."""
     return key.public_key().public_bytes(*_OPENSSH).decode()
+
+
+def fingerprint(public_key: str) -> str:
+    """Return the fingerprint of a public key, as `ssh-keygen -l` shows it; "" of what is none."""
+    try:
+        unsigned(public_key)
+        blob = base64.b64decode(public_key.split()[1], validate=True)
+    except (ValueError, IndexError):
+        return ""
+    return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
+
+
+def own_authorities(directory: Path) -> Path:
+    """Return the file that names the authorities of users that hosts may have from here, earlier ones too.
+
+    It is beside their directory, which goes when new ones are wanted.
+    """
+    return directory.with_name(f"{directory.name}.own")
+
+
+def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
+    """Note an authority among those that hosts may have from here. Raises OSError."""
+    file, noted = own_authorities(directory), fingerprint(public_text(key))
+    if not file.exists() or noted not in file.read_text(encoding="utf-8").split():
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(f"{noted}\n")
+
+
+def foreign_authority(directory: Path, public_key: str) -> str:
+    """Return the fingerprint of a host's authority of users that is none of this directory's; "" where it is.
+
+    Raises OSError and ValueError.
+    """
+    found, file = fingerprint(public_key), own_authorities(directory)
+    key = authority(directory, "user", make=False)
+    own = {fingerprint(public_text(key))} if key else set()
+    own |= {*file.read_text(encoding="utf-8").split()} if file.exists() else set()
+    return "" if found in own else found
 
 
 def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:

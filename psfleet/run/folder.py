@@ -1,7 +1,9 @@
 """What a run's folder on the controller says of the run and its tasks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,10 +90,27 @@ def described_run(
     }
 
 
+def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
+    """Yield what a run that begins now may be called: the next is for where the ones before are taken."""
+    first = f"{cluster_name}-{now:%Y%m%d-%H%M%S}"
+    yield first
+    for place in count(2):
+        yield f"{first}-{place}"
+
+
+def make_folder(folder: Path, *, exist_ok: bool) -> None:
+    """Make the folder of a run. That of all runs, where there is none, is for who makes it alone.
+
+    Raises OSError, FileExistsError among them: of two that begin at once one alone makes it.
+    """
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=exist_ok)
+
+
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Write the plan and the settings of a run into its folder, which is made. Raises OSError."""
     folder = Path(run["folder"])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, exist_ok=True)
     for name, content in {"plan.json": plan, "settings.json": run["settings"]}.items():
         # A run that is stopped keeps what it was started with.
         if "action" in run or not (folder / name).exists():

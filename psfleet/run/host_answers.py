@@ -88,7 +88,9 @@ ANSWERS: Mapping[str, Fields] = {
     "port_fence": {"texts": "changed_paths"},
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
     "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
-    "ssh_identity": {"text": "user_key host_key", "switch": "prepared", "texts": "addresses"},
+    "ssh_identity": {
+        **{"text": "user_key host_key authority cluster", "switch": "prepared", "texts": "addresses"},
+    },
     "ssh_login": {"switch": "proven"},
     "trainer_units": {"texts": "stopped"},
     "unneeded_content": {"texts": "removed", "count": "freed_bytes"},

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
 from plugins.action import collect_run
 from tests.plugins.modules.module_run import action_of
@@ -27,12 +28,35 @@ INJECTED = "/x'\"\n!touch /tmp/owned\n"
 def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: object) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
     action._run_module = lambda _arguments, _name: {"path": path, "size": size, "left_out": []}
+    action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
     answer = action._act({"run": {"id": "r1"}, "tasks": []})
     assert answer["failed"]
     assert answer["msg"].startswith("node1 has packed ")
     assert answer["msg"].endswith("bytes; expected /var/tmp/psfleet-[A-Za-z0-9_]{8}\\.tar\\.gz")
     assert answer["msg"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("1000\r\n", 1000),
+        ("Welcome to node1\n0\n", 0),
+        ("", None),
+        ("-1", None),
+        ("1\n\x1b[2J", None),
+        ("9" * 11, None),
+    ],
+)
+def test_the_connection_tells_who_fetches_whatever_makes_him_root(said: str, number: int | None) -> None:
+    action = action_of(collect_run.ActionModule, inventory_hostname="node1")
+    action._low_level_execute_command = lambda _command, *, sudoable: {"stdout": "0" if sudoable else said}
+    if number is None:
+        with pytest.raises(AnsibleActionFail) as refused:
+            action._login()
+        assert str(refused.value).isprintable()
+    else:
+        assert action._login() == number
 
 
 @pytest.fixture

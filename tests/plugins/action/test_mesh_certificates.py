@@ -1,3 +1,5 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,11 @@ def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
     refused = certify(tmp_path, second="no key")
     assert refused["failed"]
     assert "the public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is none" in refused["msg"]
+
+
+def test_deployments_that_are_the_first_at_once_have_one_authority(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        answers = [*threads.map(lambda _: certify(tmp_path / "new" / "ca"), range(8))]
+    assert [answer.get("msg") for answer in answers] == [None] * 8
+    assert len({json.dumps([answer["authorities"], answer["certificates"]]) for answer in answers}) == 1
+    assert sum(answer["changed"] for answer in answers) == 1

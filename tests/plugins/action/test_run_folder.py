@@ -1,4 +1,5 @@
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def test_a_run_begins_with_its_plan_and_settings_and_without_the_manifest_of_its
         {"state": "running"},
     )
     assert not (folder / "manifest.json").exists()
+
+
+def test_nobody_else_reads_the_folder_of_all_runs_unless_its_owner_lets_him(tmp_path: Path) -> None:
+    runs = tmp_path / "project" / "runs"
+    write(runs / "one")
+    assert stat.S_IMODE(runs.stat().st_mode) == 0o700
+    runs.chmod(0o755)
+    write(runs / "two")
+    assert stat.S_IMODE(runs.stat().st_mode) == 0o755
 
 
 def test_a_run_that_is_stopped_keeps_what_it_was_started_with(tmp_path: Path) -> None:

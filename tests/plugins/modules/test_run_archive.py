@@ -6,7 +6,7 @@ import stat
 import tarfile
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -24,7 +24,8 @@ def written(root: Path, *names: str, size: int = 1) -> None:
 
 def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others: Any) -> dict[str, Any]:  # noqa: ANN401
     paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/log"}
-    return answer_of(run_archive.main, run_id=run_id, limit_megabytes=limit_megabytes, paths=paths, **others)
+    asked: dict[str, Any] = {"limit_megabytes": limit_megabytes, "paths": paths, "owner": os.geteuid()}
+    return answer_of(run_archive.main, run_id=run_id, **asked | others)
 
 
 def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
@@ -139,9 +140,34 @@ def test_a_full_disk_is_told_and_leaves_no_archive(tmp_path: Path, monkeypatch: 
     assert set(Path("/var/tmp").glob("psfleet-*.tar.gz")) == before
 
 
+def test_a_file_that_shrinks_while_it_is_packed_is_named_and_all_others_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, f"{OF_R1}/events/a", f"{OF_R1}/events/b", f"{OF_R1}/output/c", size=300_000)
+    whole = tarfile.TarFile.addfile
+
+    def addfile(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: IO[bytes]) -> None:
+        if member.name == "events/a":  # its size has been looked at
+            os.truncate(tmp_path / OF_R1 / "events/a", 100_000)
+        if member.name == "events/b":
+            with (tmp_path / OF_R1 / "events/b").open("ab") as file:
+                file.write(b"more")
+        whole(archive, member, stream)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", addfile)
+    answer = answered(tmp_path)
+    with tarfile.open(answer["path"], "r:gz") as stream:
+        content = {member.name: stream.extractfile(member).read() for member in stream}  # type: ignore[union-attr]
+    Path(answer["path"]).unlink()
+    assert content == {
+        "events/a": b"x" * 100_000 + bytes(200_000),
+        **dict.fromkeys(("events/b", "output/c"), b"x" * 300_000),
+    }
+    assert answer["left_out"] == ["events/a: changed while it was read: zeros stand for 200.0 kB of it"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_the_archive_is_the_connecting_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUDO_UID", "65534")
-    archive = Path(answered(tmp_path)["path"])
+def test_the_archive_is_the_connecting_users(tmp_path: Path) -> None:
+    archive = Path(answered(tmp_path, owner=65534)["path"])
     assert archive.stat().st_uid == 65534
     archive.unlink()

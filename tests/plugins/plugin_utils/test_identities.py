@@ -1,18 +1,25 @@
 """A host that tells what cannot be signed is refused by itself, before the keys of all are signed."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plugins.plugin_utils.identities import identity_problem
+from psfleet.carry.certificates import authority, public_text, remember_own
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
+TOLD |= {"authority": "", "cluster": ""}
 
 
-def problem(told: dict[str, Any]) -> str:
-    return identity_problem("node2", {"home": "/etc/psfleet/ssh", "name": "node2.lab"}, told)
+def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
+    arguments: dict[str, Any] = {"home": "/etc/psfleet/ssh", "name": "node2.lab"}
+    arguments |= {"authority": {"directory": directory, "cluster": "lab"}}
+    return identity_problem("node2", arguments, told)
 
 
 @pytest.mark.parametrize("told", [TOLD, TOLD | {"user_key": ""}])
@@ -36,3 +43,51 @@ def test_what_can_be_signed_is_no_problem(told: dict[str, Any]) -> None:
 )
 def test_a_host_and_its_file_are_named(told: dict[str, Any], says: str) -> None:
     assert re.search(says, problem(TOLD | told))
+
+
+def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_has_decided(
+    tmp_path: Path,
+) -> None:
+    here, there = tmp_path / "here" / "ssh_ca", tmp_path / "there" / "ssh_ca"
+    there.mkdir(parents=True)
+    told = TOLD | {"authority": made(there), "cluster": "lab"}
+    (there / "user_ca.pub").write_text(str(told["authority"]))
+    listing = ["ssh-keygen", "-l", "-f", str(there / "user_ca.pub")]
+    shown = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[1]
+    for _ in range(2):  # whether this controller has one of its own, or not
+        refused = problem(told, str(here))
+        assert refused.startswith(
+            f"node2 lets in whom another authority of the cluster lab has signed ({shown})"
+        )
+        assert f"The directory ssh_ca of that is needed here, as {here}." in refused
+        here.mkdir(parents=True, exist_ok=True)
+        made(here)
+    # It was of another cluster, or what it lets in is none.
+    assert (
+        problem(told | {"cluster": "other"}, str(here)) == problem(told | {"authority": "x"}, str(here)) == ""
+    )
+    command = refused.rpartition(": ")[2].partition(",")[0]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert problem(told, str(here)) == ""
+    shutil.rmtree(here)
+    shutil.copytree(there, here)
+    assert problem(told, str(here)) == ""
+
+
+def test_a_host_keeps_to_new_authorities_of_the_same_controller(tmp_path: Path) -> None:
+    directory = tmp_path / "ssh_ca"
+    directory.mkdir()
+    told = TOLD | {"authority": made(directory), "cluster": "lab"}
+    shutil.rmtree(directory)
+    assert problem(told, str(directory)) == ""
+    directory.mkdir()
+    assert made(directory) != told["authority"]
+    assert problem(told, str(directory)) == ""
+
+
+def made(directory: Path) -> str:
+    """Return the authority of users in a directory, which a deployment has made or found there."""
+    key = authority(directory, "user", make=True)
+    assert key
+    remember_own(directory, key)
+    return public_text(key)

@@ -41,7 +41,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "port_fence": {"changed_paths": ["/etc/x"]},
     "python_environment": {"needs_archive": True, "not_given": "node2: busy"},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
-    "ssh_identity": {"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
+    "ssh_identity": {
+        **{"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
+        **{"authority": "", "cluster": ""},
+    },
     "ssh_login": {"proven": True},
     "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
     "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},

@@ -1,0 +1,57 @@
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plugins.action import decide_run
+from psfleet.run.start import RefusedError
+from tests.plugins.modules.module_run import action_of
+
+NOW = datetime(2026, 11, 25, 4, 5, 6, tzinfo=timezone.utc)
+NAME = "lab-20261125-040506"
+
+
+@pytest.fixture(autouse=True)
+def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide_run, "datetime", SimpleNamespace(now=NOW.astimezone))
+
+
+def begun(runs: Path, *of_hosts: str, check: bool = False, refused: bool = False) -> str:
+    """Return the name of a run that begins, while a host has these."""
+    action = action_of(decide_run.ActionModule, check=check, cluster_plan={"cluster_name": "lab"})
+
+    def decided(run_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if refused:
+            raise RefusedError("run deploy.yml first")
+        return {"id": run_id, "folder": str(Path(arguments["runs_directory"]) / run_id)}
+
+    action._decided = decided
+    found = {"node1": {"tasks": [{"run_id": run_id} for run_id in of_hosts]}}
+    answer = action._act({"run_id": "", "runs_directory": str(runs), "found": found})
+    return str(answer["msg"] if answer.get("failed") else answer["run"]["id"])
+
+
+def test_runs_that_begin_in_one_second_have_names_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        names = [*threads.map(lambda _: begun(tmp_path), range(8))]
+    assert sorted(names) == [NAME, *(f"{NAME}-{place}" for place in range(2, 9))]
+    assert {path.name for path in tmp_path.iterdir()} == {*names}
+
+
+def test_a_run_of_another_controller_keeps_its_name_for_itself(tmp_path: Path) -> None:
+    assert begun(tmp_path, NAME, f"{NAME}-2") == f"{NAME}-3"
+
+
+def test_a_check_and_a_run_that_is_refused_take_no_name(tmp_path: Path) -> None:
+    assert begun(tmp_path / "runs", check=True) == NAME
+    assert "run deploy.yml first" in begun(tmp_path / "runs", refused=True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    assert begun(tmp_path / "runs") == f"{tmp_path}/runs: File exists"
