@@ -10,21 +10,25 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleError
+from ansible.utils.display import Display
 
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.carry.long_step import MEGABYTE
 
-from ..plugin_utils.actions import HostAction
+from ..plugin_utils.actions import AnswerError, HostAction
+from ..plugin_utils.host_program import NotRunError
 
 # As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
-ARCHIVE = re.compile(r"/var/tmp/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")  # noqa: S108 - on the host
+ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
 
 USER = re.compile(r"[0-9]{1,10}")
 
 SSH_FAILED = 255
+
+display = Display()
 
 
 class ActionModule(HostAction):
@@ -37,10 +41,16 @@ class ActionModule(HostAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
-        arguments |= {"run_id": run["id"], "owner": self._login()}
-        packed = self._run_module(arguments, "psfleet.cluster.run_archive")
-        if packed.get("failed") or self._task.check_mode:
+        arguments["run_id"] = run["id"]
+        packed = self._packed(arguments)
+        if "path" not in packed:
+            # What the others have left is collected and judged, and how the run ended is noted, in any case.
+            left_out = [f"{host}: everything: {shown([packed.get('msg', 'no reason')])[0]}"]
+            return {"changed": False, "files": [], "left_out": left_out}
+        if self._task.check_mode:
             return packed
+        for warning in shown(packed.get("warnings", ())):
+            display.warning(f"{host}: {warning}")
         path, size = packed["path"], packed["size"]
         if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):
             (path, size) = shown([path, size])
@@ -63,8 +73,17 @@ class ActionModule(HostAction):
         said = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
         found = USER.fullmatch(said.strip().rpartition("\n")[2])
         if not found:
-            raise AnsibleActionFail(f"`id -u` as the user that logs in answered {shown([said])[0]}")
+            raise AnswerError(f"`id -u` as the user that logs in answered {shown([said])[0]}")
         return int(found[0])
+
+    def _packed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what the module answers, with `msg` alone where that is of no use."""
+        try:
+            owned = {**arguments, "owner": self._login()}
+            answer = self._run_module(owned, "psfleet.cluster.run_archive")
+        except (AnswerError, NotRunError) as error:
+            return {"msg": str(error)}
+        return {"msg": answer.get("msg")} if answer.get("failed") else answer
 
     def _brought(
         self, packed: dict[str, Any], places: Places, most_bytes: int

@@ -51,6 +51,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     ),
     "run": ("psfleet-doctor.lock", "psfleet.lease"),
     "var/tmp": ("psfleet-????????.tar.gz",),
+    "dev/shm": ("psfleet-????????.tar.gz",),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.disk_space import readable
@@ -50,6 +51,9 @@ DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
 MEGABYTE = 1_000_000
+# Where an archive may be made, and its most megabytes. Where the disk is full, what is of most worth, the
+# records, is packed into the host's memory.
+PLACES = {"/var/tmp": 10**9, "/dev/shm": 64}  # noqa: S108 - mkstemp makes a name of its own
 
 
 @dataclass
@@ -144,14 +148,15 @@ def main() -> None:
     values = module.params
     if module.check_mode:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
-    handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir="/var/tmp")
-    try:
-        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
-            packer = Packer(tar, values["limit_megabytes"] * MEGABYTE)
-            packer.add_run(values["run_id"], values["paths"], values["folders"])
-    except OSError as error:
-        os.unlink(path)  # noqa: PTH108 - a string from mkstemp
-        module.fail_json(msg=f"what the run left could not be packed in /var/tmp: {error}")
+    full: list[str] = []
+    tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())
+    archive = next(filter(None, tried), None)
+    if archive is None:
+        module.fail_json(msg=f"what the run left could not be packed: {'; '.join(full)}")
+        return
+    path, packer = archive
+    if full:
+        module.warn(f"{'; '.join(full)}: packed in {Path(path).parent} instead, its records before all else")
     os.chown(path, values["owner"], -1)
     module.exit_json(
         changed=False,
@@ -160,6 +165,27 @@ def main() -> None:
         files=packer.files,
         left_out=shortened(packer.left_out),
     )
+
+
+def packed_in(
+    directory: str, most: int, values: Mapping[str, Any], full: list[str]
+) -> tuple[str, Packer] | None:
+    """Return the path of an archive in a directory and what packed it; or add to `full` why there is none."""
+    path = ""
+    try:
+        handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
+        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
+            packer = Packer(tar, min(most, values["limit_megabytes"]) * MEGABYTE)
+            packer.add_run(values["run_id"], values["paths"], values["folders"])
+    except OSError as error:
+        if path:
+            os.unlink(path)  # noqa: PTH108 - a string from mkstemp
+        free = 0
+        with suppress(OSError):
+            free = shutil.disk_usage(directory).free
+        full.append(f"{directory} has {readable(free)} free ({error.strerror})")
+        return None
+    return path, packer
 
 
 def shortened(names: Sequence[str]) -> list[str]:

@@ -1,10 +1,11 @@
-"""Hosts beside an action's own that are asked a command again and again while it works."""
+"""Hosts that are asked a command again and again while an action works, without waiting for any of them."""
 
 import copy
 import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from ansible.errors import AnsibleError
 from ansible.executor.task_executor import TaskExecutor
@@ -12,6 +13,16 @@ from ansible.plugins.action import ActionBase
 
 # So few together take a tenth of a processor.
 HOSTS_A_SECOND = 10
+# A host is asked again anyway: ssh is neither to try for longer than people wait, nor again by itself.
+PATIENCE = {"timeout": 10, "reconnection_retries": 0}
+
+
+class Answer(NamedTuple):
+    """What a host's command printed, or why there is none; the one is empty where the other is not."""
+
+    host: str
+    printed: str
+    problem: str = ""
 
 
 class AskedHosts:
@@ -22,15 +33,21 @@ class AskedHosts:
 
     def __init__(self, action: ActionBase, commands: Mapping[str, str], seconds: float) -> None:
         """Begin. Raises AnsibleError where the inventory does not tell how a host is reached."""
-        self._answers: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self._seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
         for place, (host, command) in enumerate(commands.items()):
-            begin = self._seconds * place / len(commands)
+            begin = self.seconds * place / len(commands)
             there = action_on(action, host)
+            if there._connection.transport == "ssh":
+                for name, value in PATIENCE.items():
+                    there._connection.set_option(name, value)
             threading.Thread(target=self._ask, args=(there, host, command, begin), daemon=True).start()
 
-    def heard(self) -> Iterator[tuple[str, str]]:
-        """Return what was heard since: a host, and what its command printed."""
+    def heard(self, wait: float = 0.0) -> Iterator[Answer]:
+        """Return what was heard since; where that is nothing, wait so many seconds for the next."""
+        if wait and self._answers.empty():
+            with suppress(queue.Empty):
+                yield self._answers.get(timeout=wait)
         while not self._answers.empty():
             yield self._answers.get()
 
@@ -38,10 +55,13 @@ class AskedHosts:
         wait = threading.Event().wait
         wait(begin)
         while True:
-            with suppress(AnsibleError):
+            try:
                 answer = there._low_level_execute_command(command, sudoable=True)
-                self._answers.put((host, answer["stdout"]))
-            wait(self._seconds)
+                problem = "" if answer["stdout"] else answer["stderr"].strip() or "it printed nothing"
+                self._answers.put(Answer(host, answer["stdout"], problem))
+            except AnsibleError as error:
+                self._answers.put(Answer(host, "", str(error)))
+            wait(self.seconds)
 
 
 def action_on(action: ActionBase, host: str) -> ActionBase:

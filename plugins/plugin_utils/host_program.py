@@ -31,13 +31,13 @@ PYTHON_FACT = "discovered_interpreter_python"
 PLUGINS = Path(__file__).resolve().parents[1]
 # Both sides speak plain JSON, without Ansible's tags.
 PROFILE = "legacy"
-# What comes in is an archive that Python can run; nobody else on the host can open the file.
+# What comes in is an archive that Python can run. It is in memory: of a disk that is full a host is to tell.
 BOOT = (
-    "import runpy, sys, tempfile\n"
-    "with tempfile.NamedTemporaryFile() as file:\n"
+    "import os, runpy, sys\n"
+    "with open(os.memfd_create('psfleet'), 'wb') as file:\n"
     "    file.write(sys.stdin.buffer.read())\n"
     "    file.flush()\n"
-    "    runpy.run_path(file.name, run_name='__main__')"
+    "    runpy.run_path(f'/proc/self/fd/{file.fileno()}', run_name='__main__')"
 )
 # What it prints begins a line with this.
 ANSWERS = '{"answers": '

@@ -15,6 +15,7 @@ from trainer.host.wording import grouped
 
 # Of a task that systemd does not start again.
 FAILED = "failed"
+RESTARTING = "restarting"
 
 # Of a host without an answer. It is asked several times in each.
 SILENT_SECONDS = 60.0
@@ -85,6 +86,14 @@ class Units:
                 self._failures[task] = f"{task} on {host} failed, {how}: {state.why}"
                 yield Notice(self._failures[task])
 
+    def goes_on(self, task: str) -> bool:
+        """Tell whether a task runs, or is about to run again, by what its host said last."""
+        return task in self.running or self.troubles.get(task) == RESTARTING
+
+    def answering(self, at: float, seconds: float) -> set[str]:
+        """Return the hosts that were heard in the last seconds."""
+        return {host for host, heard in self._heard.items() if at - heard <= seconds}
+
     def look(self, at: float) -> Iterator[Notice]:
         """Tell of hosts that have not been heard for long."""
         for task, host in self.hosts.items():
@@ -126,7 +135,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         why = why_ended(name, result, lines) if failed else told_failure(name, lines)
         states[name] = UnitState(
             alive=is_alive(values),
-            trouble=FAILED if failed else "restarting" if restarting else "",
+            trouble=FAILED if failed else RESTARTING if restarting else "",
             exit_code=counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),

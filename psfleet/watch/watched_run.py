@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
+from psfleet.watch.lead_host import LeadHost
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
 from psfleet.watch.notices import LeadRecords, Notice, Restarts, Room, Standstill, Stragglers
@@ -16,6 +17,12 @@ from trainer.contract.settings import TrainingSettings
 
 # What a worker's contributions are: in the last two all of them go into each global step.
 UNITS = {"sync": "gradients", "in_graph": "gradients"}
+# In which a host that answers has answered at least once.
+LOOKS_OF_A_HOST = 3
+
+# Of a run whose lead's host is silent: for too short to say; its clients on other hosts go on, or there is
+# none; or no host answers, as where the watcher's own network is away.
+Fate = Literal["unknown", "goes on", "over", "unwatched"]
 
 
 class WatchedRun:
@@ -34,6 +41,7 @@ class WatchedRun:
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
+        self._lead_host = LeadHost(str(run["lead"]["host"]), lead)
         self.began: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
 
@@ -59,14 +67,29 @@ class WatchedRun:
             return [*chain.from_iterable(restarts), *units]
         return []
 
+    def unread(self, at: float, problem: str) -> list[Notice]:
+        """Take that the lead's host has not been read, with what is known of why. Return what to tell."""
+        return [*self._lead_host.look(at, problem), *self.units.look(at)]
+
+    def fate(self, at: float, ask_seconds: float) -> Fate:
+        """Return what becomes of a run whose lead is not read; hosts are asked every so many seconds."""
+        if not self._lead_host.is_lost(at):
+            return "unknown"
+        answering = self.units.answering(at, LOOKS_OF_A_HOST * ask_seconds) - {self._lead_host.host}
+        clients = [task for task in self._tasks if task["role"] == "client" and task["host"] in answering]
+        if any(self.units.goes_on(task["name"]) for task in clients):
+            return "goes on"
+        return "over" if answering else "unwatched"
+
     def look(self, reading: Reading, at: float) -> list[Notice]:
         """Take a reading: `now` shows it from here on. Return what people should hear of."""
+        answers_again = list(self._lead_host.answered(at))
         progress = reading.progress
         if self.began is None:
             self.began = at - (progress.elapsed or 0.0)
         fresh = self._history.add(progress)
         pace = self._history.pace() if progress.phase == "training" else Pace()
-        notes = list(self._notes(reading, pace, at, fresh=fresh))
+        notes = [*answers_again, *self._notes(reading, pace, at, fresh=fresh)]
         self.now = Snapshot(
             progress=progress,
             elapsed=self.elapsed(at),

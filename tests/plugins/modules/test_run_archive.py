@@ -3,13 +3,16 @@
 import os
 import socket
 import stat
+import subprocess
 import tarfile
-from contextlib import chdir
+from collections.abc import Iterator
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
+from plugins.action.collect_run import ARCHIVE
 from plugins.modules import run_archive
 from tests.plugins.modules.module_run import answer_of
 
@@ -126,20 +129,6 @@ def test_a_name_that_a_task_made_up_is_shown_without_what_steers_a_terminal(tmp_
     assert packed(tmp_path)[1] == ["output/a\\x1b[2J: a link, or no file"]
 
 
-def test_a_full_disk_is_told_and_leaves_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(Path("/var/tmp").glob("psfleet-*.tar.gz"))
-    written(tmp_path, f"{OF_R1}/events/a")
-
-    def fails(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(run_archive.Packer, "_add_file", fails)
-    answer = answered(tmp_path)
-    assert answer["failed"]
-    assert "could not be packed in /var/tmp: [Errno 28] No space left on device" in answer["msg"]
-    assert set(Path("/var/tmp").glob("psfleet-*.tar.gz")) == before
-
-
 def test_a_file_that_shrinks_while_it_is_packed_is_named_and_all_others_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,3 +160,48 @@ def test_the_archive_is_the_connecting_users(tmp_path: Path) -> None:
     archive = Path(answered(tmp_path, owner=65534)["path"])
     assert archive.stat().st_uid == 65534
     archive.unlink()
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own without room, in place of /var/tmp."""
+    if os.geteuid():
+        pytest.skip("only root can mount one")
+    place = tmp_path / "full"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], check=True)
+    with suppress(OSError):
+        (place / "taken").write_bytes(bytes(8192))
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_where_the_disk_is_full_the_records_are_packed_into_memory(
+    tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path, f"{OF_R1}/events/worker0.jsonl", f"{OF_R1}/checkpoints/large", size=900_000)
+    monkeypatch.setattr(run_archive, "PLACES", {str(full): 10**9, "/dev/shm": 1})
+    answer = answered(tmp_path, limit_megabytes=2000)
+    archive = Path(answer["path"])
+    with tarfile.open(archive, "r:gz") as stream:
+        names = stream.getnames()
+    archive.unlink()
+    assert (archive.parent, names) == (Path("/dev/shm"), ["events/worker0.jsonl"])
+    assert ARCHIVE.fullmatch(str(archive))
+    assert answer["left_out"] == ["checkpoints/large: 900.0 kB, beyond what is collected of a host"]
+    said = f"{full} has 0 bytes free (No space left on device): packed in /dev/shm instead"
+    assert said in capsys.readouterr().err
+    assert [path.name for path in full.iterdir()] == ["taken"]
+
+
+def test_where_no_place_has_room_each_is_named(
+    tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, f"{OF_R1}/events/worker0.jsonl", size=100)
+    monkeypatch.setattr(run_archive, "PLACES", {str(full): 10**9, f"{tmp_path}/none": 1})
+    answer = answered(tmp_path)
+    assert answer["failed"]
+    assert answer["msg"] == (
+        f"what the run left could not be packed: {full} has 0 bytes free (No space left on device); "
+        f"{tmp_path}/none has 0 bytes free (No such file or directory)"
+    )

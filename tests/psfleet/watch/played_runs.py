@@ -29,7 +29,7 @@ def decided_run(workers: int, ps: int = 1, program: object = None, **training: o
 
 
 def _task(job: str, index: int, host: str, port: int) -> dict[str, Any]:
-    named = {"name": f"{job}{index}", "job": job, "index": index}
+    named = {"name": f"{job}{index}", "job": job, "index": index, "role": "ps" if job == "ps" else "client"}
     return {**named, "host": host, "address": f"10.0.0.{index}:{port}"}
 
 

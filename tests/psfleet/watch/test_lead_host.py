@@ -1,0 +1,72 @@
+import pytest
+
+from psfleet.watch.lead_host import LOST_SECONDS
+from psfleet.watch.lead_reading import Reading
+from psfleet.watch.watched_run import WatchedRun
+from tests.psfleet.watch.played_runs import decided_run, progress, unit
+
+ASK = 10.0
+BEGIN = 1000.0
+LOST = (
+    "no answer from the host of worker0, node0, for 60 s: how the run stands is told by its other hosts alone"
+)
+
+
+def answer_of(worker: str, below: str = "running") -> str:
+    return f"{unit('worker', 1, worker, below)}\n--psfleet--\n"
+
+
+def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str = "") -> list[str]:
+    """Let the lead's host be silent for so long, while node1 says how worker1 is, or is silent as well."""
+    told = []
+    for at in range(int(seconds) + 1):
+        if worker1 is not None and at % ASK == 0:
+            told += view.asked("node1", worker1, BEGIN + at)
+        told += view.unread(BEGIN + at, problem)
+        if at < LOST_SECONDS:
+            assert view.fate(BEGIN + at, ASK) == "unknown"
+    return [note.text for note in told]
+
+
+@pytest.fixture
+def view() -> WatchedRun:
+    """Return a run of two workers, ps and lead on node0, whose lead was read last at `BEGIN`."""
+    view = WatchedRun(decided_run(2))
+    view.look(Reading(progress()), BEGIN)
+    return view
+
+
+@pytest.mark.parametrize(
+    ("worker1", "fate"),
+    [
+        (answer_of("active"), "goes on"),
+        (answer_of("activating", "auto-restart"), "goes on"),
+        (answer_of("inactive", "dead"), "over"),
+        (answer_of("failed", "failed"), "over"),
+        ("sudo: no", "unwatched"),
+        (None, "unwatched"),
+    ],
+)
+def test_a_run_is_over_where_its_lead_is_silent_and_nobody_else_computes(
+    view: WatchedRun, worker1: str | None, fate: str
+) -> None:
+    told = silent(view, LOST_SECONDS, worker1)
+    assert told.count(LOST) == 1
+    assert view.fate(BEGIN + LOST_SECONDS, ASK) == fate
+
+
+def test_where_all_were_lost_at_once_the_watchers_own_network_is_away(view: WatchedRun) -> None:
+    """Nothing is ended then: what node1 said last, just before, is no word on the run."""
+    view.asked("node1", answer_of("inactive", "dead"), BEGIN + 2)
+    silent(view, LOST_SECONDS, None)
+    assert view.fate(BEGIN + LOST_SECONDS, ASK) == "unwatched"
+
+
+def test_the_first_reason_is_told_at_once_and_that_it_answers_again(view: WatchedRun) -> None:
+    first, *others = silent(view, 5, None, "Connection refused\x1b[2J\nby it")
+    assert first == "the host of worker0, node0, does not answer: Connection refused [2J by it"
+    assert others == []
+    (note,) = view.look(Reading(progress()), BEGIN + 6)
+    assert (note.text, note.good) == ("the host of worker0, node0, answers again", True)
+    assert view.look(Reading(progress()), BEGIN + 7) == []
+    assert view.fate(BEGIN + 6 + LOST_SECONDS - 1, ASK) == "unknown"
