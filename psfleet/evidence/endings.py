@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from psfleet.evidence.untrusted_files import MOST_COUNTED
 from trainer.contract.exit_codes import FINISHED
 
 
@@ -69,4 +70,4 @@ def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= MOST_COUNTED else None

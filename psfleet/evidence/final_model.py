@@ -62,6 +62,8 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
         return "", {}
     findings.wrong += [f"{name}: its file has {what}" for what in run.evaluator.foreign]
     findings.lacking += [f"cannot read {what}" for what in run.evaluator.unreadable]
+    if run.evaluator.repeated:
+        findings.lacking.append(f"{name}: {counted(run.evaluator.repeated, 'record')} twice in its file")
     _compare_identity(run, life, findings)
     evaluated = life.evaluated
     if evaluated is None:

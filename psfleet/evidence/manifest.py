@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.evidence.answer import Findings, Good, check, counted
-from psfleet.evidence.untrusted_files import read_json, write_whole
+from psfleet.evidence.untrusted_files import MOST_COUNTED, read_json, write_whole
 
 FILE_NAME = "manifest.json"
 VERSION = 1
@@ -51,7 +51,7 @@ class Manifest:
             raise ValueError("it lacks run_id or files")
         for name, entry in files.items():
             if not _is_entry(entry):
-                raise ValueError(f"it tells no hash of {name[:80]!r}")
+                raise ValueError(f"it tells no hash, or no size, of {name[:80]!r}")
         return cls(content["run_id"], files)
 
     def write(self, folder: Path) -> None:
@@ -117,7 +117,8 @@ def _entry(path: Path) -> Entry:
 
 def _is_entry(value: object) -> bool:
     digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
-    return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and type(size) is int and size >= 0
+    is_size = type(size) is int and 0 <= size <= MOST_COUNTED
+    return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and is_size
 
 
 def is_plain(path: Path) -> bool:

@@ -48,6 +48,10 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
             raise ValueError("settings.json: not a JSON object")
         if asked is not program:
             raise ValueError(f"settings.json: program is {asked!r}; expected an object or null")
+        try:
+            _refuse_other_kinds(told, "training")
+        except ValueError as error:
+            raise ValueError(f"settings.json: {error}") from error
         chief, _ = files.get(CHIEF, ([], ()))
         rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
     except ValueError as error:
@@ -92,6 +96,7 @@ def read_settings(folder: Path) -> EvidenceSettings:
     if problem and os.path.lexists(path):
         raise ValueError(f"{path}: {problem}")
     try:
+        _refuse_other_kinds(content, "evidence")
         return EvidenceSettings.from_mapping(_object(content, "evidence"), "evidence.")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -164,6 +169,13 @@ def _json(path: Path) -> tuple[object, str]:
 def _object(content: object, name: str) -> Mapping[str, object]:
     value = content.get(name) if isinstance(content, Mapping) else None
     return value if isinstance(value, Mapping) else {}
+
+
+def _refuse_other_kinds(content: object, name: str) -> None:
+    """Raise ValueError where this is there, and no object: the defaults are not what was asked for."""
+    value = content.get(name) if isinstance(content, Mapping) else None
+    if not isinstance(value, Mapping | None):
+        raise ValueError(f"{name} is {str(value)[:80]!r}; expected an object")
 
 
 def _read_all(paths: Iterable[Path], folder: Path) -> dict[str, _File]:

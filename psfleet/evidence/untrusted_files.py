@@ -9,6 +9,8 @@ from pathlib import Path
 BYTES_OF_A_VALUE, FEW_VALUES = 8, 10_000
 # A plan, settings or endings of a thousand tasks; a manifest of a hundred thousand files.
 MOST_OF_JSON = 16_000_000
+# Sums of a few thousand digits are numbers that Python does not write any more.
+MOST_COUNTED = 2**63 - 1
 
 
 def refuse_special(path: Path) -> None:

@@ -11,6 +11,7 @@ from psfleet.evidence import convergence, final_model, record_checks, sharing
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.contributions import contributions_add_up
 from psfleet.evidence.figures import figures_of
+from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
@@ -136,6 +137,7 @@ def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
         sharing.workers_overlap(run, settings),
         sharing.steps_interleave(run),
         steps_accounted(run),
+        gradients_fit_loss(run),
         final_model.fingerprints_agree(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),
@@ -156,6 +158,7 @@ def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _
         (lost, "not every worker took part to the end"),
         (_SHARING, f"nothing shows that {together}"),
         ({"loss_finite"}, "training diverged"),
+        ({"gradients_fit_loss"}, "a worker did not push the gradients of its loss"),
         ({"evaluated_apart"}, "who took no part does not find the model that the chief evaluated"),
         (wrong - _CONVERGENCE, "the run did not end well, or these are not its records alone"),
         (wrong, f"{together}, but it did not converge" if shared else "the model did not converge"),

@@ -46,6 +46,7 @@ EVENTS = {
         "local_step:int steps:int global_step_before:int global_step_after:int loss:number loss_mean:number"
         " examples:int seconds:number staleness_mean:number staleness_max:int"
     ),
+    "gradients": _fields("global_step:int losses:numbers norms:numbers fits:numbers"),
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),
     "evaluated": _fields("global_step:int metrics:numbers"),

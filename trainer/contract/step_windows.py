@@ -88,6 +88,11 @@ class StepWindows:
         of_run = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
         return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, of_run))) - self._steps
 
+    @property
+    def written(self) -> bool:
+        """Whether the last step that was counted is in a record."""
+        return not self._steps
+
     def flush_in_time(self) -> None:
         """Write the steps counted so far, where they are enough or long ago."""
         if self.room <= 0 or time.monotonic() - self._opened >= _WINDOW_SECONDS:

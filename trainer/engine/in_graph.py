@@ -5,7 +5,7 @@ weighted by the examples of each tower, is applied once to the variables on the 
 client's a variable of that worker (`ledger_parts`) counts its towers, where its process finds them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -36,15 +36,23 @@ class InGraphGraph(TrainingGraph):
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
         total = tf.add_n([tower.examples for tower in towers])
         means = []
+        self._given: list[list[tuple[tf.Tensor, tf.Variable]]] = [[] for _ in towers]
         for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
             variable = of_variable[0][1]
             with tf.device(variable.device), tf.name_scope("aggregation"):
-                gradient = tf.add_n([tf.convert_to_tensor(gradient) for gradient, _ in of_variable])
+                dense = [tf.convert_to_tensor(gradient) for gradient, _ in of_variable]
+                gradient = tf.add_n(dense)
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
+            for given, of_tower in zip(self._given, dense, strict=True):
+                given.append((of_tower, variable))
         counted = self.apply_and_count(means, range(len(towers)))
         of_towers = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
         self.step = [loss, counted, *of_towers]
+
+    def given(self) -> Sequence[Gradients]:
+        """What of each tower goes into the mean."""
+        return self._given
 
     def hear(self, served: Mapping[str, Note]) -> None:
         """Take the batch size of each worker from its note."""

@@ -28,6 +28,8 @@ class Optimizers:
     def __init__(self, name: str, learning_rate: float) -> None:
         self._kind, self._learning_rate = _KINDS[name], learning_rate
         self._optimizers: dict[str, tf.compat.v1.train.Optimizer] = {}
+        # By the variable's name, what is first applied to it.
+        self.given: dict[str, tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]] = {}
 
     def apply(self, gradients: Gradients) -> list[tf.Operation]:
         """Apply gradients; for each device an operation that lies there."""
@@ -39,5 +41,7 @@ class Optimizers:
     def _apply_on(self, device: str, gradients: Gradients) -> tf.Operation:
         if device not in self._optimizers:
             self._optimizers[device] = self._kind(self._learning_rate)
+        for gradient, variable in gradients:
+            self.given.setdefault(variable.op.name, (gradient, variable))
         with tf.device(device):
             return self._optimizers[device].apply_gradients(gradients)

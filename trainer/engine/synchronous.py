@@ -6,7 +6,7 @@ of those that came first. Workers beyond `replicas_to_aggregate` are backups: wh
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.aggregator import Aggregator
 from trainer.engine.bells import Waker
+from trainer.engine.optimizers import Gradients
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 from trainer.process.failure import RunEnding, StopRequested
@@ -31,6 +32,10 @@ class SynchronousGraph(TrainingGraph):
         loss, gradients = self.learn(self.context, batch, after=[self.rounds.standing])
         self.rounds.build(loss, gradients, self.optimizers)
         self.step = self.rounds.offer
+
+    def given(self) -> Sequence[Gradients]:
+        """What is offered, on its way into the mean."""
+        return [self.rounds.given]
 
     def session(self, target: str) -> "SynchronousSession":
         """A session to the ps and this worker."""

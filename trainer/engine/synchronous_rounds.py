@@ -76,6 +76,7 @@ class RoundOperations:
     replicas: int
     counters: tf.Variable
     accumulators: list[tuple[tf.compat.v1.ConditionalAccumulator, tf.Variable]] = field(default_factory=list)
+    given: list[tuple[tf.Tensor, tf.Variable]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Add the rounds to the default graph."""
@@ -132,6 +133,7 @@ class RoundOperations:
         for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
             with tf.device(variable.device):
                 added.append(accumulator.apply_grad(gradient, local_step=local_step))
+                self.given.append((gradient, variable))
         with tf.device(self.counters.device), tf.control_dependencies(added):
             delivered = self._set(1 + self.workers + self.worker, local_step)
             with tf.control_dependencies([delivered]):

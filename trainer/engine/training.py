@@ -17,6 +17,7 @@ import tensorflow as tf
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
+from trainer.engine.gradient_check import GradientCheck, GradientFit, Lesson, batch_of
 from trainer.engine.optimizers import Gradients, Optimizers
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
@@ -70,6 +71,7 @@ class TrainingGraph(ABC):
         self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
         # Called once in a process, with the graphs as TensorFlow executed the first step.
         self.tell_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
+        self._lessons: list[Lesson] = []
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
@@ -82,6 +84,11 @@ class TrainingGraph(ABC):
                 name = model.optimizer_name(settings)
                 self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()
+                # Of an asynchronous worker's steps in a row the first, of a client each worker's.
+                self.gradient_checks = [
+                    GradientCheck(model, self.model_variables, lesson, given)
+                    for lesson, given in zip(self._lessons, self.given(), strict=False)
+                ]
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
             held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
@@ -95,6 +102,10 @@ class TrainingGraph(ABC):
     @abstractmethod
     def build_step(self) -> None:
         """Add `step`; called once, while the graph is built, with this worker's devices."""
+
+    def given(self) -> Sequence[Gradients]:
+        """Of each `learn`, in their order, the gradients where they are applied; the first are enough."""
+        return [list(self.optimizers.given.values())]
 
     def session(self, target: str) -> "TrainingSession":
         """A session to all that this worker's steps need, which must answer: TensorFlow waits for ever."""
@@ -175,6 +186,7 @@ class TrainingGraph(ABC):
         # What is not packed is read by the model.
         with tf.control_dependencies([] if self._wire.packs_all else after):
             loss = self.model.loss(context, values, *batch)
+        self._lessons.append(Lesson(context, values, batch, loss, weight))
         return loss, self._wire.push(v1.gradients(loss, values, tf.cast(weight, loss.dtype)))
 
 
@@ -195,6 +207,7 @@ class TrainingSession:
         self.session = open_session(target, graph.graph, graph.cluster.filters_to_train)
         try:
             self._step = self.callable_for(graph.step)
+            self._checks = [check.in_session(self.session) for check in graph.gradient_checks]
             for start, feeds in graph.iterator_starts:
                 self.session.run(start, feeds)
         except BaseException:
@@ -257,6 +270,16 @@ class TrainingSession:
     def fingerprint(self) -> tuple[str, int] | None:
         """The model's fingerprint and its global step; None where a step was made meanwhile."""
         return self._graph.fingerprint.run(self.session)
+
+    def check_gradients(self, number: int) -> dict[str, GradientFit]:
+        """Worker -> how its gradients fit its loss, on the batch of this number; nothing is changed by it."""
+        graph, cluster = self._graph, self._graph.cluster
+        workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
+        size = graph.settings.batch_size
+        return {
+            f"worker{worker}": check(batch_of(graph.data.train_of(worker), size, number))
+            for worker, check in zip(workers, self._checks, strict=True)
+        }
 
     def watched(self) -> dict[str, float]:
         """The values that the model wants to be seen in its step lines."""

@@ -19,6 +19,7 @@ from trainer.process.console import say
 from trainer.process.failure import RunEnding, TaskFailure
 from trainer.task.call_sizes import CallSizes
 from trainer.task.chief import Chief
+from trainer.task.gradient_looks import GradientLooks
 from trainer.task.summaries import test_scalars
 from trainer.task.told_steps import ToldSteps
 
@@ -71,6 +72,7 @@ class Steps(ToldSteps):
         tf.errors.OpError.
         """
         session = self._connected()
+        looks = GradientLooks(self._task, session, self.global_step)
         windows = self.begin(self.last_step)
         # The time at the barrier, and of a recovery, is no waiting within a step.
         others = AwaitedWorkers(self._task)
@@ -88,6 +90,8 @@ class Steps(ToldSteps):
                 if self.summaries.due(self.local_step):
                     self.summaries.write(self.global_step, {**self.scalars(), **self._test_scalars(session)})
                 self._progress.tell_in_time()
+                if windows.written:
+                    looks.look_in_time(self.global_step)
                 if self._chief is not None:
                     self._chief.work_in_time(session, self.global_step)
         finally:

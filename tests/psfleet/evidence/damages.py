@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from tests.psfleet.evidence.run_folders import (
+    Record,
     begin_with,
     drop,
     edit,
@@ -25,8 +26,8 @@ def cut_in_the_middle(run: Path) -> None:
     events(run, "worker1").write_bytes(content[: len(content) // 3])
 
 
-def double_every_line(run: Path) -> None:
-    rewrite(run, "worker1", [record for record in records(run, "worker1") for _ in range(2)])
+def double_every_line(run: Path, task: str = "worker1") -> None:
+    rewrite(run, task, [record for record in records(run, task) for _ in range(2)])
 
 
 def lose_everything(run: Path) -> None:
@@ -58,11 +59,18 @@ def shift_a_clock(run: Path) -> None:
 
 
 def lose_a_number_in_the_loss(run: Path) -> None:
-    every = records(run, "worker1")
-    rewrite(run, "worker1", [*every[:30], every[30] | {"loss": None, "loss_mean": None}, *every[31:]])
+    every, place = _with_a_window(run)
+    lost = every[place] | {"loss": None, "loss_mean": None}
+    rewrite(run, "worker1", [*every[:place], lost, *every[place + 1 :]])
 
 
 def record_a_window_without_a_step(run: Path) -> None:
+    every, place = _with_a_window(run)
+    empty = every[place] | {"steps": 0, "global_step_before": every[place]["global_step_after"]}
+    rewrite(run, "worker1", [*every[: place + 1], empty, *every[place + 1 :]])
+
+
+def _with_a_window(run: Path) -> tuple[list[Record], int]:
+    """The records of worker 1, and the place of a window among them."""
     every = records(run, "worker1")
-    empty = every[30] | {"steps": 0, "global_step_before": every[30]["global_step_after"]}
-    rewrite(run, "worker1", [*every[:31], empty, *every[31:]])
+    return every, [place for place, record in enumerate(every) if record["event"] == "step"][28]

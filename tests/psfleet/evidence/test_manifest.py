@@ -96,6 +96,11 @@ def tell(run: Path, name: str, **entry: object) -> None:
     (run / "manifest.json").write_text(json.dumps(content))
 
 
+def tell_a_size(run: Path, name: str, digits: int) -> None:
+    """A number that can be read, and of which no sum can be written."""
+    tell(run, name, bytes=int("9" * digits))
+
+
 def link_to_a_file_elsewhere(run: Path) -> None:
     target = run.parent / "elsewhere"
     (run / "logs/ps0.out").rename(target)

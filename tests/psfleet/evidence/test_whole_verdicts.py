@@ -32,6 +32,17 @@ def train_well(run: Path, workers: int, **of_steps: object) -> None:
         rewrite(run, f"worker{number}", told)
 
 
+def look_at_gradients(run: Path, workers: int) -> None:
+    """Each worker's gradients were looked at three times before its first step, and are those of its loss."""
+    for number in range(workers):
+        name = f"worker{number}"
+        told = records(run, name)
+        met = next(place for place, record in enumerate(told) if record["event"] == "peers_ready")
+        look = {"event": "gradients", "losses": {name: 40.0}, "norms": {name: 12.5}, "fits": {name: 0.999}}
+        looks = [told[met] | look | {"monotonic": told[met]["monotonic"] + 0.1 * time} for time in (1, 2, 3)]
+        rewrite(run, name, [*told[: met + 1], *looks, *told[met + 1 :]])
+
+
 def proven(run: Path) -> None:
     """Three workers, two ps: worker 1 is killed at half its way and comes back, worker 2 is slow."""
     plan, found = make_plan(workers=3, ps=2), {"weight": 2.0, "bias": 10.0, "mean_error": 0.25}
@@ -58,6 +69,7 @@ def proven(run: Path) -> None:
     alone = [started(9), apart, {"event": "finished", "reason": "run over"}]
     of_evaluator = told[0] | {"job": "evaluator", "index": 0}
     rewrite(run, "evaluator0", [of_evaluator | record for record in alone])
+    look_at_gradients(run, 3)
 
 
 def completed(run: Path) -> None:

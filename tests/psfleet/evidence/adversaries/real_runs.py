@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.psfleet.evidence.adversaries.faulty_trainer import program_of
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
 from tests.psfleet.evidence.program_folders import TUTORIAL, run_program
@@ -141,6 +142,12 @@ def _three_workers(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 3, (LINEAR, f"--steps={STEPS}"))
 
 
+def _faulty(fault: str) -> Callable[[RealRuns, Path], Path]:
+    """Worker 1 of three computes its loss, and pushes something else than its gradients."""
+    programs = {"worker1": program_of(fault)}
+    return lambda _runs, folder: train(folder, 3, (LINEAR, "--steps=600"), programs=programs)
+
+
 def _slow(_runs: RealRuns, folder: Path) -> Path:
     """Worker 1 takes one step while worker 0 takes five."""
     programs = {"worker1": Pace(others_per_step=5).program}
@@ -213,6 +220,8 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "killed_and_back": _killed_and_back,
     "three_workers": _three_workers,
     "slow": _slow,
+    "zeros_of_worker1": _faulty("zeros"),
+    "noise_of_worker1": _faulty("noise"),
     "diverged": _diverged,
     "learned_nothing": _learned_nothing,
     "plateau": _plateau,

@@ -1,0 +1,57 @@
+"""Whether what each worker pushed were the gradients of its loss: zeros and noise no other check finds."""
+
+import math
+from statistics import median
+
+from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.recorded_run import Run, TaskRecords
+
+# The fit of gradients of a loss is 1, but for its curve and for rounding; that of zeros and of noise about 0.
+_LEAST, _MOST = 0.5, 1.5
+_MAY_MISS = 0.1  # of the looks: a loss has kinks
+# Of the largest loss that any look found: where less is left there is nothing to learn.
+_NOTHING_LEFT = 1e-9
+
+_Look = tuple[float, float, float]  # loss, norm, fit
+
+
+@check
+def gradients_fit_loss(findings: Findings, run: Run) -> Good:
+    """Along each worker's gradients its loss changes as they foretell (trainer/engine/gradient_check.py)."""
+    looks = {worker.name: _looks_at(worker, run) for worker in run.workers}
+    largest = max((loss for found in looks.values() for loss, *_ in found), default=0.0)
+    told: dict[str, str] = {}
+    for name, found in looks.items():
+        if not found:
+            findings.lacking.append(f"{name} does not tell whether its gradients fit its loss")
+            continue
+        fits = [fit for loss, _, fit in found if math.isfinite(fit) and loss > _NOTHING_LEFT * largest]
+        beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
+        told[name] = f"{median(fits):.3g}" if fits else "not known: the loss draws random numbers"
+        if all(norm == 0 for _, norm, _ in found):
+            findings.wrong.append(f"{name}: all gradients that it pushed were 0")
+        elif len(beside) > _MAY_MISS * len(fits):
+            times = f"in {len(beside)} of {len(fits)} looks"
+            what = f"what {name} pushed are not the gradients of its loss: along them it changes"
+            expected = (
+                f"by {median(beside):.2g} of what they foretell {times}, expected {_LEAST:g} to {_MOST:g}"
+            )
+            findings.wrong.append(f"{what} {expected}")
+    good = listed(f"{name} {fit}" for name, fit in told.items())
+    norms = {name: [norm for _, norm, _ in found] for name, found in looks.items()}
+    return f"of the change of the loss that gradients foretell came true: {good}", {
+        "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in looks.items()},
+        "norms": norms,
+    }
+
+
+def _looks_at(worker: TaskRecords, run: Run) -> list[_Look]:
+    """What was seen of a worker's gradients: by itself, in-graph by the client that computes them all."""
+    by = run.chief if run.rules.one_client else worker
+    found = []
+    for record in by.of("gradients"):
+        values = [record.fields.get(name) for name in ("losses", "norms", "fits")]
+        own = [of.get(worker.name) if isinstance(of, dict) else None for of in values]
+        loss, norm, fit = (math.nan if value is None else float(value) for value in own)
+        found.append((loss, norm, fit))
+    return found
