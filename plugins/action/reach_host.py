@@ -5,9 +5,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from trainer.contract.progress import printable
+
 from ..plugin_utils.carrying import StepsAction
-from ..plugin_utils.host_program import PYTHON_FACT, interpreter
-from ..plugin_utils.reaching import OLDEST_PYTHON, answered, ask
+from ..plugin_utils.host_program import OLDEST_PYTHON, PYTHON_FACT, TOO_OLD, interpreter
+from ..plugin_utils.reaching import ANOTHER_PYTHON, answered, ask
 
 
 class ActionModule(StepsAction):
@@ -36,12 +38,14 @@ class ActionModule(StepsAction):
 
     def _problem(self) -> str:
         """Return what keeps the host from running modules as root, in words; empty where nothing does."""
-        oldest = tuple(map(int, OLDEST_PYTHON.split(".")))
-        program = f"import os, sys; print(os.geteuid(), sys.version_info >= {oldest})"
+        program = f"import os, sys; print(os.geteuid(), sys.version_info >= {OLDEST_PYTHON}, sys.version)"
         command = f"{interpreter(self, self.variables)} -c {shlex.quote(program)}"
         answer, problem = answered(lambda: self._low_level_execute_command(command, sudoable=True))
-        if problem or answer["stdout"].split() == ["0", "True"]:
+        words = answer.get("stdout", "").split()
+        if problem or words[:2] == ["0", "True"]:
             return problem
+        if words[:2] == ["0", "False"]:
+            return f"logged in, but {TOO_OLD}, and its Python is {printable(words[2])[:40]}: {ANOTHER_PYTHON}"
         # A module takes ten times as long, finds other interpreters, and tells why it cannot run.
         answer, problem = ask(self, {}, "ansible.builtin.ping")
         if not problem and answer.get("ping") != "pong":

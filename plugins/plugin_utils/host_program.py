@@ -41,7 +41,16 @@ BOOT = (
 )
 # What it prints begins a line with this.
 ANSWERS = '{"answers": '
-MAIN = "from plugins.module_utils.bare_module import main; main()"
+# Of the hosts: `zip(strict=True)` is of it. An older one, which Ansible takes, is to say so itself.
+OLDEST_PYTHON = (3, 10)
+TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
+MAIN = (
+    "import sys\n"
+    f"if sys.version_info < {OLDEST_PYTHON}:\n"
+    f"    sys.exit('{TOO_OLD}, and ' + sys.executable + ' is ' + sys.version.split()[0])\n"
+    "from plugins.module_utils.bare_module import main\n"
+    "main()\n"
+)
 
 # The name of a module, and its arguments.
 Call = tuple[str, Mapping[str, Any]]

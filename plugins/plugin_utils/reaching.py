@@ -7,10 +7,9 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from .actions import AnswerError, HostAction
-from .host_program import NotRunError
+from .host_program import TOO_OLD, NotRunError
 
-# Of ansible-core 2.19 on the hosts.
-OLDEST_PYTHON = "3.8"
+ANOTHER_PYTHON = "set ansible_python_interpreter to a newer one"
 
 
 def ask(action: HostAction, arguments: dict[str, Any], module: str = "") -> tuple[Mapping[str, Any], str]:
@@ -41,10 +40,12 @@ def hindrance(answer: Mapping[str, Any]) -> str:
     if "module interpreter" in str(answer.get("msg")):
         return f"found no Python there: {said(answer)}"
     output = "\n".join(str(answer.get(name) or "") for name in ("stdout", "stderr"))
+    if TOO_OLD in output:
+        return f"{said(answer)}: {ANOTHER_PYTHON}"
     if "Traceback (most recent call last)" in output or "SyntaxError" in output:
         # With a terminal, ssh has the last word.
         words = shorten(last_line(without_ssh(output)), 300)
-        older = f": Ansible needs Python {OLDEST_PYTHON} or newer there" if "SyntaxError" in words else ""
+        older = f": {TOO_OLD}" if "SyntaxError" in words else ""
         return f"could not run Python there: {words}{older}"
     if answer.get("rc") == 0:
         return f"its Python gave no answer: {said(answer)}"

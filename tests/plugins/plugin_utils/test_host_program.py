@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from plugins.plugin_utils.host_program import BOOT, Call, program
+from plugins.plugin_utils.reaching import hindrance
 from tests.repository import ROOT, played, written_play
 
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
@@ -33,6 +34,15 @@ def answers(*calls: Call, check_mode: bool = False) -> list[dict[str, Any]]:
 def test_a_module_needs_no_more_than_python(module: str) -> None:
     # It has come to its first parameter, and none was told.
     assert b"\nKeyError: " in ran((module, {})).stderr
+
+
+def test_a_python_that_is_too_old_says_so_before_a_module_is_read() -> None:
+    older = f"import sys; sys.version_info, sys.version = (3, 9, 2), '3.9.2 (old)'\n{BOOT}"
+    sent = program([("managed_files", NOTHING)])
+    done = subprocess.run([sys.executable, "-IS", "-c", older], input=sent, capture_output=True, check=False)
+    said = f"psfleet needs Python 3.10 or newer there, and {sys.executable} is 3.9.2"
+    assert (done.returncode, done.stdout, done.stderr.decode().strip()) == (1, b"", said)
+    assert hindrance({"stderr": said, "rc": 1}).startswith(f"{said}: set ansible_python_interpreter")
 
 
 def test_several_are_run_up_to_the_first_that_fails(tmp_path: Path) -> None:

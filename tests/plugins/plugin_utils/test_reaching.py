@@ -30,7 +30,7 @@ NO_START = "Module result deserialization failed: No start of json char found"
                 "rc": 1,
             },
             "could not run Python there: SyntaxError: invalid syntax: "
-            "Ansible needs Python 3.8 or newer there",
+            "psfleet needs Python 3.10 or newer there",
         ),
         (
             {

@@ -129,26 +129,42 @@ LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.execut
 REFUSING = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_user": "nobody"}
 
 
+# A Python that says that it is 3.9.
+OLD = f"""#!/bin/sh
+for last; do :; done
+exec {sys.executable} -I -S -c "import sys; sys.version_info, sys.version = (3, 9, 2), '3.9.2 (old)'
+exec(sys.argv[1])" "$last"
+"""
+
+
 def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone(
-    preflight: Preflight,
+    preflight: Preflight, tmp_path: Path
 ) -> None:
+    (tmp_path / "python3.9").write_text(OLD)
+    (tmp_path / "python3.9").chmod(0o755)
+    old = {"ansible_python_interpreter": f"{tmp_path}/python3.9", "ansible_become": False}
     tree = hosts_file(
         {"node1": REFUSING | {"trainer_address": "a"}},
         {
             "node2": REFUSING,
             "node3": LOCAL | {"ansible_become_exe": "/bin/false"},
             "node4": LOCAL | {"ansible_become": False},
+            "node5": LOCAL | old,
         },
     )
     run = preflight({"hosts.yml": tree}, "-e", "ansible_ssh_retries=0", playbook="preflight.yml")
     assert run.status == 2, run.output
-    assert "3 of 4 hosts cannot be used. No host was touched." in run.output
+    assert "4 of 5 hosts cannot be used. No host was touched." in run.output
     for host in ("node1", "node2"):
         assert re.search(
             rf"^- {host}, user nobody: could not log in: .*Connection refused$", run.output, re.MULTILINE
         )
     assert re.search(r"^- node3, user \w+: logged in, but could not act as root: ", run.output, re.MULTILINE)
     assert "- node4" not in run.output
+    too_old = (
+        "logged in, but psfleet needs Python 3.10 or newer there, and its Python is 3.9.2: set ansible_python"
+    )
+    assert re.search(rf"^- node5, user \w+: {too_old}", run.output, re.MULTILINE)
 
 
 def test_only_the_hosts_of_the_limit_are_asked(preflight: Preflight) -> None:
