@@ -27,7 +27,8 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
             continue
         fits = [fit for loss, _, fit in found if math.isfinite(fit) and loss > _NOTHING_LEFT * largest]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
-        told[name] = f"{median(fits):.3g}" if fits else "not known: the loss draws random numbers"
+        # Of a loss that draws random numbers, and of gradients that are all of some rows of tables.
+        told[name] = f"{median(fits):.3g}" if fits else "not known"
         if all(norm == 0 for _, norm, _ in found):
             findings.wrong.append(f"{name}: all gradients that it pushed were 0")
         elif len(beside) > _MAY_MISS * len(fits):
@@ -51,7 +52,8 @@ def _looks_at(worker: TaskRecords, run: Run) -> list[_Look]:
     found = []
     for record in by.of("gradients"):
         values = [record.fields.get(name) for name in ("losses", "norms", "fits")]
-        own = [of.get(worker.name) if isinstance(of, dict) else None for of in values]
-        loss, norm, fit = (math.nan if value is None else float(value) for value in own)
-        found.append((loss, norm, fit))
+        own = [of.get(worker.name) for of in values if isinstance(of, dict) and worker.name in of]
+        if len(own) == len(values):
+            loss, norm, fit = (math.nan if value is None else float(value) for value in own)
+            found.append((loss, norm, fit))
     return found
