@@ -78,7 +78,11 @@ def test_nothing_of_an_answer_acts_on_the_controller(tmp_path: Path, pipelining:
         {"psfleet.cluster.trainer_tasks": asked, "register": "told", "ignore_errors": True},
         {"psfleet.cluster.host_steps": {"steps": [step]}, "ignore_errors": True},
         {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} has told {{ told.keys() | sort }}"}},
-        {"ansible.builtin.debug": {"msg": "facts of {{ inventory_hostname }}: {{ ansible_facts.keys() | sort }}"}},
+        {
+            "ansible.builtin.debug": {
+                "msg": "facts of {{ inventory_hostname }}: {{ ansible_facts.keys() | sort }}"
+            }
+        },
         {"ansible.builtin.debug": {"msg": f"hosts {{{{ groups }}}} have {TAKEN}"}},
         hosts=hosts,
         ANSIBLE_PIPELINING=pipelining,
