@@ -8,8 +8,17 @@ from psfleet.evidence import convergence, sharing
 from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.program_learning import goals_reached, losses_that_stay
+from psfleet.evidence.program_sharing import (
+    doubt_of_counts,
+    gradients_dropped,
+    not_known_to_be_shared,
+    parameters_shared,
+    was_seen,
+    with_backups,
+)
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
@@ -99,35 +108,20 @@ def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]]
     return told, {name: {"bytes_received": of[0], "bytes_sent": of[1]} for name, of in exchanged.items()}
 
 
-@check
-def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The last evaluation that any task recorded reaches every goal that people have set."""
-    evaluated = convergence.last_evaluation(run)
-    if evaluated is None:
-        findings.lacking.append("no task recorded an evaluation")
-        return "", {}
-    goals, metrics = tuple(settings.goals.values()), convergence.metrics_of(evaluated)
-    good = convergence.compare(goals, metrics, findings, certain=True)
-    good += f" (of global step {evaluated.integer('global_step')})"
-    return good, {"metrics": metrics}
-
-
 def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, falls: _Falls) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
     synchronous = any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings)
-    met = [_was_seen(worker) for worker in run.workers] if run.rules.shared else []
+    met = [was_seen(worker) for worker in run.workers] if run.rules.shared else []
     if any(met) and (all(met) or not silent):
         answers.checks += [
             sharing.same_parameter_servers(run),
             sharing.workers_met(run),
-            sharing.parameters_shared(run),
+            parameters_shared(run),
         ]
     if not run.rules.shared:
         answers.together = not silent
     elif run.coordinated:
-        # Its coordinator had the workers do all steps, and told what each has done.
-        answers.checks.append(sharing.fair_shares(run, settings))
-        answers.together = answers.observed = True
+        _ask_coordinator(run, settings, answers)
     elif len(silent) == len(run.workers):
         answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
     elif silent:
@@ -138,20 +132,36 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, 
     elif not synchronous and (why := sharing.steps_unrecorded(run)):
         answers.open[TOGETHER] = why
     else:
-        answers.checks += [sharing.fair_shares(run, settings), sharing.workers_overlap(run, settings)]
-        if not synchronous:
-            answers.checks.append(sharing.steps_interleave(run))
-            answers.checks += [] if falls else [steps_numbered(run)]
-        answers.together = True
-        answers.observed = any(met)
-        if not any(met):
-            why = "its records tell of one global step, not which ps each worker used"
-            answers.open["all parameters were shared"] = why
+        # Where a condition decides whether a run is a step, their counts are no counts of steps.
+        if not any(doubt_of_counts(worker) for worker in run.workers):
+            with_late = with_backups(run) if synchronous else run
+            answers.checks.append(sharing.fair_shares(with_late, settings))
+            answers.checks.append(sharing.workers_overlap(run, settings))
+            if not synchronous:
+                answers.checks.append(sharing.steps_interleave(run))
+                answers.checks += [] if falls else [steps_numbered(run)]
+        _name_what_is_not_shared(run, answers, seen=any(met), synchronous=synchronous)
 
 
-def _was_seen(worker: TaskRecords) -> bool:
-    """Whether psfleet looked at its sessions, and so knows where its parameters were."""
-    return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
+def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, synchronous: bool) -> None:
+    unknown = not_known_to_be_shared(run) if seen else {}
+    unknown |= gradients_dropped(run) if synchronous else {}
+    answers.together = not unknown
+    answers.observed = seen
+    answers.open |= unknown
+    if not seen:
+        why = "its records tell of one global step, not which ps each worker used"
+        answers.open["all parameters were shared"] = why
+
+
+def _ask_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    """Its coordinator had the workers do all steps, and told what each has done."""
+    if sum(run.contributions.values()):
+        answers.checks.append(sharing.fair_shares(run, settings))
+        answers.together = answers.observed = True
+        return
+    why = "no function that the coordinator had them run is seen to change a variable of the model"
+    answers.open[TOGETHER] = why
 
 
 def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
@@ -192,19 +202,24 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
 
 
 def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    reached = goals_reached(run, settings) if settings.goals else None
     if any(window.loss is not None for window in run.windows):
         fell = convergence.loss_fell(run, settings)
         answers.checks.append(convergence.loss_finite(run))
-        if fell.ok is None:
-            # As of a program that goes on from a model that has learned all there is.
+        stay = losses_that_stay(run)
+        answers.together = answers.together and not stay
+        answers.open |= stay
+        asked = settings.minimum_loss_reduction or settings.target_loss is not None
+        if fell.ok is None or (not fell.ok and not asked and reached and reached.ok):
+            # As of a program that goes on from a model that has learned all there is, or of a GAN, which
+            # reaches its goal whatever its losses do.
             answers.open[FALLEN] = fell.detail
         else:
             answers.checks.append(fell)
         answers.learned = bool(fell.ok)
     else:
         answers.open[FALLEN] = "the program recorded no losses"
-    if settings.goals:
-        reached = goals_reached(run, settings)
+    if reached:
         answers.checks.append(reached)
         answers.learned |= bool(reached.ok)
     else:

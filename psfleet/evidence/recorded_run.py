@@ -21,8 +21,8 @@ class Window:
     `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite, None where the
     program told none. `staleness` has counts: of gradients that missed no step of others, and of those that
     missed 2**(b-1) to 2**b - 1 for each b from 1 on; `own_steps_behind` of them missed the worker's own last
-    step, too. `waiting_seconds` are those of `seconds` in which the
-    worker waited for others. What a record does not tell is None.
+    step, too. `waiting_seconds` are those of `seconds` in which the worker waited for others. `unplaced` of
+    the steps may have been made before `before` or after `after`. What a record does not tell is None.
     """
 
     local_step: int
@@ -38,6 +38,7 @@ class Window:
     staleness_max: int | None
     own_steps_behind: int
     waiting_seconds: float | None
+    unplaced: int = 0
 
     @classmethod
     def of(cls, record: Record) -> "Window":
@@ -57,6 +58,7 @@ class Window:
             staleness_max=maximum if type(maximum) is int else None,
             own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in told else 0,
             waiting_seconds=_finite(record, "waiting_seconds"),
+            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in told else 0,
         )
 
 

@@ -1,7 +1,7 @@
 """Whether the steps that workers recorded can be the global steps that were made, each another one."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.recorded_run import Run, Window
@@ -11,12 +11,14 @@ from psfleet.evidence.recorded_run import Run, Window
 def steps_numbered(findings: Findings, run: Run) -> Good:
     """Each recorded step has a global step of its own, among those that were made in its window.
 
-    A step lies in the range (before, after] of its window. Workers that move a global step of their own each
-    record more steps of some range than it has numbers, however their counts add up over the whole run.
+    A step lies in the range (before, after] of its window, unless it is `unplaced`. Workers that move
+    a global step of their own each record more steps of some range than it has numbers, however their counts
+    add up over the whole run.
     """
     told = sum(window.steps for window in run.windows)
     moved = run.global_steps - min((min(w.before, w.after) for w in run.windows), default=0)
-    end = first_beyond(run.windows)
+    lives = [process.windows for worker in run.workers for process in worker.processes]
+    end = first_beyond(span for windows in lives for span in spans_of(windows))
     if end is not None:
         told_by_then = sum(window.steps for window in run.windows if window.after <= end)
         findings.wrong.append(
@@ -26,13 +28,29 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
     return f"{counted(told, 'recorded step')} among {moved} global steps", {"recorded": told, "made": moved}
 
 
-def first_beyond(windows: Iterable[Window]) -> int | None:
-    """Return the end of the first window whose steps find no numbers left; None where all find theirs.
+def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
+    """Yield where the steps of a process are, from its windows in order: (before, after, how many).
+
+    What is `unplaced` in a window is within the one before it, itself or the one after it. Of the last
+    window's nobody knows until when, and nothing of all where a window has more of them than steps.
+    """
+    anywhere = any(window.unplaced > window.steps for window in windows)
+    for number, window in enumerate(windows):
+        unplaced = min(window.unplaced, window.steps)
+        yield min(window.before, window.after), max(window.before, window.after), window.steps - unplaced
+        if unplaced and not anywhere and number + 1 < len(windows):
+            first = windows[number - 1].before if number else 0
+            after = max(window.after, windows[number + 1].after)
+            yield min(first, window.before, after), after, unplaced
+
+
+def first_beyond(spans: Iterable[tuple[int, int, int]]) -> int | None:
+    """Return the end of the first span whose steps find no numbers left; None where all find theirs.
 
     Numbers are given in order, each to the step whose window ends first: where that fails, every way does
     (Jackson 1955, earliest due date first).
     """
-    ranges = sorted((min(w.before, w.after), max(w.before, w.after), w.steps) for w in windows if w.steps > 0)
+    ranges = sorted(span for span in spans if span[2] > 0)
     open_windows: list[tuple[int, int]] = []
     number, place = 0, 0  # the last number that was given
     while place < len(ranges) or open_windows:

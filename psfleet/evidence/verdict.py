@@ -185,6 +185,7 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
     workers = counted(len(told), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
     if answers.observed:
-        together = f"{workers} trained one model together through {counted(len(run.ps), 'ps')}"
+        through = f" through {counted(len(run.ps), 'ps')}" if run.ps else ""
+        together = f"{workers} trained one model together{through}"
     by = "by what psfleet saw of the program" if answers.observed else "by the records of the program"
     return f"{by} {together}, and it learned"

@@ -60,15 +60,18 @@ _EVALUATED_APART = _fields("fingerprint:str examples:int")
 # Fields that an event may have.
 OPTIONAL = {
     "peers_ready": _fields(
-        "server_nonce:int ps_own_nonces:ints parameters:str parameter_bytes:ints global_step_on:str"
+        "server_nonce:int ps_own_nonces:ints global_step_on:str variables:ints counters:ints doubts:str"
     ),
     # A program's tasks need not tell what ours must, but as ours do where they do.
-    "finished": _fields("fingerprint:str fingerprint_step:int") | _FINISHED_WORKER | _FINISHED_CHIEF,
+    "finished": _fields("fingerprint:str fingerprint_step:int gradients_seen:int gradients_of_zero:int")
+    | _FINISHED_WORKER
+    | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str"),
     "checkpointed": _fields("fingerprint:str"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
+        " unplaced:int"
     ),
 }
 # What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the

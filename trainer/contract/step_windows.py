@@ -29,6 +29,7 @@ class StepWindows:
         self._staleness: list[int] = []
         self._waiting_seconds: float | None = None
         self._steps = self._examples = self._own_steps_behind = 0
+        self._unplaced = 0.0
         self._first_before = self._last_after = 0
         self._local_step = local_step
         self._opened = time.monotonic()
@@ -76,11 +77,16 @@ class StepWindows:
         self._examples += examples
         self._last_after = after
 
-    def add_window(self, losses: Sequence[float | None], before: int, after: int) -> None:
+    def add_window(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
         """Write steps as a window of their own: the loss of each, and what was read before and after them."""
         for loss in losses:
             self._add(loss, before, after, 0, 1)
+        self.leave_unplaced(unplaced)
         self.flush()
+
+    def leave_unplaced(self, steps: float) -> None:
+        """Note that so many steps of the window may be of one beside it; infinitely many: of any."""
+        self._unplaced = max(self._unplaced, steps)
 
     @property
     def room(self) -> int:
@@ -125,6 +131,8 @@ class StepWindows:
                 # How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
                 buckets = [step.bit_length() for step in self._staleness]
                 fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
+            if self._unplaced:
+                fields["unplaced"] = int(min(self._unplaced, self._steps + 1))
             if self._own_steps_behind:
                 fields["own_steps_behind"] = self._own_steps_behind
             if self._waiting_seconds is not None:
@@ -132,4 +140,5 @@ class StepWindows:
             self._records.write("step", fields)
         self._losses, self._staleness, self._waiting_seconds = [], [], None
         self._steps = self._examples = self._own_steps_behind = 0
+        self._unplaced = 0.0
         self._opened = now

@@ -26,7 +26,8 @@ class Case:
 
     `damage` has the functions that change the folder, with their arguments; a list of these has one twice.
     `failing` are the checks that keep the run from being proven (None: any), `said` is a part of what is
-    said: it begins or ends with a line end where nothing is said before or behind it. `kind` is the real run
+    said: it begins or ends with a line end where nothing is said before or behind it; `not_shown` is one of
+    what is said to be open. `kind` is the real run
     that is damaged, where the test has several.
     """
 
@@ -36,6 +37,7 @@ class Case:
     failing: str | None = None
     said: str = ""
     headline: str = ""
+    not_shown: str = ""
     kind: str = ""
 
     def hold(self, run: Path) -> None:
@@ -49,6 +51,7 @@ class Case:
             assert {check.check for check in verdict.failing} == checks_named(self.failing)
         assert any(self.said in f"\n{check.detail}\n" for check in verdict.checks), verdict.failing
         assert self.headline in {"", verdict.headline.removeprefix("NOT PROVEN: ")}
+        assert self.not_shown in "\n".join(verdict.not_shown)
         json.dumps(verdict.as_json(), allow_nan=False)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tests.psfleet.evidence.run_folders import plan_of
 from tests.trainer.program.launched import RUN_ID, Tasks
 from trainer.contract.exit_codes import STOPPED
+from trainer.contract.plan import Job
 
 PROGRAM = Path(__file__).with_name("recording_program.py")
 # It records nothing itself.
@@ -17,23 +18,25 @@ TUTORIAL = Path(__file__).with_name("tutorial_program.py")
 BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
 
 
-def run_program(folder: Path, *arguments: str, program: Path = PROGRAM, ps: int = 1) -> Path:
-    """Run a program on ps and two workers, end the ps as train.yml does; return the run's folder.
+def run_program(folder: Path, *arguments: str, program: Path = PROGRAM, **jobs: int) -> Path:
+    """Run a program on a ps and two workers, or other `jobs`; return the run's folder.
 
-    One that knows nothing of psfleet is observed.
+    What serves is ended as train.yml does: the ps, and the workers of a chief, which needs no flags. A
+    program that knows nothing of psfleet is observed.
     """
     (folder / "hosts").mkdir(parents=True)
-    with Tasks(folder / "hosts", program, ps=ps, worker=2) as tasks:
-        tasks.observed = program != PROGRAM
-        plan = plan_of(
-            *(("ps", target) for target in tasks.cluster["ps"]),
-            *(("worker", target) for target in tasks.cluster["worker"]),
-        )
+    with Tasks(folder / "hosts", program, **({"ps": 1, "worker": 2} | jobs)) as tasks:
+        tasks.observed, tasks.flags = program != PROGRAM, "chief" not in tasks.cluster
+        placed: list[tuple[Job, str]] = [
+            (job, target) for job in ("chief", "ps", "worker") for target in tasks.cluster.get(job, [])
+        ]
+        plan = plan_of(*placed)
         tasks.arguments = arguments
         tasks.environment = {"PSFLEET_PLAN_HASH": plan.hash}
         tasks.start()
-        servers = [name for name in tasks.names if name.startswith("ps")]
-        codes = tasks.wait("worker0", "worker1") | tasks.stop(*servers)
+        trains = "worker" if tasks.flags else "chief"
+        trainers = [name for name in tasks.names if name.startswith(trains)]
+        codes = tasks.wait(*trainers) | tasks.stop(*(name for name in tasks.names if name not in trainers))
         run = folder / RUN_ID
         for part in ("events", "logs"):
             (run / part).mkdir(parents=True)
@@ -41,7 +44,7 @@ def run_program(folder: Path, *arguments: str, program: Path = PROGRAM, ps: int 
             shutil.copy(tasks.folder / f"{name}.out", run / "logs")
             for events in (tasks.directory(name) / "events").glob("*.jsonl"):
                 shutil.copy(events, run / "events")
-    told = {"release": "c0ffee", "file": str(program), "arguments": list(arguments), "flags": True}
+        told = {"release": "c0ffee", "file": str(program), "arguments": list(arguments), "flags": tasks.flags}
     (run / "plan.json").write_text(json.dumps(plan.to_json()))
     (run / "settings.json").write_text(json.dumps({"training": {}, "program": told}))
     (run / "tasks.json").write_text(json.dumps([ending(name, code, **BYTES) for name, code in codes.items()]))

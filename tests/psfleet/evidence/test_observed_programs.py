@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, cases
-from tests.psfleet.evidence.run_folders import checks, records, rewrite, verdict_of
+from tests.psfleet.evidence.run_folders import begin_with, checks, edit, records, rewrite, verdict_of
 from tests.trainer.program.launched import RUN_ID
 
 SEEN = {
@@ -55,6 +55,11 @@ def forget(run: Path, task: str, field: str) -> None:
     )
 
 
+def stay(run: Path, task: str) -> None:
+    """Let the loss of a task be what the untrained model has."""
+    edit(run, task, "step", loss=0.7, loss_mean=0.7)
+
+
 @cases("observed_programs", globals())
 def test_what_contradicts_it_is_found(observed: Path, case: Case) -> None:
     case.hold(observed)
@@ -76,3 +81,33 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     assert json.loads(json.dumps(verdict.as_json()))["figures"]
     end_with(worker0=799, worker1=1)
     assert checks(verdict_of(observed), False) == {"fair_shares"}
+    # It handed out what changes no variable of the model, as where it trains alone.
+    end_with(worker0=0, worker1=0)
+    verdict = verdict_of(observed)
+    assert verdict.verdict == "completed", verdict.failing
+    assert "no function that the coordinator had them run is seen to change" in verdict.not_shown[0]
+
+
+def test_of_synchronous_gradients_only_those_count_that_cannot_all_have_come_too_late(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(trained("tutorial_synchronous"), tmp_path / RUN_ID))
+    begin_with(run, "worker0 worker1", replicas_to_aggregate=1)
+    verdict = verdict_of(run)
+    assert verdict.verdict == "completed", verdict.failing
+    assert "gradients of worker1 counted: it computed" in "\n".join(verdict.not_shown)
+
+
+def test_a_goal_that_was_reached_is_learned_enough_whatever_the_losses_do(observed: Path) -> None:
+    changed = records(observed, "worker0")
+    found = {"event": "evaluated", "global_step": 10_000, "metrics": {"score": 9.0}}
+    rewrite(observed, "worker0", [*changed[:-1], changed[-1] | found, changed[-1]])
+    for worker in ("worker0", "worker1"):
+        every = records(observed, worker)
+        for number, record in enumerate(every):
+            if record["event"] == "step":
+                record["loss"] = record["loss_mean"] = float(number)
+        rewrite(observed, worker, every)
+    assert checks(verdict_of(observed), False) == {"loss_fell"}
+    assert verdict_of(observed, goals={"score": {"minimum": 8}}).verdict == "proven"
+    assert verdict_of(observed, goals={"score": {"minimum": 10}}).verdict == "not proven"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.recorded_run import Window
-from psfleet.evidence.step_numbers import first_beyond
+from psfleet.evidence.step_numbers import first_beyond, spans_of
 from tests.psfleet.evidence.run_folders import (
     Record,
     checks,
@@ -88,21 +88,39 @@ def test_workers_that_train_alone_record_more_steps_of_some_range_than_it_has(
 def test_no_order_of_steps_that_workers_share_leaves_a_step_without_a_number(workers: int) -> None:
     for seed in range(25):
         run = Simulation(seed, workers, faults=False).run(1000)
-        assert first_beyond(run.windows) is None, seed
+        lives = [process.windows for worker in run.workers for process in worker.processes]
+        assert first_beyond(span for windows in lives for span in spans_of(windows)) is None, seed
 
 
 def test_a_step_finds_no_number_where_all_are_given() -> None:
-    def windows(*ranges: tuple[int, int, int]) -> list[Window]:
-        """Return windows from, to, of so many steps."""
-        unknown = (0, 1.0, None, None, None, None, None, 0, None)
-        return [Window(0, steps, before, after, *unknown) for before, after, steps in ranges]
-
-    assert first_beyond(windows((0, 4, 2), (0, 4, 2))) is None
-    assert first_beyond(windows((0, 4, 2), (0, 4, 3))) == 4
-    assert first_beyond(windows((0, 10, 5), (2, 4, 2), (2, 4, 1))) == 4
-    assert first_beyond(windows((5, 6, 1), (0, 6, 5), (6, 7, 1))) is None
-    assert first_beyond(windows((3, 3, 1))) == 3
+    assert first_beyond([(0, 4, 2), (0, 4, 2)]) is None
+    assert first_beyond([(0, 4, 2), (0, 4, 3)]) == 4
+    assert first_beyond([(0, 10, 5), (2, 4, 2), (2, 4, 1)]) == 4
+    assert first_beyond([(5, 6, 1), (0, 6, 5), (6, 7, 1)]) is None
+    assert first_beyond([(3, 3, 1)]) == 3
     assert first_beyond([]) is None
+
+
+def windows(*told: tuple[int, int, int, int]) -> list[Window]:
+    """Return windows from, to, of so many steps, of which so many are not placed."""
+    unknown = (0, 1.0, None, None, None, None, None, 0, None)
+    return [Window(0, steps, before, after, *unknown, unplaced) for before, after, steps, unplaced in told]
+
+
+def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> None:
+    assert list(spans_of(windows((0, 1, 1, 0), (1, 9, 5, 2), (9, 12, 3, 3)))) == [
+        (0, 1, 1),
+        (1, 9, 3),
+        (0, 12, 2),
+        (9, 12, 0),
+    ]
+    assert list(spans_of(windows((0, 1, 1, 2), (1, 9, 5, 0)))) == [(0, 1, 0), (1, 9, 5)]
+    # A value that is fetched with a step is that before it or after it: 0, 2, 3 for the steps 1, 3, 4.
+    fetched = [(0, 0, 1, 1), (0, 2, 1, 1), (2, 3, 1, 1), (3, 4, 1, 1)]
+    assert first_beyond(spans_of(windows(*fetched))) is None
+    # Two that count for themselves have twice as many steps, whichever they read.
+    alone = [(max(step - 1, 0), step, 1, 1) for step in range(30)]
+    assert first_beyond([*spans_of(windows(*alone)), *spans_of(windows(*alone))]) is not None
 
 
 @pytest.mark.parametrize(

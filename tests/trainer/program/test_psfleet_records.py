@@ -166,3 +166,39 @@ def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> 
         tasks = run_alone(folder, text)
         address = tasks.cluster["worker"][0] if name == "after" else ""
         assert tasks.records("worker0", "started")[0].text("address") == address
+
+
+def test_steps_are_told_from_threads_and_a_phase_counts_anew(tmp_path: Path) -> None:
+    text = """
+        import threading, psfleet_records
+        psfleet_records.started(last_step=100)
+        psfleet_records.step(0)  # fetched with the step, and before it
+        psfleet_records.step(2)
+        psfleet_records.started(last_step=9000)
+        psfleet_records.step(100)
+        slow = threading.Thread(target=psfleet_records.step, args=[99])
+        slow.start()
+        slow.join()
+        def tell(of):
+            for number in range(1000):
+                psfleet_records.step(101 + 4 * number + of)
+        threads = [threading.Thread(target=tell, args=[of]) for of in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        psfleet_records.finished()
+    """
+    tasks = run_alone(tmp_path, text)
+    told = [
+        (window.integer("steps"), window.integer("global_step_before"), window.integer("global_step_after"))
+        for window in tasks.records("worker0", "step")
+    ]
+    assert told[:4] == [(1, 0, 0), (1, 0, 2), (1, 2, 100), (1, 100, 100)]
+    assert [window.integer("unplaced") for window in tasks.records("worker0", "step")][:4] == [1, 1, 1, 2]
+    # Nothing is taken back where one thread tells less than another did, and nothing is lost.
+    reached = [after for _, _, after in told]
+    assert reached == sorted(reached)
+    assert reached[-1] == 4100
+    assert sum(steps for steps, _, _ in told[2:]) == 4002
+    assert tasks.only("worker0", "finished").integer("local_step") == 4002

@@ -21,6 +21,7 @@ import importlib.util
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -81,21 +82,51 @@ class Task:
         self.loss: float | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
+        self.lock = threading.RLock()
+        self._seen: dict[int, int] = {}  # the global step that each thread told last
 
     def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
-        """Record that this process begins; 0 for a last step that is not known."""
+        """Record that this process begins, or begins anew; 0 for a last step that is not known."""
         self.last_step = last_step
         self.windows.flush()
+        self.local_step = self.examples = 0
+        self.first_step_at = None
+        self._seen.clear()
         self.windows = step_windows.StepWindows(self.records, last_step)
         tensorflow: Any = sys.modules.get("tensorflow")
         version = str(getattr(tensorflow, "__version__", ""))
         self.records.write_started(settings, version, self.address, nonce)
         self.report(at_once=True)
 
-    def take(self, losses: Sequence[float | None], before: int, after: int) -> None:
+    def count(self, after: int, steps: int, loss: float | None, examples: int) -> None:
+        """Count steps that the program tells of, after which, or before whose end, it read the global step.
+
+        A value that is fetched with a step is that before it or that after it. Threads tell theirs in any
+        order: where one tells less than another did, nothing was taken back.
+        """
+        thread, last = threading.get_ident(), self.global_step
+        told = self._seen.get(thread)
+        if (told is None and self._seen) or (told is not None and told <= after):
+            at = max(after, last or 0)
+        else:
+            at = after
+            self._seen.clear()
+        self._seen[thread] = after
+        before = max(after - steps, 0) if last is None else last
+        self.first_step_at = self.first_step_at or time.monotonic()
+        self.local_step += steps
+        self.examples += examples
+        self.global_step = at
+        self.loss = self.loss if loss is None else loss
+        # Of the steps of other threads nobody knows how long each has lasted.
+        self.windows.leave_unplaced(steps if len(self._seen) == 1 else math.inf)
+        self.windows.add_unread(loss, before, at, examples, steps)
+        self.report()
+
+    def take(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
         """Record steps as one window: the loss of each, and the global step before and after them all."""
         self.first_step_at = self.first_step_at or time.monotonic()
-        self.windows.add_window(losses, before, after)
+        self.windows.add_window(losses, before, after, unplaced)
         self.local_step += len(losses)
         self.tell(after, next((loss for loss in reversed(losses) if loss is not None), None))
 
@@ -116,8 +147,9 @@ class Task:
 
     def flush(self) -> None:
         """Write what was counted and not yet written."""
-        self.windows.flush()
-        self.report(at_once=True)
+        with self.lock:
+            self.windows.flush()
+            self.report(at_once=True)
 
     def finish(self, reason: str, more: Mapping[str, object] | None = None) -> None:
         """Record that it has done its work, with what more is known of it."""
@@ -139,6 +171,7 @@ class Task:
 
 _tasks: dict[int, Task] = {}
 _told: set[int] = set()
+_creating = threading.Lock()
 
 
 def draw_nonce() -> int:
@@ -167,52 +200,52 @@ def _task_of_process() -> Task | None:
     directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
     if not directory:
         return None
-    if os.getpid() not in _tasks:
-        _tasks.clear()
-        _tasks[os.getpid()] = task = Task(Path(directory))
-        atexit.register(task.flush)
-    return _tasks[os.getpid()]
+    with _creating:
+        if os.getpid() not in _tasks:
+            _tasks.clear()
+            _tasks[os.getpid()] = task = Task(Path(directory))
+            atexit.register(task.flush)
+        return _tasks[os.getpid()]
 
 
 def started(*, last_step: int = 0, **settings: object) -> None:
-    """Say once, before the first step, that this task begins.
+    """Say before the first step that this task begins, and again where it begins another phase.
 
     `last_step` is the global step at which the run ends, 0 where that is not known. `settings` are what one
     wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
     always at the same step, so that the verdict does not ask whose steps came between.
     """
     if (task := _task()) is not None:
-        task.start(settings, _whole("last_step", last_step))
+        with task.lock:
+            task.start(settings, _whole("last_step", last_step))
 
 
 def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
     """Count a training step that this task has taken: cheap, so call it after every step.
 
-    `global_step` is the run's step after it, `loss` of its examples (None where this task knows none: the
-    verdict then goes by those of the others), `examples` how many of them this task read. `steps`: how many
-    steps the call stands for, where a program takes several at once.
+    `global_step` is the run's step after it, or as it was fetched with it, `loss` of its examples (None where
+    this task knows none: the verdict then goes by those of the others), `examples` how many of them this task
+    read. `steps`: how many steps the call stands for, where a program takes several at once.
     """
     if (task := _task()) is None:
         return
-    after, count = _whole("global_step", global_step), _whole("steps", steps)
-    before = after - count if task.global_step is None else task.global_step
-    task.first_step_at = task.first_step_at or time.monotonic()
-    task.local_step += count
-    task.examples += _whole("examples", examples)
-    task.global_step = after
-    loss = None if loss is None else float(loss)
-    task.loss = task.loss if loss is None else loss
-    task.windows.add_unread(loss, before, after, int(examples), count)
-    task.report()
+    after, count, read = (
+        _whole("global_step", global_step),
+        _whole("steps", steps),
+        _whole("examples", examples),
+    )
+    with task.lock:
+        task.count(after, count, None if loss is None else float(loss), read)
 
 
 def evaluated(global_step: int, **metrics: float) -> None:
     """Say what an evaluation found, such as `accuracy=0.97`; the goals of a verdict are asked of the last."""
     if (task := _task()) is not None:
-        task.windows.flush()
         values = {name: float(value) for name, value in metrics.items()}
         fields = {"global_step": _whole("global_step", global_step), "metrics": values}
-        task.records.write("evaluated", fields)
+        with task.lock:
+            task.windows.flush()
+            task.records.write("evaluated", fields)
 
 
 def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:

@@ -3,7 +3,8 @@
 The program is not changed: parts of TensorFlow are wrapped as they are loaded. What goes wrong in here is
 said in the log and ends the looking, never the program. One that calls `psfleet_records` is left alone.
 
-What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py); the
+What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py,
+training_runs.py); the
 parameter servers, through a session of one's own (meeting.py); what a coordinator of TensorFlow 2 has its
 workers do (coordinator.py).
 """
@@ -24,6 +25,7 @@ from psfleet_observer.guard import guarded
 _WRAPPED = {
     "tensorflow.python.client.session": "sessions:wrap_sessions",
     "tensorflow.python.ops.gradients_impl": "graphs:wrap_gradients",
+    "tensorflow.python.eager.backprop": "graphs:wrap_tapes",
     "tensorflow.python.training.optimizer": "graphs:wrap_optimizers",
     "tensorflow.python.training.sync_replicas_optimizer": "graphs:wrap_synchronous_optimizers",
     "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",

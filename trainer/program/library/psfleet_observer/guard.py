@@ -20,7 +20,8 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
     @functools.wraps(function)
     def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result | None:
-        if _state["off"]:
+        # What Python still calls when it is about to end, such as `__del__`, can import nothing any more.
+        if _state["off"] or sys.is_finalizing():
             return None
         try:
             return function(*arguments, **named)

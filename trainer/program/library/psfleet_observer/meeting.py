@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,18 +18,19 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _CONTAINER = "psfleet"
+_MOST_VARIABLES = 1000
 # A ps tells its number once its server has started, by which time others may reach it.
 _SECONDS_FOR_THE_PS, _SECONDS_BETWEEN_LOOKS = 2.0, 0.02
 _SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
 
 
 class Meeting:
-    """A session to where a program's global step lies. Raises tf.errors.OpError, TimeoutError."""
+    """A session to where a program counts its steps. Raises tf.errors.OpError, TimeoutError."""
 
     def __init__(
         self,
         session: tf.compat.v1.Session,
-        global_step: tf.Variable,
+        counters: Sequence[tf.Variable],
         task: str,
         nonce: int,
         workers: Iterable[str],
@@ -40,9 +40,9 @@ class Meeting:
 
         self._graph = tf.Graph()
         with self._graph.as_default():
-            self._global_step = _read_alike(global_step)
+            self._counters = [_read_alike(counter) for counter in counters]
         config = tf.compat.v1.ConfigProto(device_filters=session._config.device_filters)
-        home = place_of(global_step.device, task)
+        home = place_of(counters[0].device, task)
         with self._graph.as_default():
             self._workers = {name: _Nonce(name, _device(home)) for name in workers}
         began = time.monotonic()
@@ -73,8 +73,8 @@ class Meeting:
         return self.global_step(), {**drawn, "worker_nonces": there, "waited_seconds": self._seconds}
 
     def global_step(self) -> int:
-        """Return what the global step is now."""
-        return within(_SECONDS_TO_READ, lambda: int(self._session.run(self._global_step)))
+        """Return what the global step is now: the sum, where a program has several."""
+        return within(_SECONDS_TO_READ, lambda: sum(map(int, self._session.run(self._counters))))
 
     def close(self) -> None:
         """Leave the cluster, as far as that can be done in time."""
@@ -97,19 +97,29 @@ def tell_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
     within(_SECONDS_TO_READ, tell)
 
 
-def places_of(variables: Sequence[tf.Variable], task: str) -> dict[str, object]:
-    """Return what says where variables lie: a digest of their names and places, and bytes by task."""
-    if not variables:
-        return {}
-    sizes: Counter[str] = Counter()
-    lines = []
-    for variable in variables:
-        place, dtype, shape = place_of(variable.device, task), variable.dtype.base_dtype, variable.shape
-        sizes[place] += dtype.size * (shape.num_elements() or 0)
-        names = [variable.op.get_attr(name).decode() for name in ("container", "shared_name")]
-        lines.append(" ".join([variable.op.name, dtype.name, str(shape), place, *names]))
-    digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
-    return {"parameters": digest, "parameter_bytes": dict(sizes)}
+def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int]:
+    """Return the bytes of each variable by the task that holds it and its name there, as in `ps0 weights`.
+
+    Of very many it is their digest, for each task that holds some.
+    """
+    sizes: dict[str, int] = {}
+    for variable, size in variables.items():
+        container, shared_name = (variable.get_attr(name).decode() for name in ("container", "shared_name"))
+        name = "/".join(filter(None, [container, shared_name or variable.name]))
+        sizes[f"{place_of(variable.device, task)} {name}"] = size
+    if len(sizes) <= _MOST_VARIABLES:
+        return sizes
+    held: dict[str, list[str]] = {}
+    for name in sorted(sizes):
+        held.setdefault(name.partition(" ")[0], []).append(name)
+    return {
+        f"{place} {len(names)} variables {_digest(names)}": sum(sizes[name] for name in names)
+        for place, names in held.items()
+    }
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 def place_of(device: str, task: str) -> str:

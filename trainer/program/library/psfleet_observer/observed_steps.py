@@ -8,13 +8,13 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psfleet_records
 
-from psfleet_observer import graphs, guard, meeting
+from psfleet_observer import guard, meeting, training_runs
 from psfleet_observer.guard import guarded, say
 from psfleet_observer.process import end, task_of_process
 
@@ -35,20 +35,24 @@ class Session:
     """What is known of a session of the program. `meeting` is None where it trains within its process.
 
     `steps` has what its runs are, by the ids of what is run, which is `kept` therefore; `taken` counts steps.
+    `told` is what was recorded of where things are; it is looked at again where `begun` is taken back.
     """
 
     observer: Observer
     meeting: meeting.Meeting | None = None
+    counters: list[str] = field(default_factory=list)
     begun: bool = False
     lost: bool = False
-    steps: dict[tuple[int, ...], graphs.Step | None] = field(default_factory=dict)
+    steps: dict[tuple[int, ...], training_runs.Step | None] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)
     taken: int = 0
+    writes: frozenset[tf.Operation] = frozenset()
+    told: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def wants_loss(self) -> bool:
-        """Whether the next step is one of those whose loss is asked for, where the program does not."""
-        return self.taken < _STEPS_WITH_LOSS or self.taken % _STEPS_BETWEEN_LOSSES == 0
+    def wants_more(self, step: training_runs.Step) -> bool:
+        """Whether the next step is one of those of which more is asked than the program asks for."""
+        often = self.taken < _STEPS_WITH_LOSS and not step.known
+        return often or self.taken % _STEPS_BETWEEN_LOSSES == 0
 
     def lose(self, error: Exception) -> None:
         """Record nothing of it."""
@@ -57,7 +61,7 @@ class Session:
 
     def close(self) -> None:
         """Write its steps, while it is there to say where the global step is; then it is over."""
-        if self.begun and not self.lost:
+        if self.told and not self.lost:
             self.observer.read(self)
         self.lost = True
         if self.meeting:
@@ -67,7 +71,10 @@ class Session:
 class Observer:
     """Steps that are not written yet, by the loss of each, and the global step before them.
 
-    `losses` has one for each of them; when there are `limit`, they are to be written, or told of.
+    `losses` has one for each of them; when there are `limit`, they are to be written, or told of. `looks`
+    counts how often the global step was read: a step that began before the last look, as in another thread,
+    may have been made before it, and is `unplaced`. None lasts over a second look: what is `_running` since
+    before the last one is waited for.
     """
 
     def __init__(self, task: psfleet_records.Task) -> None:
@@ -76,27 +83,39 @@ class Observer:
         self._lock = threading.RLock()
         self.losses: list[float | None] = []
         self.limit = 1
+        self.looks = self._unplaced = 0
+        self._running = {"since the last look": 0, "longer": 0}
         self._before = 0
         self._steps_a_second = 1
         self._looked_at = time.monotonic()
         self._last: Session | None = None
         self._read_again_at = 0.0
+        self._gradients = {"gradients_seen": 0, "gradients_of_zero": 0}
+        atexit.register(self.finish)
 
-    def meet(self, session: tf.compat.v1.Session, update: graphs.Update) -> Session:
+    def meet(self, session: tf.compat.v1.Session) -> Session:
         """Meet the others as soon as the program runs anything: a step has not to wait for it then."""
-        import tensorflow as tf
-
         own = Session(self)
-        if session.sess_str:
-            try:
-                who = (self.task.name, self.nonce, self.task.workers)
-                own.meeting = meeting.Meeting(session, update.global_step, *who)
-            except (tf.errors.OpError, TimeoutError) as error:
-                own.lose(error)
+        self._meet_at_counters(session, own)
         return own
 
-    def begin(self, session: tf.compat.v1.Session, own: Session, update: graphs.Update) -> None:
-        """Look where things are before the first step of a session."""
+    def _meet_at_counters(self, session: tf.compat.v1.Session, own: Session) -> None:
+        import tensorflow as tf
+
+        counters = training_runs.counters_of(session.graph)
+        names = [counter.op.name for counter in counters]
+        if own.lost or not session.sess_str or names == own.counters:
+            return
+        if own.meeting:
+            own.meeting.close()
+        own.counters = names
+        try:
+            own.meeting = meeting.Meeting(session, counters, self.task.name, self.nonce, self.task.workers)
+        except (tf.errors.OpError, TimeoutError) as error:
+            own.lose(error)
+
+    def begin(self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> None:
+        """Look where things are before the first step of its kind in a session."""
         import tensorflow as tf
 
         with self._lock:
@@ -105,30 +124,75 @@ class Observer:
             own.begun = True
             if self._last is None:
                 how: dict[str, object] = {"observed": "sessions of TensorFlow 1"}
-                how |= {"replication": "sync"} if update.synchronous else {}
+                if step.replicas:
+                    how |= {"replication": "sync", "replicas_to_aggregate": step.replicas}
                 self.task.start(how, _last_step["of hooks"], self.nonce)
-                atexit.register(self.finish)
             self._last = own
+            own.writes |= step.writes
+            where = self._where(session, own, step)
+            if where == own.told:
+                return
+            self._meet_at_counters(session, own)
+            if own.lost:
+                return
+            own.told = where
             try:
                 now, found = own.meeting.look() if own.meeting else (self._before, _NOBODY)
             except (tf.errors.OpError, TimeoutError) as error:
                 own.lose(error)
                 return
-            if now >= self._before + len(self.losses):
+            if now >= self._before + len(self.losses) - self._unplaced:
                 self._write(now)
             # Else the model was set again, and what became of these steps nobody knows.
             self._go_on_from(now)
-            name = self.task.name
-            place = {"global_step": now, "global_step_on": meeting.place_of(update.global_step.device, name)}
-            where = meeting.places_of(graphs.parameters_of(session.graph), name)
-            self.task.records.write("peers_ready", {**found, **place, **where})
+            self.task.records.write("peers_ready", {**found, "global_step": now, **where})
 
-    def took(self, own: Session, steps: int) -> None:
-        """Look at what is not written yet, after a run that made so many steps."""
+    def _where(
+        self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step
+    ) -> dict[str, object]:
+        """Return where the model is, and what counts its steps, as far as that is known by now."""
+        name, graph = self.task.name, session.graph
+        counters = training_runs.counters_of(graph)
+        counted = {of.op: of.dtype.base_dtype.size for of in counters}
+        where: dict[str, object] = {
+            "global_step_on": ", ".join(dict.fromkeys(meeting.place_of(of.device, name) for of in counters)),
+            "counters": meeting.places_of(counted, name),
+            "variables": meeting.places_of(training_runs.parameters_of(graph, own.writes), name),
+        }
+        doubts = {"condition"} if not step.certain else set()
+        doubts |= {"gradients"} if training_runs.strange_gradients(graph) else set()
+        told = str(own.told.get("doubts", "")).split()
+        return where | ({"doubts": " ".join(sorted(doubts.union(told)))} if doubts or told else {})
+
+    def enter(self) -> int:
+        """Note that a step begins; return how many looks there were by then."""
         with self._lock:
-            self.losses += [None] * (steps - 1)
-            if len(self.losses) >= self.limit and time.monotonic() >= self._read_again_at:
+            self._running["since the last look"] += 1
+            return self.looks
+
+    def leave(self, looks: int) -> None:
+        """Note that a step has ended, or failed, which began after so many looks."""
+        with self._lock:
+            self._running["since the last look" if looks == self.looks else "longer"] -= 1
+
+    def took(self, own: Session, step: training_runs.Step, loss: float | None, looks: int) -> None:
+        """Count a run that began after so many looks at the global step, and look where it is time to."""
+        with self._lock:
+            self.leave(looks)
+            own.taken += 1
+            self._unplaced += step.steps if looks != self.looks else 0
+            self.losses += [loss, *[None] * (step.steps - 1)]
+            due = len(self.losses) >= self.limit and not self._running["longer"]
+            if due and time.monotonic() >= self._read_again_at:
                 self.read(own, everything=len(self.losses) >= self.task.windows.room)
+
+    def see(self, gradients: Iterable[object]) -> None:
+        """Note whether gradients of a step are all nothing but zeros."""
+        import numpy as np
+
+        with self._lock:
+            self._gradients["gradients_seen"] += 1
+            self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(of)) for of in gradients)
 
     def read(self, own: Session, *, everything: bool = True) -> None:
         """Write the steps that are not written yet, or just tell how far the run is."""
@@ -150,25 +214,27 @@ class Observer:
 
     def _write(self, now: int) -> None:
         if self.losses:
-            self.task.take(self.losses, self._before, now)
+            self.task.take(self.losses, self._before, now, self._unplaced)
         self._go_on_from(now)
 
     def _go_on_from(self, now: int) -> None:
         seconds, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
         self._steps_a_second = 1 + int(len(self.losses) / max(seconds, 0.001))
         self.losses, self._before, self.limit = [], now, self.task.windows.room
+        self.looks, self._unplaced = self.looks + 1, 0
+        self._running["longer"] += self._running["since the last look"]
+        self._running["since the last look"] = 0
         if self.task.is_lead:
             self.limit = min(self.limit, self._steps_a_second)
 
     @guarded
     def finish(self) -> None:
         """Write what is left, and how the process ended, as far as it knows."""
-        if psfleet_records.told_by_program() or self._last is None:
-            return
-        if not self._last.lost:
-            self.read(self._last)
+        if not psfleet_records.told_by_program() and self._last is not None:
+            if not self._last.lost:
+                self.read(self._last)
+            end(self.task, self._gradients)
         guard.stop()
-        end(self.task, {})
 
 
 @guarded

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from psfleet_observer import graphs, meeting
+from psfleet_observer import graphs, meeting, training_runs
 from psfleet_observer.guard import guarded
 from psfleet_observer.observed_steps import Session, note_last_step, observer_of_process
 
@@ -34,9 +36,9 @@ def wrap_sessions(module: ModuleType) -> None:
         step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
         if step is None:
             return run(self, handle, target_list, fetch_list, feed_dict, *options)
-        more = [] if step.loss is None or step.known else [step.loss]
-        results = run(self, handle, target_list, [*fetch_list, *more], feed_dict, *options)
-        _took(self, step, results)
+        with _running(self) as looks:
+            results = run(self, handle, target_list, [*fetch_list, *step.more], feed_dict, *options)
+        _took(self, step, results, looks)
         return results[: len(fetch_list)]
 
     @functools.wraps(make_callable)
@@ -49,9 +51,11 @@ def wrap_sessions(module: ModuleType) -> None:
 
         def counted(*arguments: Any, **options: Any) -> Any:
             step = _begin(self, *flat, {})
-            result = call(*arguments, **options)
-            if step is not None:
-                _took_by_callable(self, step, fetches, result)
+            if step is None:
+                return call(*arguments, **options)
+            with _running(self) as looks:
+                result = call(*arguments, **options)
+            _took_by_callable(self, step.bare, fetches, result, looks)
             return result
 
         return counted
@@ -101,7 +105,7 @@ def _tell_nonce(server: tf.distribute.Server) -> None:
 @guarded
 def _begin(
     session: tf.compat.v1.Session, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
-) -> graphs.Step | None:
+) -> training_runs.Step | None:
     """Return what step the program is about to take; None where it is none, or is not to be recorded.
 
     It is called for every run, and by then the processor's caches are the model's: a few lines are 30 us.
@@ -113,50 +117,66 @@ def _begin(
     step = own.steps[of_run] if of_run in own.steps else _know(session, own, targets, fetches)
     if step is None or own.lost or not (own.begun or _begun(session, own, step)):
         return None
-    if step.loss is None or step.known:
+    if not step.more or (own.wants_more(step) and not any(of.ref() in feeds for of in step.more)):
         return step
-    return step if own.wants_loss and step.loss.ref() not in feeds else step.without_loss
+    return step.bare
+
+
+@contextlib.contextmanager
+def _running(session: tf.compat.v1.Session) -> Iterator[int]:
+    """Note that a step is running, until it fails or was counted; the context holds the looks before it."""
+    observer = session.__dict__[_OWN].observer
+    looks = observer.enter()
+    try:
+        yield looks
+    except BaseException:
+        observer.leave(looks)
+        raise
 
 
 def _meet(session: tf.compat.v1.Session) -> Session | None:
-    """Return what is known of a session from now on; None where its graph moves no global step."""
-    updates = graphs.updates_of(session.graph)
-    if not updates:
+    """Return what is known of a session from now on; None where its graph counts no steps of training."""
+    if not graphs.trains(session.graph) or not training_runs.counters_of(session.graph):
         return None  # nor do those of the observer, which runs in them what it asks of the ps
     with _meeting:
         observer = observer_of_process() if _OWN not in session.__dict__ else None
         if observer is not None:
-            session.__dict__[_OWN] = observer.meet(session, updates[0])
+            session.__dict__[_OWN] = observer.meet(session)
         own: Session | None = session.__dict__.get(_OWN)
         return own
 
 
 def _know(
     session: tf.compat.v1.Session, own: Session, targets: Sequence[Any], fetches: Sequence[Any]
-) -> graphs.Step | None:
+) -> training_runs.Step | None:
     if len(own.steps) >= _RUNS_KEPT:
         own.steps.clear()
         own.kept.clear()
     own.kept.append((targets, fetches))  # so that nothing else gets their ids
-    step = graphs.step_of(session.graph, targets, fetches)
+    step = training_runs.step_of(session.graph, targets, fetches)
     own.steps[(*map(id, targets), 0, *map(id, fetches))] = step
+    own.begun = own.begun and step is None  # it may train what no step before it did
     return step
 
 
-def _begun(session: tf.compat.v1.Session, own: Session, step: graphs.Step) -> bool:
+def _begun(session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> bool:
     observer = observer_of_process()
     if observer is not None:
-        observer.begin(session, own, step.update)
-    return own.begun and not own.lost
+        observer.begin(session, own, step)
+    return bool(own.told) and not own.lost
 
 
 @guarded
-def _took(session: tf.compat.v1.Session, step: graphs.Step, results: Sequence[Any]) -> None:
+def _took(
+    session: tf.compat.v1.Session, step: training_runs.Step, results: Sequence[Any], looks: int
+) -> None:
     own = session.__dict__[_OWN]
-    own.observer.losses.append(None if step.place is None else float(results[step.place]))
-    own.taken += 1
-    if step.steps > 1 or len(own.observer.losses) >= own.observer.limit:
-        own.observer.took(own, step.steps)
+    loss = None if step.place is None else float(results[step.place])
+    if loss is not None and not step.certain and not math.isfinite(loss):
+        loss = None  # as where a step is skipped for it
+    if step.probes:
+        own.observer.see(results[len(results) - len(step.probes) :])
+    own.observer.took(own, step, loss, looks)
 
 
 @guarded
@@ -167,11 +187,13 @@ def _close(session: tf.compat.v1.Session) -> None:
 
 
 @guarded
-def _took_by_callable(session: tf.compat.v1.Session, step: graphs.Step, fetches: Any, result: Any) -> None:
+def _took_by_callable(
+    session: tf.compat.v1.Session, step: training_runs.Step, fetches: Any, result: Any, looks: int
+) -> None:
     """Count a step whose loss is known where it is one of what the callable gives."""
     listed = isinstance(fetches, list | tuple)
     places = [place for place, of in enumerate(fetches if listed else [fetches]) if of is step.loss]
-    _took(session, replace(step, place=next(iter(places), None)), result if listed else [result])
+    _took(session, replace(step, place=next(iter(places), None)), result if listed else [result], looks)
 
 
 @guarded

@@ -1,0 +1,136 @@
+"""What psfleet saw, in the processes of a program of one's own, of where its model is and who moves it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from trainer.contract.records import Record
+
+_DOUBTS = {
+    "condition": "a condition decides whether a run of it takes a step, so nobody knows how many it took",
+    "gradients": "it applies what is no gradient of a loss, as far as its graph tells",
+}
+
+
+def was_seen(worker: TaskRecords) -> bool:
+    """Whether psfleet looked at its sessions, and so knows where its parameters were."""
+    return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
+
+
+@check
+def parameters_shared(findings: Findings, run: Run) -> Good:
+    """The workers train the same variables, and move the same global step, each wherever it lies.
+
+    A task knows a variable by its name: two workers that ask one process for one name get one variable
+    (tf.compat.v1.train.replica_device_setter). That the processes are the same ones, other checks say. What
+    some of them train beside it is not shown to be shared, which is no contradiction (`trained_apart`).
+    """
+    chief = run.chief
+    for worker in run.workers:
+        if not any("variables" in record.fields for record in worker.of("peers_ready")):
+            findings.lacking.append(f"{worker.name} does not tell where its parameters are")
+            continue
+        own, of_chief = _told(worker, "variables"), _told(chief, "variables")
+        if own and of_chief and not own.keys() & of_chief.keys():
+            other = f"{worker.name} trained other variables than {chief.name}, or elsewhere: {_places(own)}"
+            findings.add(f"{other}, not {_places(of_chief)}", certain=chief.whole)
+        own, of_chief = _told(worker, "counters"), _told(chief, "counters")
+        if own and of_chief and not own.keys() & of_chief.keys():
+            step = f"{worker.name} has a global step of its own, {listed(own)}"
+            findings.add(step, certain=chief.whole)
+    shared = _shared(run, "variables")
+    good = f"the parameters of all {counted(len(run.workers), 'worker')} are the same on {_places(shared)}"
+    return good, {"variables": len(shared), "bytes": sum(shared.values())}
+
+
+def not_known_to_be_shared(run: Run) -> dict[str, str]:
+    """Return what is not known of how the workers of a run that was seen share a model: what, and why."""
+    unknown: dict[str, str] = {}
+    shared, counters = _shared(run, "variables"), _shared(run, "counters")
+    for worker in run.workers:
+        name, told = worker.name, _told(worker, "variables")
+        apart = {of: count for of, count in told.items() if of not in shared}
+        if apart or not told:
+            lies = listed(f"{of} ({size(count)})" for of, count in apart.items())
+            why = f"other workers do not train {lies}" if apart else "no variable of its model is known"
+            unknown[f"all that {name} trains is shared"] = why
+        if own := _told(worker, "counters").keys() - counters.keys():
+            unknown[f"{name} counts its steps as the others do"] = f"it also moves {listed(sorted(own))}"
+        for doubt in sorted(_doubts(worker) & _DOUBTS.keys()):
+            unknown[f"each step of {name} trained the model"] = _DOUBTS[doubt]
+        if why := _zeros(worker):
+            unknown[f"the gradients of {name} changed anything"] = why
+    return unknown
+
+
+def gradients_dropped(run: Run) -> dict[str, str]:
+    """Return of which workers of a synchronous run all gradients may have come too late to count.
+
+    A step takes so many gradients, and what is computed beyond them is dropped, of whichever worker it is.
+    """
+    replicas = _replicas(run)
+    moved = run.global_steps - min((window.before for window in run.windows), default=0)
+    dropped = sum(worker.local_steps for worker in run.workers) - replicas * moved
+    return {
+        f"gradients of {worker.name} counted": (
+            f"it computed {worker.local_steps}, and {dropped} of all workers' came too late for a step"
+        )
+        for worker in run.workers
+        if replicas and worker.local_steps <= dropped
+    }
+
+
+def doubt_of_counts(worker: TaskRecords) -> bool:
+    """Whether the steps that it recorded may not all have been made."""
+    return "condition" in _doubts(worker)
+
+
+def _doubts(worker: TaskRecords) -> set[str]:
+    return {doubt for record in worker.of("peers_ready") for doubt in record.text("doubts").split()}
+
+
+def with_backups(run: Run) -> Run:
+    """Return a synchronous run with as many backup workers as its steps do not wait for."""
+    replicas = _replicas(run)
+    if not 0 < replicas <= len(run.workers):
+        return run
+    return replace(run, rules=replace(run.rules, replication="sync", gradients_per_step=replicas))
+
+
+def _replicas(run: Run) -> int:
+    told = [settings.get("replicas_to_aggregate") for worker in run.workers for settings in worker.settings]
+    return next((of for of in told if type(of) is int), 0)
+
+
+def _zeros(worker: TaskRecords) -> str:
+    seen = sum(record.integer("gradients_seen") for record in _ended(worker))
+    zeros = sum(record.integer("gradients_of_zero") for record in _ended(worker))
+    return f"all {seen} that were looked at were 0" if seen and zeros >= seen else ""
+
+
+def _ended(worker: TaskRecords) -> list[Record]:
+    asked = {"gradients_seen", "gradients_of_zero"}
+    return [record for record in worker.of("finished") if asked <= record.fields.keys()]
+
+
+def _told(worker: TaskRecords, field: str) -> dict[str, int]:
+    told: dict[str, int] = {}
+    for record in worker.of("peers_ready"):
+        told |= record.integers(field)
+    return told
+
+
+def _shared(run: Run, field: str) -> Mapping[str, int]:
+    """Return what all workers tell of, with its bytes."""
+    told = [_told(worker, field) for worker in run.workers]
+    names = set.intersection(*map(set, told)) if told else set()
+    return {name: count for name, count in told[0].items() if name in names} if told else {}
+
+
+def _places(variables: Mapping[str, int]) -> str:
+    held: dict[str, int] = {}
+    for name, count in variables.items():
+        place = name.partition(" ")[0]
+        held[place] = held.get(place, 0) + count
+    return listed(f"{place} ({size(count)})" for place, count in sorted(held.items()))

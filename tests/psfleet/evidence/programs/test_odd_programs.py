@@ -1,0 +1,66 @@
+"""Programs that train otherwise than the tutorials: none is proven that shares too little, none is alarmed.
+
+Each is some minute of real processes: `make chaos` runs them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.psfleet.evidence.program_folders import run_program
+from tests.psfleet.evidence.run_folders import verdict_of
+
+ODD, COORDINATOR = (Path(__file__).with_name(f"odd_{name}.py") for name in ("program", "coordinator"))
+
+# What is done (a function of odd_program.py), on how many ps and workers -> the verdict, and what it says.
+PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
+    ("local_variables", 1, 2): ("completed", "other workers do not train worker1 mine"),
+    ("takes_over", 1, 2): ("completed", "other workers do not train worker1 mine"),
+    ("half_local", 1, 2): ("completed", "other workers do not train worker0 mine"),
+    ("own_embedding", 1, 2): ("completed", "other workers do not train worker0 table"),
+    ("dropped", 1, 3): ("completed", "gradients of worker2 counted"),
+    ("stale", 1, 3): ("completed", "other workers do not train worker2 copy"),
+    ("grows", 1, 2): ("completed", "other workers do not train worker0 mine"),
+    ("zeros", 1, 2): ("completed", "the gradients of worker1 changed anything"),
+    ("noise", 1, 2): ("completed", "it applies what is no gradient of a loss"),
+    ("recorded_alone", 1, 2): ("not proven", "worker1 moved the global step alone"),
+    ("plain", 1, 2): ("proven", ""),
+    ("plain", 1, 4): ("proven", ""),
+    ("plain", 0, 2): ("proven", ""),
+    ("synchronous", 1, 2): ("proven", ""),
+    ("gan", 1, 2): ("proven", ""),
+    ("threads", 1, 2): ("proven", ""),
+    ("conditional", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
+    ("conditional_v1", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
+    ("loss_scale", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
+    ("warm_start", 1, 2): ("completed", "the loss fell: the loss went from"),
+    ("recorded_with", 1, 2): ("proven", ""),
+    ("recorded_with", 1, 4): ("proven", ""),
+    ("recorded_after", 1, 2): ("proven", ""),
+    ("recorded_threads", 1, 2): ("proven", ""),
+    ("open_at_the_end", 1, 2): ("proven", ""),
+}
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(("how", "ps", "workers"), PROGRAMS)
+def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int, workers: int) -> None:
+    run = run_program(tmp_path / "run", f"--how={how}", program=ODD, ps=ps, worker=workers)
+    verdict, (expected, said) = verdict_of(run), PROGRAMS[how, ps, workers]
+    assert verdict.verdict == expected, (verdict.failing, verdict.not_shown)
+    assert said in "\n".join([*verdict.not_shown, *(check.detail for check in verdict.checks)])
+    logs = "".join(log.read_text() for log in (run / "logs").iterdir())
+    assert "psfleet, which looks at this program" not in logs
+    assert "sys.meta_path is None" not in logs
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_workers_do_for_a_coordinator_is_training_where_it_changes_the_model(
+    tmp_path: Path, alone: bool
+) -> None:
+    run = run_program(tmp_path / "run", *(["alone"] if alone else []), program=COORDINATOR, chief=1)
+    verdict = verdict_of(run)
+    assert verdict.verdict == "completed", verdict.failing
+    shared = "no function that the coordinator had them run is seen to change a variable of the model"
+    assert (shared in "\n".join(verdict.not_shown)) is alone

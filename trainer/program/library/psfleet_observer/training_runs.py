@@ -1,0 +1,288 @@
+"""Which runs of a session train, what they write, and by how much they move which counter of steps."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from psfleet_observer.graphs import (
+    WRITING,
+    Update,
+    after,
+    before,
+    known_of,
+    names_of_functions,
+    tensors_of,
+    variable_of,
+)
+from psfleet_observer.meeting import place_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+# What may be computed in a step only so that its loss is known: sums of what it computes anyway.
+_HARMLESS = {
+    *("Mean", "Sum", "AddN", "AddV2", "Add", "Mul", "RealDiv", "DivNoNan", "Div", "Neg", "Sub", "Square"),
+    *("Cast", "Const", "Identity", "Reshape", "Range", "Rank", "Shape", "Size", "Prod", "Maximum"),
+}
+_ADDING = {"AssignAdd", "AssignAddVariableOp"}
+_PASSING = {"Switch", "RefSwitch", "Enter", "RefEnter"}
+_CALLING = {"If", "While", "Case", "PartitionedCall", "StatefulPartitionedCall"}
+# Of the gradients some small ones are looked at, if they are not on another machine.
+_MOST_PROBES, _MOST_VALUES = 4, 16384
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run that trains: by how much it moves the counters, and which loss belongs to it, where known.
+
+    `place` is that of the loss among the results; `known` says that the program itself fetches it. `certain`:
+    whether it always makes so many. `writes` are variables that the model is made of, `probes` gradients.
+    """
+
+    steps: int
+    certain: bool = True
+    replicas: int = 0
+    loss: tf.Tensor | None = None
+    place: int | None = None
+    known: bool = False
+    probes: tuple[tf.Tensor, ...] = ()
+    writes: frozenset[tf.Operation] = frozenset()
+
+    @functools.cached_property
+    def bare(self) -> Step:
+        """The same run where nothing is fetched that the program does not fetch."""
+        return replace(self, probes=()) if self.known else replace(self, loss=None, place=None, probes=())
+
+    @functools.cached_property
+    def more(self) -> list[tf.Tensor]:
+        """What is fetched beside what the program fetches: the gradients behind the loss."""
+        return [*([] if self.loss is None or self.known else [self.loss]), *self.probes]
+
+
+@dataclass(frozen=True)
+class _Move:
+    """An operation that moves a counter: what waits for it, by how much, and whether it does so always."""
+
+    waiting: frozenset[tf.Operation]
+    steps: int
+    certain: bool
+    replicas: int = 0
+
+
+@dataclass
+class _Analysed:
+    """What was found in a graph, as long as it has this `version`."""
+
+    version: int = -1
+    counters: list[tf.Variable] = field(default_factory=list)
+    moves: list[_Move] = field(default_factory=list)
+    applied: list[tuple[Update, frozenset[tf.Operation]]] = field(default_factory=list)
+
+
+_analysed: WeakKeyDictionary[tf.Graph, _Analysed] = WeakKeyDictionary()
+
+
+def counters_of(graph: tf.Graph) -> list[tf.Variable]:
+    """Return the variables that count a graph's steps: those of its optimizers, else its global step."""
+    return _analyse(graph).counters
+
+
+def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
+    """Return what step it is to run these operations and tensors; None where it is none."""
+    found, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
+    made = [move for move in found.moves if not move.waiting.isdisjoint(ran)]
+    if not made:
+        return None
+    computed = before(ran)
+    step = Step(
+        steps=sum(move.steps for move in made),
+        certain=all(move.certain for move in made),
+        replicas=max(move.replicas for move in made),
+        probes=_probes(graph, found, ran, computed),
+        writes=_written(graph, computed),
+    )
+    losses = list(known_of(graph).losses.values())
+    loss = losses[0] if losses else None
+    if loss is None or loss.graph is not graph or loss.shape.rank != 0 or not loss.dtype.is_floating:
+        return step
+    # Of several losses one is told, for the figures of one worker are no curve otherwise.
+    if not _is_of(loss, found, ran):
+        return step
+    names = [tensor.name for tensor in fetches]
+    if loss.name in names:
+        return replace(step, loss=loss, place=names.index(loss.name), known=True)
+    if _costs_nothing(graph, loss, computed):
+        return replace(step, loss=loss, place=len(fetches))
+    return step
+
+
+def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.Operation, int]:
+    """Return what a model is made of, and the bytes of each, wherever that is told.
+
+    What optimizers are given, what gradients are asked for, what its steps write and its losses read, and
+    what the program calls trainable.
+    """
+    import tensorflow as tf
+
+    known = known_of(graph)
+    variables = [variable.op for update in known.updates for _, variable in update.pairs]
+    variables += [*known.losses, *written]
+    variables += [of.op for of in graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)]
+    return {of: _size(of) for of in dict.fromkeys(variables) if of.graph is graph}
+
+
+def strange_gradients(graph: tf.Graph) -> list[str]:
+    """Return the variables to which gradients are applied that no loss was asked for."""
+    known = known_of(graph)
+    return sorted(
+        variable.op.name
+        for update in known.updates
+        for gradient, variable in update.pairs
+        if update.operation.graph is graph
+        and before(tensor.op for tensor in tensors_of(gradient)).isdisjoint(known.gradients)
+    )
+
+
+def _analyse(graph: tf.Graph) -> _Analysed:
+    found = _analysed.setdefault(graph, _Analysed())
+    if found.version != graph.version:
+        updates = known_of(graph).updates
+        found.counters = _counters(graph, updates)
+        found.applied = [
+            (update, frozenset(after(update.operation)))
+            for update in updates
+            if update.operation.graph is graph
+        ]
+        found.moves = [
+            _Move(waiting, 1, update.certain, update.replicas)
+            for update, waiting in found.applied
+            if update.replicas
+        ]
+        # The counter of a synchronous optimizer is moved by the chief, once there are gradients enough.
+        together = {update.counter.op for update in updates if update.replicas and update.counter is not None}
+        for counter in found.counters:
+            if counter.op not in together:
+                found.moves += _moves(graph, counter.op)
+        found.version = graph.version
+    return found
+
+
+def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
+    import tensorflow as tf
+
+    keys = tf.compat.v1.GraphKeys
+    told = {update.counter.op: update.counter for update in updates if update.counter is not None}
+    if told:
+        # One in this process tells nothing of others' steps, unless it holds them all.
+        own = os.environ.get("PSFLEET_JOB", "") + os.environ.get("PSFLEET_TASK_INDEX", "")
+        apart = [of for of in told.values() if place_of(of.device, own) != own]
+        return apart or [*told.values()]
+    named = [of for of in graph.get_collection(keys.GLOBAL_VARIABLES) if of.op.name.endswith("global_step")]
+    return [*graph.get_collection(keys.GLOBAL_STEP), *named][:1]
+
+
+def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
+    """Return what moves a counter; what does so in a condition or in a function may or may not."""
+    moves, left = [], [counter]
+    while left:
+        for user in [user for out in left.pop().outputs for user in out.consumers()]:
+            if user.type in _PASSING:
+                left.append(user)
+            elif user.type in _ADDING:
+                delta = _constant(user.inputs[1])
+                certain = delta is not None and user._get_control_flow_context() is None
+                moves.append(_Move(frozenset(after(user)), delta or 1, certain))
+            elif user.type.removeprefix("Stateless") in _CALLING and _calls_a_write(graph, user):
+                moves.append(_Move(frozenset(after(user)), 1, certain=False))
+    return moves
+
+
+def _constant(tensor: tf.Tensor) -> int | None:
+    import tensorflow as tf
+
+    value = tf.get_static_value(tensor)
+    return None if value is None or int(value) < 1 else int(value)
+
+
+def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
+    """Whether a function that an operation calls may write variables."""
+    names = names_of_functions(operation.node_def.attr)
+    seen: set[str] = set()
+    while names:
+        name = names.pop()
+        function = None if name in seen else graph._get_function(name)
+        seen.add(name)
+        for node in function.cached_definition.node_def if function is not None else ():
+            if node.op.startswith(WRITING):
+                return True
+            names += names_of_functions(node.attr)
+    return False
+
+
+def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
+    """Return the variables that a run writes, and that its losses or gradients depend on; no counters."""
+    known = known_of(graph)
+    writing = [of for of in computed if of.type.startswith(WRITING) and len(of.inputs)]
+    written = {variable for of in writing if (variable := variable_of(of.inputs[0].op)) is not None}
+    written -= {counter.op for counter in counters_of(graph)}
+    read = before([*(loss.op for loss in known.losses.values() if loss.graph is graph), *known.gradients])
+    return frozenset(written & read)
+
+
+def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bool:
+    """Whether a run trains by this loss: where there are several, by an update of what it is asked of."""
+    losses = known_of(loss.graph).losses
+    applied = [update for update, waiting in found.applied if not waiting.isdisjoint(ran)]
+    if not applied or len(set(map(id, losses.values()))) == 1:
+        return True
+    return any(losses.get(variable.op) is loss for update in applied for _, variable in update.pairs)
+
+
+def _probes(
+    graph: tf.Graph, found: _Analysed, ran: Sequence[tf.Operation], computed: set[tf.Operation]
+) -> tuple[tf.Tensor, ...]:
+    """Return small gradients that a run computes and applies."""
+    tensors = [
+        tensor
+        for update, waiting in found.applied
+        if not waiting.isdisjoint(ran)
+        for gradient, _ in update.pairs
+        for tensor in tensors_of(gradient)
+    ]
+    small = [
+        tensor
+        for tensor in tensors
+        if tensor.op in computed
+        and graph.is_fetchable(tensor)
+        and "/job:ps" not in tensor.device
+        and 0 < (tensor.shape.num_elements() or 0) <= _MOST_VALUES
+        and tensor.dtype.is_floating
+    ]
+    return tuple(sorted(small, key=lambda tensor: int(tensor.shape.num_elements() or 0))[:_MOST_PROBES])
+
+
+def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]) -> bool:
+    """Whether the loss needs nothing but arithmetic on what the run computes: no other input, no wait."""
+    if not graph.is_fetchable(loss):
+        return False
+    left = [loss.op]
+    while left:
+        operation = left.pop()
+        if operation in computed:
+            continue
+        if operation.type not in _HARMLESS or operation.control_inputs:
+            return False
+        left.extend(tensor.op for tensor in operation.inputs)
+    return True
+
+
+def _size(variable: tf.Operation) -> int:
+    import tensorflow as tf
+
+    shape = tf.TensorShape(variable.get_attr("shape"))
+    return int(tf.as_dtype(variable.get_attr("dtype")).base_dtype.size * (shape.num_elements() or 0))
