@@ -149,6 +149,7 @@ def give_to_root(path: Path, user: int) -> None:
     owner = f"--from={user}"
     with opened(path) as folder:
         run_in(folder, "chown", "--recursive", owner, "0:0", "--", ".")  # of a link itself
+        os.chown(folder, 0, 0)
 
 
 def run_in(folder: int, *command: str) -> None:

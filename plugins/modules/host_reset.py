@@ -92,9 +92,10 @@ class HostReset:
         self.fenced = bool(listed())
         record = places.own("configuration_directory", "metrics_directory")
         self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
-        # Nobody else than the tasks' user makes files there, and its number may be somebody else's one day.
+        # The number of the tasks' user, whose group the directory has, may be somebody else's one day.
         kept = places.kept_runs
-        self.owner = kept.stat().st_uid if kept else 0
+        found = [path.lstat() for path in (kept, *kept.iterdir())] if kept else []
+        self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
 
     def _loaded(self) -> dict[str, dict[str, str]]:
         printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")

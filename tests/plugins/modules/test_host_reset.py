@@ -98,7 +98,9 @@ def deployed(host: Host) -> None:
     (host.root / "etc/psfleet/metrics_directory").write_text(f"{host.root}/prometheus\n")
     if os.geteuid() == 0:
         os.chown(host.root / "var/lib/psfleet", 0, 54321)
-        os.chown(host.root / "var/lib/psfleet/runs", 54321, 54321)
+        os.chown(host.root / "var/lib/psfleet/runs", 0, 54321)
+        for run in (host.root / "var/lib/psfleet/runs").iterdir():
+            os.chown(run, 54321, 54321)
 
 
 def reset(root: Path, *, check: bool = False, **asked: bool) -> dict[str, Any]:
