@@ -7,6 +7,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from plugins.action import collect_run
+from plugins.plugin_utils.actions import AnswerError
 from tests.plugins.modules.module_run import action_of
 from tests.repository import played, written_play
 
@@ -101,3 +102,18 @@ def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_c
     )
     assert (tmp_path / "run" / "logs" / "ps0.out").read_text() == "all is well"
     assert not larger.exists()
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_of_a_host_that_packs_nothing_it_is_said_why_and_the_others_go_on(*, damaged: bool) -> None:
+    action = action_of(collect_run.ActionModule, inventory_hostname="node1")
+
+    def packs_nothing(_arguments: object, _name: str) -> dict[str, object]:
+        if damaged:
+            raise AnswerError("no\x1b[2J answer")
+        return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
+
+    action._run_module, action._login = packs_nothing, lambda: "ada"
+    answer = action._act({"run": {"id": "r1"}, "tasks": []})
+    why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
+    assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}
