@@ -40,7 +40,7 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
             findings.wrong.append(f"{what} {expected}")
     good = listed(f"{name} {fit}" for name, fit in told.items())
     norms = {name: [norm for _, norm, _ in found] for name, found in looks.items()}
-    return f"of the change of the loss that gradients foretell came true: {good}", {
+    return f"the loss changes along the gradients by this part of what they foretell: {good}", {
         "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in looks.items()},
         "norms": norms,
     }
