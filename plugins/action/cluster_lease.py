@@ -12,6 +12,8 @@ from ..plugin_utils.leases import Leases
 
 display = Display()
 
+# One for all playbooks of a command, which do not keep each other out: made before Ansible forks for its hosts.
+TOKEN = secrets.token_hex(16)
 # A playbook that has just ended gives its own back.
 PATIENCE_SECONDS = 5.0
 
@@ -19,16 +21,15 @@ PATIENCE_SECONDS = 5.0
 class ActionModule(HostAction):
     """Arguments: `state`, `hosts`; `what` acts and `turns` (host -> that of its look) to take them.
 
-    Returns `token`, by which they are `released`; until then, or until the playbook ends, they are renewed.
-    A check takes none, and warns of those that are held. `file` is the module's.
+    Until they are `released`, or ansible-playbook ends, they are renewed. A check takes none, and warns of
+    those that are held. `file` is the module's.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         hosts, turns = list(arguments["hosts"]), arguments.get("turns", {})
-        given = {"token": arguments.get("token") or secrets.token_hex(16)}
-        given |= {name: arguments[name] for name in ("file",) if name in arguments}
         holder = f"{getpass.getuser()}@{socket.gethostname()} ({arguments.get('what', '')})"
-        leases = Leases(self, hosts, {**given, "holder": holder})
+        given = {name: arguments[name] for name in ("file",) if name in arguments}
+        leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
         if self._task.check_mode:
             for host, problem in leases.hindered().items():
                 display.warning(f"{host}: {problem}")
@@ -39,4 +40,4 @@ class ActionModule(HostAction):
             return self._failure("\n".join(["Somebody else acts on the hosts. Nothing was changed.", *lines]))
         elif hosts:
             leases.keep()
-        return given
+        return {}

@@ -54,8 +54,9 @@ class Leases:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
                 if [*self._each("renewed", [*self._on]).values()] == [LOST] * len(self._on):
-                    break
-            self.give_back()
+                    break  # nothing is to be given back: this command may have taken them anew
+            else:
+                self.give_back()
         os._exit(0)
 
     def _each(

@@ -13,12 +13,14 @@ from trainer import __main__ as program
 from trainer.model import models
 from trainer.model.models import linear
 from trainer.model.models.model import ModelContext, Variables
+from trainer.task.gradient_looks import FIRST_LOOKS
 
 _calls = itertools.count(1)
+_built = itertools.count()
 
 
 def _fail(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    if next(_calls) == 10:
+    if next(_calls) == FIRST_LOOKS + 10:
         raise ValueError("the tenth step has a bug")
     return loss
 
@@ -27,6 +29,8 @@ def _broken_loss(
     context: ModelContext, variables: Variables, features: tf.Tensor, labels: tf.Tensor
 ) -> tf.Tensor:
     loss = linear.loss(context, variables, features, labels)
+    if next(_built):  # those of the steps are built before those that only look at the gradients
+        return loss
     checked = tf.numpy_function(_fail, [loss], tf.float32)
     return loss + 0 * tf.stop_gradient(tf.reshape(checked, []))
 

@@ -6,7 +6,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import TrainingSession
 
 # Before the first step, when nobody trains yet.
-_FIRST_LOOKS = 3
+FIRST_LOOKS = 3
 # Of the time: what looking may take. While a synchronous worker looks, all others wait.
 _SHARE = 0.003
 
@@ -19,7 +19,7 @@ class GradientLooks:
         self._task, self._session = task, session
         waiting = task.cluster.workers if task.settings.replication == "sync" else 1
         self._share, self._number = _SHARE / waiting, 0
-        for _ in range(_FIRST_LOOKS):
+        for _ in range(FIRST_LOOKS):
             self._look(global_step)
 
     def look_in_time(self, global_step: int) -> None:

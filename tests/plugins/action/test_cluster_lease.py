@@ -75,3 +75,27 @@ def test_it_is_given_back_when_a_playbook_ends_and_when_it_is_killed(tmp_path: P
     assert done.returncode == -9
     assert given_back(file).holder.endswith(" (killed.yml)")
     assert host_lease.DOCUMENTATION["options"]["file"]["default"] == str(FILE)  # type: ignore[index]
+
+
+def test_playbooks_of_one_command_do_not_keep_each_other_out(tmp_path: Path) -> None:
+    file = tmp_path / "lease"
+    taking = [
+        {
+            "psfleet.cluster.cluster_lease": {
+                "state": state,
+                "hosts": ["node1", "node2"],
+                "what": what,
+                "file": str(file),
+            },
+            "run_once": True,
+        }
+        for state, what in (("taken", "deploy.yml"), ("taken", "train.yml"), ("released", ""))
+    ]
+    for name, tasks in (("deploy", taking[:1]), ("train", taking[1:])):
+        (tmp_path / name).mkdir()
+        written_play(tmp_path / name, *tasks, become=False)
+    done = played(tmp_path / "deploy" / "playbook.yml", tmp_path / "train" / "playbook.yml", *HOSTS)
+    assert done.returncode == 0, done.stdout
+    last = read(file)
+    assert (last.token, last.turn) == ("", 4), "the last has let others act, for the first as well"
+    assert last.holder.endswith(" (train.yml)")
