@@ -64,4 +64,9 @@ def _as_worker(index: int, record: Record, plan: ClusterPlan) -> Record:
     changed |= {"index": index, "plan_hash": plan.hash}
     if record["event"] == "peers_ready":
         changed["worker_nonces"] = {f"worker{index}": record["worker_nonces"]["worker0"]}
+    if record["event"] == "gradients":
+        of_worker = {
+            name: {f"worker{index}": record[name]["worker0"]} for name in ("losses", "norms", "fits")
+        }
+        changed |= of_worker
     return changed
