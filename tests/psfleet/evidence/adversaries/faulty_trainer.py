@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -28,11 +27,6 @@ def break_gradients(fault: str) -> None:
         return loss, [(broken(gradient), variable) for gradient, variable in gradients]
 
     TrainingGraph.learn = learn_nothing  # type: ignore[method-assign]
-
-
-def program_of(fault: str) -> list[str]:
-    """The trainer with this fault, as `Cluster.start` takes a program."""
-    return [str(Path(__file__)), fault]
 
 
 if __name__ == "__main__":

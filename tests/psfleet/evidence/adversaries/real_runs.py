@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.psfleet.evidence.adversaries.faulty_trainer import program_of
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
 from tests.psfleet.evidence.program_folders import TUTORIAL, run_program
@@ -144,7 +143,8 @@ def _three_workers(_runs: RealRuns, folder: Path) -> Path:
 
 def _faulty(fault: str) -> Callable[[RealRuns, Path], Path]:
     """Worker 1 of three computes its loss, and pushes something else than its gradients."""
-    programs = {"worker1": program_of(fault)}
+    # By its path: who imports it has TensorFlow in the process of the tests.
+    programs = {"worker1": [str(Path(__file__).with_name("faulty_trainer.py")), fault]}
     return lambda _runs, folder: train(folder, 3, (LINEAR, "--steps=600"), programs=programs)
 
 
