@@ -9,7 +9,7 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 # The fit of gradients of a loss is 1, but for its curve and for rounding; that of zeros and of noise about 0.
 _LEAST, _MOST = 0.5, 1.5
 _MAY_MISS = 0.1  # of the looks: a loss has kinks
-# Of the largest loss that any look found: where less is left there is nothing to learn.
+# Of the loss that is farthest from 0 of all that looks found: where less is left there is nothing to learn.
 _NOTHING_LEFT = 1e-9
 
 _Look = tuple[float, float, float]  # loss, norm, fit
@@ -19,13 +19,15 @@ _Look = tuple[float, float, float]  # loss, norm, fit
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     """Along each worker's gradients its loss changes as they foretell (trainer/engine/gradient_check.py)."""
     looks = {worker.name: _looks_at(worker, run) for worker in run.workers}
-    largest = max((loss for found in looks.values() for loss, *_ in found), default=0.0)
+    sizes = [abs(loss) for found in looks.values() for loss, *_ in found]
+    # A loss that is no number must not keep those of others from being looked at.
+    least = _NOTHING_LEFT * max(filter(math.isfinite, sizes), default=0.0)
     told: dict[str, str] = {}
     for name, found in looks.items():
         if not found:
             findings.lacking.append(f"{name} does not tell whether its gradients fit its loss")
             continue
-        fits = [fit for loss, _, fit in found if math.isfinite(fit) and loss > _NOTHING_LEFT * largest]
+        fits = [fit for loss, _, fit in found if math.isfinite(fit) and abs(loss) > least]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
         # Of a loss that draws random numbers, and of gradients that are all of some rows of tables.
         told[name] = f"{median(fits):.3g}" if fits else "not known"

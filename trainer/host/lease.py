@@ -87,14 +87,17 @@ def give_back(file: Path, token: str) -> None:
 
 
 def _change(file: Path, token: str, ends: float | None) -> bool:
-    if not file.exists():  # of a host that was booted since
+    try:
+        with _opened(file, os.O_RDWR) as descriptor:
+            last = _lease_of(descriptor)
+            if last.token != token:
+                return False
+            _write(
+                descriptor, replace(last, token="", ends=0.0) if ends is None else replace(last, ends=ends)
+            )
+            return True
+    except FileNotFoundError:  # of a host that was booted since, or reset: it is not to come back
         return False
-    with _opened(file) as descriptor:
-        last = _lease_of(descriptor)
-        if last.token != token:
-            return False
-        _write(descriptor, replace(last, token="", ends=0.0) if ends is None else replace(last, ends=ends))
-        return True
 
 
 def _lease_of(descriptor: int) -> Lease:

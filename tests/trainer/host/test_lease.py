@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +110,20 @@ def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         take(file, ADA, 0)
     assert (tmp_path / "precious").read_text() == "as it was"
+
+
+def test_what_a_reset_removes_does_not_come_back_by_a_renewal(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renewal has seen the file, and finds none when it opens it."""
+    take(file, ADA, 0)
+    opening = os.open
+
+    def removed_before(path: Path, *how: int) -> int:
+        file.unlink(missing_ok=True)
+        return opening(path, *how)
+
+    monkeypatch.setattr(os, "open", removed_before)
+    assert not renew(file, ADA.token)
+    give_back(file, ADA.token)
+    assert not file.exists()
