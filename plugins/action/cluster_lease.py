@@ -12,7 +12,7 @@ from ..plugin_utils.leases import Leases
 
 display = Display()
 
-# One for all playbooks of a command, which do not keep each other out: made before Ansible forks for its hosts.
+# One for all playbooks of a command: they keep each other out of nothing. Made before Ansible forks.
 TOKEN = secrets.token_hex(16)
 # A playbook that has just ended gives its own back.
 PATIENCE_SECONDS = 5.0
