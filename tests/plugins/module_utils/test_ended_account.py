@@ -14,8 +14,15 @@ from plugins.module_utils.ended_account import end_all, processes_of, remove_sta
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user, and ends its processes")
 USER = 1_100_000_000 + os.getpid()
 AS_USER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-# Each lives for a moment, after it has begun another: who kills what it has seen comes too late.
-HOPS = "import os\nwhile True:\n    if os.fork():\n        os._exit(0)\n"
+# Each lives for a moment, after it has begun another: who kills what it has seen comes too late. After a
+# minute they end by themselves, whatever became of the test.
+HOPS = """
+import os, time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+"""
 LOOKS_DEAD = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
