@@ -53,7 +53,8 @@ class Leases:
         with suppress(BaseException):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
-                if [*self._each("renewed", [*self._on]).values()] == [LOST] * len(self._on):
+                problems = self._each("renewed", [*self._on])
+                if len(problems) == len(self._on) and LOST in problems.values():
                     break  # nothing is to be given back: this command may have taken them anew
             else:
                 self.give_back()

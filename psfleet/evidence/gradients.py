@@ -8,7 +8,7 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 
 # The fit of gradients of a loss is 1, but for its curve and for rounding; that of zeros and of noise about 0.
 _LEAST, _MOST = 0.5, 1.5
-_MAY_MISS = 0.1  # of the looks: a loss has kinks
+_MAY_MISS = 0.1  # of the looks, and one of few: a loss has kinks
 # Of the loss that is farthest from 0 of all that looks found: where less is left there is nothing to learn.
 _NOTHING_LEFT = 1e-9
 
@@ -31,9 +31,10 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
         # Of a loss that draws random numbers, and of gradients that are all of some rows of tables.
         told[name] = f"{median(fits):.3g}" if fits else "not known"
-        if all(norm == 0 for _, norm, _ in found):
+        norms = [norm for loss, norm, _ in found if not abs(loss) <= least]
+        if norms and not any(norms):
             findings.wrong.append(f"{name}: all gradients that it pushed were 0")
-        elif len(beside) > _MAY_MISS * len(fits):
+        elif len(beside) > max(_MAY_MISS * len(fits), 1):
             times = f"in {len(beside)} of {len(fits)} looks"
             what = f"what {name} pushed are not the gradients of its loss: along them it changes"
             expected = (
@@ -41,10 +42,9 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
             )
             findings.wrong.append(f"{what} {expected}")
     good = listed(f"{name} {fit}" for name, fit in told.items())
-    norms = {name: [norm for _, norm, _ in found] for name, found in looks.items()}
     return f"the loss changes along the gradients by this part of what they foretell: {good}", {
         "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in looks.items()},
-        "norms": norms,
+        "norms": {name: [norm for _, norm, _ in found] for name, found in looks.items()},
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 NAME = "hostname"
 # The hash of an archive's lock, its bytes, the place to begin at, and how many seconds to wait for more.
-GIVE = re.compile(r"give ([0-9a-f]{1,64}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,3})")
+GIVE = re.compile(r"give ([0-9a-f]{1,64}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,2})")
 BLOCK_BYTES = 1 << 20
 
 

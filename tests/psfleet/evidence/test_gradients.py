@@ -11,12 +11,12 @@ from psfleet.evidence.gradients import gradients_fit_loss
 LOOKS = 4
 
 
-def run_of(**looks: list[tuple[float, float]]) -> Any:  # noqa: ANN401 - of a run no more than is looked at
+def run_of(*, norm: float = 1.0, **looks: list[tuple[float, float]]) -> Any:  # noqa: ANN401 - of a run no more than is looked at
     """Return a run whose workers recorded these losses and fits."""
 
     def worker(name: str, found: list[tuple[float, float]]) -> SimpleNamespace:
         records = [
-            SimpleNamespace(fields={"losses": {name: loss}, "norms": {name: 1.0}, "fits": {name: fit}})
+            SimpleNamespace(fields={"losses": {name: loss}, "norms": {name: norm}, "fits": {name: fit}})
             for loss, fit in found
         ]
         return SimpleNamespace(name=name, of=lambda _event: records)
@@ -38,3 +38,13 @@ def test_noise_is_found_whatever_the_losses(honest: list[tuple[float, float]], l
     answer = gradients_fit_loss(run_of(worker0=honest, worker1=[(loss, 0.02)] * LOOKS))
     assert answer.ok is False
     assert answer.detail.startswith("what worker1 pushed are not the gradients of its loss")
+
+
+def test_of_few_looks_one_may_be_at_a_kink_and_two_may_not() -> None:
+    assert gradients_fit_loss(run_of(worker0=[(2.0, 1.0), (2.0, 0.4), (2.0, 1.0)])).ok
+    assert gradients_fit_loss(run_of(worker0=[(2.0, 1.0), (2.0, 0.4), (2.0, 0.4)])).ok is False
+
+
+def test_where_nothing_is_left_to_learn_gradients_are_0_and_else_they_are_not() -> None:
+    assert gradients_fit_loss(run_of(norm=0.0, worker0=[(0.0, 0.0)] * LOOKS)).ok
+    assert gradients_fit_loss(run_of(norm=0.0, worker0=[(2.0, 0.0)] * LOOKS)).ok is False

@@ -128,7 +128,7 @@ def test_what_is_in_the_place_already_is_nothing_to_write_to(archive: Archive, s
 def test_a_neighbour_that_has_removed_its_archive_says_so_at_once(tmp_path: Path) -> None:
     (tmp_path / HASH).mkdir()
     (tmp_path / HASH / ".complete").touch()
-    command = given(tmp_path, silent=999)("node1", 0)
+    command = given(tmp_path, silent=99)("node1", 0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "it has installed the archive, and keeps it no more\n")
 
@@ -151,7 +151,7 @@ def test_a_neighbour_waits_no_longer_than_it_is_told_for_an_archive_that_never_c
             "/usr/lib/sftp-server",
         ),
         *(f"give ../{HASH} 1 0 1", f"give {HASH} 1 0 1; id", f"give {HASH} 1 0 1\n", f"give {HASH} -1 0 1"),
-        *(f"give {HASH} 1 0 9999", f"give {HASH} {'9' * 16} 0 1", f"give {HASH} 1 \u0661 1"),
+        *(f"give {HASH} 1 0 999", f"give {HASH} {'9' * 16} 0 1", f"give {HASH} 1 \u0661 1"),
     ],
 )
 def test_a_login_does_nothing_else_and_says_so(tmp_path: Path, asked: str) -> None:
