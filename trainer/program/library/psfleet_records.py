@@ -83,7 +83,9 @@ class Task:
         self.first_step_at: float | None = None
         self._next_report = 0.0
         self.lock = threading.RLock()
-        self._seen: dict[int, int] = {}  # the global step that each thread told last
+        # What each thread told last, and since when none was taken back. By threading.local, for Python gives
+        # the ident of a thread that has ended to the next.
+        self._told, self._era, self._tellers = threading.local(), 0, 0
 
     def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
         """Record that this process begins, or begins anew; 0 for a last step that is not known."""
@@ -91,7 +93,7 @@ class Task:
         self.windows.flush()
         self.local_step = self.examples = 0
         self.first_step_at = None
-        self._seen.clear()
+        self._begin_era()
         self.windows = step_windows.StepWindows(self.records, last_step)
         tensorflow: Any = sys.modules.get("tensorflow")
         version = str(getattr(tensorflow, "__version__", ""))
@@ -104,14 +106,8 @@ class Task:
         A value that is fetched with a step is that before it or that after it. Threads tell theirs in any
         order: where one tells less than another did, nothing was taken back.
         """
-        thread, last = threading.get_ident(), self.global_step
-        told = self._seen.get(thread)
-        if (told is None and self._seen) or (told is not None and told <= after):
-            at = max(after, last or 0)
-        else:
-            at = after
-            self._seen.clear()
-        self._seen[thread] = after
+        last = self.global_step
+        at = max(after, last or 0) if self._goes_on(after) else after
         before = max(after - steps, 0) if last is None else last
         self.first_step_at = self.first_step_at or time.monotonic()
         self.local_step += steps
@@ -119,9 +115,24 @@ class Task:
         self.global_step = at
         self.loss = self.loss if loss is None else loss
         # Of the steps of other threads nobody knows how long each has lasted.
-        self.windows.leave_unplaced(steps if len(self._seen) == 1 else math.inf)
+        self.windows.leave_unplaced(steps if self._tellers == 1 else math.inf)
         self.windows.add_unread(loss, before, at, examples, steps)
         self.report()
+
+    def _goes_on(self, after: int) -> bool:
+        """Note what this thread tells; whether the global step was not taken back, as far as it knows."""
+        era, told = getattr(self._told, "last", (-1, 0))
+        is_new = era != self._era
+        goes_on = self._tellers > 0 if is_new else told <= after
+        if not goes_on:
+            self._begin_era()
+        self._tellers += is_new or not goes_on
+        self._told.last = self._era, after
+        return goes_on
+
+    def _begin_era(self) -> None:
+        """Forget what threads told: the first to tell more says where the run stands."""
+        self._era, self._tellers = self._era + 1, 0
 
     def take(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
         """Record steps as one window: the loss of each, and the global step before and after them all."""
