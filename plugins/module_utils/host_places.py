@@ -31,7 +31,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh", "mesh"),
         *("tasks/*.env", "run/*.env", "run/program.json"),
     ),
-    "state_directory": ("current", "tensorboard/*", "runs/*"),
+    "state_directory": ("current", "current-*", "tensorboard/*", "runs/*"),
     "log_directory": ("current", "doctor-*.out", "*/*.out"),
 }
 UNITS = (

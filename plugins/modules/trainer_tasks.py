@@ -17,6 +17,7 @@ from ..module_utils.host.deployment import (
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.lease import FILE, read
+from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
     last_failure,
@@ -126,6 +127,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
+        self.places = (self.runs, self.runs / KEPT)
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
         self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
@@ -283,7 +285,7 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
-        holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
+        holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
         turn=turn,

@@ -156,6 +156,10 @@ def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
     shutil.rmtree(place)
     place.symlink_to("gone")
     assert told() is True
+    place.unlink()
+    assert told() is False
+    (tmp_path / "runs" / ".tmp" / "r1" / "worker0").mkdir(parents=True)
+    assert told() is True, "what its tasks had in /tmp would be found by those of another"
 
 
 def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
