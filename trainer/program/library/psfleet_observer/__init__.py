@@ -6,7 +6,7 @@ said in the log and ends the looking, never the program. One that calls `psfleet
 What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py,
 training_runs.py); the
 parameter servers, through a session of one's own (meeting.py); what a coordinator of TensorFlow 2 has its
-workers do (coordinator.py).
+workers do (coordinator.py); and, of a program that calls `psfleet_records`, too, where it saves (saves.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,14 @@ _WRAPPED = {
     "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",
     "tensorflow.python.training.server_lib": "sessions:wrap_servers",
     "tensorflow.python.distribute.coordinator.cluster_coordinator": "coordinator:wrap_coordinator",
+    "tensorflow.python.training.saver": "saves:wrap_savers",
+    "tensorflow.python.checkpoint.checkpoint": "saves:wrap_checkpoints",
+    "tensorflow.python.saved_model.builder_impl": "saves:wrap_builders",
+    "tensorflow.python.saved_model.save": "saves:wrap_saved_models",
+    "tensorflow.python.summary.writer.writer": "saves:wrap_writers",
+    "tensorflow.python.ops.summary_ops_v2": "saves:wrap_file_writers",
+    "keras.src.saving.saving_api": "saves:wrap_keras",
+    "tf_keras.src.saving.saving_api": "saves:wrap_keras",
 }
 
 
