@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
+from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
 from psfleet.inventory.problems import shown
@@ -59,6 +60,9 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     asked = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
     for name, value in [*figure_lines(verdict.figures), *asked, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
+    # A packed run is no folder, and brings no model.
+    for line, is_good in model_lines(folder, shown(folder)) if folder.is_dir() else ():
+        yield f"  {'model':<{width + 8}}  {line}", "figure" if is_good else "failed"
 
 
 def _own_thresholds(settings: EvidenceSettings) -> str:
