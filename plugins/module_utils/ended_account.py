@@ -50,6 +50,13 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     raise ValueError(f"what {name} has does not end: {', '.join([*starts, *running])}")
 
 
+def await_sessions(user: int, seconds: float) -> None:
+    """Wait until sshd has no process of an account, which a login that is over leaves for a moment."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(each.name.startswith("sshd") for each in processes_of(user)):
+        time.sleep(SECONDS_BETWEEN)
+
+
 def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
     """Remove what would start something of an account's again; yield each in words.
 

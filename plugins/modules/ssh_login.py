@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.ended_account import end_all
+from ..module_utils.ended_account import await_sessions, end_all
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host.task_units import systemctl
@@ -50,6 +50,8 @@ CONFIGURATION = Path("/etc/ssh")
 TRIES = 5
 SECONDS_TO_ANSWER = 60
 MOST_NAMED = 5
+# After the login that proves it, of which nobody is to be warned.
+SECONDS_TO_LEAVE = 5
 
 
 def read_by_sshd(files: Iterable[Path], configuration: Path = CONFIGURATION) -> list[Path]:
@@ -93,7 +95,9 @@ def tried(login: Sequence[str]) -> str:
 
 def end_of(user: str) -> list[str]:
     """End all that an account has here, and return it in words."""
-    return end_all(user, pwd.getpwnam(user).pw_uid)
+    number = pwd.getpwnam(user).pw_uid
+    await_sessions(number, SECONDS_TO_LEAVE)
+    return end_all(user, number)
 
 
 def main() -> None:
