@@ -1,7 +1,7 @@
 """Whether what each worker pushed were the gradients of its loss: zeros and noise no other check finds."""
 
 import math
-from statistics import median
+from statistics import median, median_low
 
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.recorded_run import Run, TaskRecords
@@ -9,7 +9,7 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 # The fit of gradients of a loss is 1, but for its curve and for rounding; that of zeros and of noise about 0.
 _LEAST, _MOST = 0.5, 1.5
 _MAY_MISS = 0.1  # of the looks, and one of few: a loss has kinks
-# Of the loss that is farthest from 0 of all that looks found: where less is left there is nothing to learn.
+# Of the loss that training began with: where less is left there is nothing to learn.
 _NOTHING_LEFT = 1e-9
 
 _Look = tuple[float, float, float]  # loss, norm, fit
@@ -19,9 +19,10 @@ _Look = tuple[float, float, float]  # loss, norm, fit
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     """Along each worker's gradients its loss changes as they foretell (trainer/engine/gradient_check.py)."""
     looks = {worker.name: _looks_at(worker, run) for worker in run.workers}
-    sizes = [abs(loss) for found in looks.values() for loss, *_ in found]
-    # A loss that is no number must not keep those of others from being looked at.
-    least = _NOTHING_LEFT * max(filter(math.isfinite, sizes), default=0.0)
+    # A loss that is no number, or has grown beyond all bounds, must not keep others from being looked at.
+    finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in looks.values())
+    began = [sizes[0] for sizes in finite if sizes]
+    least = _NOTHING_LEFT * (median_low(began) if began else 0.0)
     told: dict[str, str] = {}
     for name, found in looks.items():
         if not found:

@@ -13,7 +13,7 @@ from trainer.contract.run_tasks import SERVER
 # not recorded when it was killed.
 _MINIMUM_RECORDED = 0.9
 # Of the windows of a worker: others' steps do not come so evenly.
-_MOST_OF_ONE_PACE = 0.9
+_MOST_OF_ONE_PACE, _FEWEST_OF_A_PACE = 0.9, 3
 _PS_NAMED = 8
 
 
@@ -214,6 +214,12 @@ def steps_unrecorded(run: Run) -> str:
         # Two workers that tell every second step tell as many steps as there are, but each at an even pace.
         for pace, windows in paces.most_common(1):
             if pace > 1 and windows > _MOST_OF_ONE_PACE * len(later):
+                if windows < _FEWEST_OF_A_PACE:
+                    told = sum(window.steps for window in worker.windows)
+                    return (
+                        f"{worker.name} tells only {told} of {moved} steps: too few to tell steps of others "
+                        "from steps that it did not record"
+                    )
                 return (
                     f"{worker.name} tells exactly one of {pace:g} global steps in {windows} of {len(later)} "
                     "windows: others' steps do not come so evenly, one that is recorded now and then does"

@@ -30,6 +30,8 @@ def run_of(*, norm: float = 1.0, **looks: list[tuple[float, float]]) -> Any:  # 
     [
         [(2.0, 1.0)] * LOOKS,
         pytest.param([(None, 1.0), *[(2.0, 1.0)] * (LOOKS - 1)], id="a loss of the other was no number"),
+        pytest.param([(1e30, 1.0), *[(2.0, 1.0)] * (LOOKS - 1)], id="one began beyond all bounds"),
+        pytest.param([*[(2.0, 1.0)] * (LOOKS - 1), (1e30, 1.0)], id="one ended beyond all bounds"),
         pytest.param([(math.inf, 1.0), *[(2.0, 1.0)] * (LOOKS - 1)], id="one was no finite one"),
     ],
 )

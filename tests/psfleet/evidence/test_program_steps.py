@@ -129,7 +129,8 @@ def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> N
         (10, 100, "its records tell 400 of 1991 steps: not every step was recorded."),
         (3, 100, "its records tell 400 of 598 steps"),
         (2, 100, "worker0 tells exactly one of 2 global steps"),
-        (2, 2, "worker0 tells exactly one of 2 global steps"),
+        (2, 4, "worker0 tells exactly one of 2 global steps"),
+        (2, 3, "worker0 tells only 6 of 11 steps: too few to tell"),
     ],
 )
 def test_workers_that_train_alone_and_tell_only_some_steps_are_not_proven(

@@ -10,6 +10,16 @@ import pytest
 from tests.psfleet.evidence.program_folders import run_program
 from tests.psfleet.evidence.run_folders import verdict_of
 
+EXAMPLE = Path(__file__).parents[4] / "examples" / "tf1_between_graph.py"
+# What docs/programs.md asks for, in the example's own loop.
+RECORDED = {
+    "import tensorflow as tf\n": "import psfleet_records\nimport tensorflow as tf\n",
+    "    losses: list[float] = []\n": "    losses: list[float] = []\n"
+    "    psfleet_records.started(last_step=options.steps)\n",
+    "            losses.append(float(value))\n": "            losses.append(float(value))\n"
+    "            psfleet_records.step(at, value, examples=BATCH_SIZE)\n",
+    "    return sum(": "    psfleet_records.finished()\n    return sum(",
+}
 ODD, COORDINATOR = (Path(__file__).with_name(f"odd_{name}.py") for name in ("program", "coordinator"))
 
 # What is done (a function of odd_program.py), on how many ps and workers -> the verdict, and what it says.
@@ -26,6 +36,7 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("recorded_alone", 1, 2): ("not proven", "worker1 moved the global step alone"),
     ("plain", 1, 2): ("proven", ""),
     ("plain", 1, 4): ("proven", ""),
+    ("plain", 3, 12): ("proven", ""),
     ("plain", 0, 2): ("proven", ""),
     ("synchronous", 1, 2): ("proven", ""),
     ("gan", 1, 2): ("proven", ""),
@@ -45,13 +56,27 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
 @pytest.mark.chaos
 @pytest.mark.parametrize(("how", "ps", "workers"), PROGRAMS)
 def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int, workers: int) -> None:
-    run = run_program(tmp_path / "run", f"--how={how}", program=ODD, ps=ps, worker=workers)
+    steps = f"--steps={150 * workers}"
+    run = run_program(tmp_path / "run", f"--how={how}", steps, program=ODD, ps=ps, worker=workers)
     verdict, (expected, said) = verdict_of(run), PROGRAMS[how, ps, workers]
     assert verdict.verdict == expected, (verdict.failing, verdict.not_shown)
     assert said in "\n".join([*verdict.not_shown, *(check.detail for check in verdict.checks)])
     logs = "".join(log.read_text() for log in (run / "logs").iterdir())
     assert "psfleet, which looks at this program" not in logs
     assert "sys.meta_path is None" not in logs
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("workers", [2, 4])
+def test_our_own_example_with_records_is_proven(tmp_path: Path, workers: int) -> None:
+    text = EXAMPLE.read_text()
+    for line, lines in RECORDED.items():
+        assert text.count(line) == 1
+        text = text.replace(line, lines)
+    program = tmp_path / EXAMPLE.name
+    program.write_text(text)
+    verdict = verdict_of(run_program(tmp_path / "run", program=program, ps=1, worker=workers))
+    assert verdict.verdict == "proven", (verdict.failing, verdict.not_shown)
 
 
 @pytest.mark.chaos
