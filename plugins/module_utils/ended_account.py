@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +37,7 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     for _ in range(TRIES):
         found = list(processes_of(user))
         theirs = [process for process in found if not process.is_contained]
-        running = [f"process {process.number} ({process.name})" for process in theirs]
+        running = in_words(theirs)
         # Where none was seen, too: who looks may always miss one that begins another and ends.
         kill_all(theirs, user, at_once=len(theirs) == len(found))
         # Afterwards, until neither is found: what runs may leave it anew, and that starts what runs.
@@ -50,11 +50,9 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     raise ValueError(f"what {name} has does not end: {', '.join([*starts, *running])}")
 
 
-def await_sessions(user: int, seconds: float) -> None:
-    """Wait until sshd has no process of an account, which a login that is over leaves for a moment."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and any(each.name.startswith("sshd") for each in processes_of(user)):
-        time.sleep(SECONDS_BETWEEN)
+def in_words(processes: Iterable[Process]) -> list[str]:
+    """Return the processes of an account as people read them, without those of containers."""
+    return [f"process {each.number} ({each.name})" for each in processes if not each.is_contained]
 
 
 def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:

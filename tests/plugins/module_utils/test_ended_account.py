@@ -1,7 +1,6 @@
 """Processes of an account of this test's own: other hosts may be containers of this machine."""
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils import ended_account
-from plugins.module_utils.ended_account import await_sessions, end_all, processes_of, remove_starts
+from plugins.module_utils.ended_account import end_all, processes_of, remove_starts
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user, and ends its processes")
 USER = 1_100_000_000 + os.getpid()
@@ -117,26 +116,6 @@ def test_what_runs_leaves_nothing_for_a_clock_while_it_is_ended(
     wait_for(crontab.exists)
     assert str(crontab) in end_all("lab", USER, open_folder)
     assert not crontab.exists()
-
-
-@as_root
-def test_a_login_that_is_over_ends_by_itself_and_another_is_not_waited_for(
-    start: Callable[..., subprocess.Popen[bytes]], open_folder: Path
-) -> None:
-    for name in ("sshd", "sshd-session"):  # of Debian 12 and 13
-        shutil.copy("/usr/bin/sleep", open_folder / name)
-    start(*AS_USER, str(open_folder / "sshd"), "0.3")
-    start(*AS_USER, str(open_folder / "sshd-session"), "0.3")
-    wait_for(lambda: {"sshd", "sshd-session"} <= {*names()} or not names())
-    await_sessions(USER, 60)
-    assert names() == []
-    start(*AS_USER, "sleep", "600")
-    wait_for(names)
-    await_sessions(USER, 600)
-    start(*AS_USER, str(open_folder / "sshd"), "600")
-    wait_for(lambda: "sshd" in names())
-    await_sessions(USER, 0.1)
-    assert len(end_all("lab", USER, open_folder)) == 2
 
 
 def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:
