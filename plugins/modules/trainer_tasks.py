@@ -16,7 +16,7 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
-from ..module_utils.host.lease import FILE, read
+from ..module_utils.host.lease import FILE, look
 from ..module_utils.host.task_traces import (
     RUN_ID,
     last_failure,
@@ -103,7 +103,7 @@ tasks:
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).
-turn: {returned: always, type: int, description: "How many leases were taken there, as C(host_lease) asks."}
+looked: {returned: always, type: float, description: "When it looked, as C(host_lease) asks."}
 stopped:
   returned: always
   type: dict
@@ -263,10 +263,10 @@ def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
-    turn = read(FILE).turn  # before what it looks at: who changes that takes the next one
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     try:
         tasks = Tasks(module.params)
+        looked = look(FILE, deployed=tasks.configuration.is_dir() and not module.check_mode)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}
         if not module.check_mode and wanted in actions:
@@ -286,7 +286,7 @@ def main() -> None:
         holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
-        turn=turn,
+        looked=looked,
         stopped=tasks.ended,
     )
 
