@@ -210,7 +210,7 @@ class Tasks:
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
-            (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
+            run_id = self._run_to_start()
             # Where their units write to.
             of_state = (self.runs.with_name("current"), f"{self.runs.name}/{run_id}")
             for link, target in ((self.logs / "current", run_id), of_state):
@@ -218,6 +218,20 @@ class Tasks:
                     point(link, target)
             systemctl("reset-failed", *idle)
         systemctl("start", *self.units)
+
+    def _run_to_start(self) -> str:
+        """Return the run of all tasks. Raises SystemdError where they are of several, or of none."""
+        told = {
+            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            for job, index in self.units.values()
+        }
+        if len(runs := set(told.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in told.items())
+            raise SystemdError(
+                f"the tasks to be started are not of one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` tells them"
+            )
+        return runs.pop()
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
