@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,14 +22,7 @@ def written_play(folder: Path, *tasks: object, **keywords: object) -> Path:
 
 
 def played(playbook: Path, *options: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook with the project's configuration, with `settings` in the environment and no colours."""
-    return played_with((), playbook, *options, **settings)
-
-
-def played_with(
-    descriptors: Collection[int], playbook: Path, *options: str | Path, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a playbook as `played`, with these descriptors open, as a shell's redirections would be.
+    """Run a playbook with the project's configuration, with `settings` in the environment and no colours.
 
     It is run in a project that has nothing but this: what people keep in the clone, as the runs and the
     inventory of `make demo`, is neither seen nor changed.
@@ -47,5 +39,4 @@ def played_with(
             text=True,
             timeout=300,
             check=False,
-            pass_fds=descriptors,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.content_directory import HASH_DIGITS, point, points_to
+from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
     in_use,
@@ -38,6 +38,7 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
+from ..module_utils.run_links import RunLinks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -126,6 +127,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
+        self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
         self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
@@ -210,12 +212,7 @@ class Tasks:
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
-            run_id = self._run_to_start()
-            # Where their units write to.
-            of_state = (self.runs.with_name("current"), f"{self.runs.name}/{run_id}")
-            for link, target in ((self.logs / "current", run_id), of_state):
-                if not points_to(link, target):
-                    point(link, target)
+            self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
         systemctl("start", *self.units)
 

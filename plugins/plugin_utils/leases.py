@@ -43,8 +43,8 @@ class Leases:
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
         """Take those of all hosts, or none; return what keeps which hosts from it.
 
-        At once where nobody else wants them. Where somebody does, each may have some: all give those back, and
-        wait for one host after the other, in one order. Who gets the first that is shared goes on.
+        At once where nobody else wants them. Where somebody does, each may have some: all give those
+        back, and wait for one host after the other, in one order. Who gets the first that is shared goes on.
         """
         hosts = [*self._on]
         at_once = {host: {"looked": moment} for host, moment in looked.items()}
