@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -108,6 +107,7 @@ class NearLeases(Leases):
     def __init__(self, folder: Path, name: str, strange: str, meeting: threading.Barrier) -> None:
         self.folder, self.name, self.strange, self.meeting = folder, name, strange, meeting
         self._on = dict.fromkeys(sorted(strange))
+        self.meetings = 2  # each has one of the two hosts, then each was refused the other's
 
     def _each(
         self, state: str, hosts: list[str], told: Mapping[str, Mapping[str, object]] | None = None
@@ -121,10 +121,9 @@ class NearLeases(Leases):
                 problems[host] = read(file).hinders(self.name, lease.seconds_up())
             else:
                 lease.undo(file, self.name)
-            if state == "taken" and host == self.strange[0]:
-                with suppress(threading.BrokenBarrierError):
-                    self.meeting.wait()
-                    self.meeting.abort()
+            if state == "taken" and host in self.strange[:2] and self.meetings:
+                self.meetings -= 1
+                self.meeting.wait()
         return {host: problem for host, problem in problems.items() if problem}
 
 
