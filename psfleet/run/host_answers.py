@@ -70,7 +70,7 @@ _OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warni
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda holds_run", "hashes": "programs", "count": "turn"},
+        **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
         **{"objects": "tasks", "named counts": "stopped"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},

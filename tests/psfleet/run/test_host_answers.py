@@ -21,7 +21,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
         **{"lacks_cuda": True, "holds_run": True},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
-        **{"turn": 3, "stopped": {"worker0": 2}, "tasks": [WORKER]},
+        **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
     "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
     "content_release": {"needs_archive": True, "release": "0123456789ab"},
