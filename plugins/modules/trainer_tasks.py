@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.content_directory import HASH_DIGITS, point, points_to
+from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
     in_use,
@@ -16,7 +16,7 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
-from ..module_utils.host.lease import FILE, read
+from ..module_utils.host.lease import FILE, look
 from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
@@ -39,6 +39,7 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
+from ..module_utils.run_links import RunLinks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -104,7 +105,7 @@ tasks:
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).
-turn: {returned: always, type: int, description: "How many leases were taken there, as C(host_lease) asks."}
+looked: {returned: always, type: float, description: "When it looked, as C(host_lease) asks."}
 stopped:
   returned: always
   type: dict
@@ -128,6 +129,7 @@ class Tasks:
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
         self.places = (self.runs, self.runs / KEPT)
+        self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
         self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
@@ -212,14 +214,23 @@ class Tasks:
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
-            (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
-            # Where their units write to.
-            of_state = (self.runs.with_name("current"), f"{self.runs.name}/{run_id}")
-            for link, target in ((self.logs / "current", run_id), of_state):
-                if not points_to(link, target):
-                    point(link, target)
+            self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
         systemctl("start", *self.units)
+
+    def _run_to_start(self) -> str:
+        """Return the run of all tasks. Raises SystemdError where they are of several, or of none."""
+        told = {
+            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            for job, index in self.units.values()
+        }
+        if len(runs := set(told.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in told.items())
+            raise SystemdError(
+                f"the tasks to be started are not of one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` tells them"
+            )
+        return runs.pop()
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
@@ -265,10 +276,10 @@ def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
-    turn = read(FILE).turn  # before what it looks at: who changes that takes the next one
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     try:
         tasks = Tasks(module.params)
+        looked = look(FILE, deployed=tasks.configuration.is_dir() and not module.check_mode)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}
         if not module.check_mode and wanted in actions:
@@ -288,7 +299,7 @@ def main() -> None:
         holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
-        turn=turn,
+        looked=looked,
         stopped=tasks.ended,
     )
 
