@@ -106,8 +106,8 @@ class Places:
     def refusal(self, name: str) -> str:
         """Say why a host may not bring a file of this name."""
         if not re.fullmatch(_PATH, name):
-            allowed = "letters, digits and _.=,+@-, the first of each part no sign but _"
-            return f"its name stays on the host: it is to have {allowed}, and not to be too long or deep"
+            allowed = "letters, digits and _.=,+@-, of which no part begins with a sign but _"
+            return f"it stays on the host: names have {allowed}, and are not too long or deep"
         return "it is of no task of this host"
 
     def _rank(self, host: str) -> int:

@@ -122,8 +122,8 @@ def test_each_host_brings_what_its_own_tasks_have_saved_and_the_leads_checkpoint
     }
     of_another = "it is of no task of this host"
     named = (
-        "its name stays on the host: it is to have letters, digits and _.=,+@-, the first of each part no"
-        " sign but _, and not to be too long or deep"
+        "it stays on the host: names have letters, digits and _.=,+@-, of which no part begins with a sign"
+        " but _, and are not too long or deep"
     )
     assert [line.partition(": ")[2] for line in refused] == [of_another, named, of_another, of_another]
 
