@@ -26,6 +26,7 @@ SAVES = """
         saver.save(session, "alone.ckpt")
         v1.saved_model.simple_save(session, f"{at}/export/1", {"x": x}, {"y": x * weight})
         v1.summary.FileWriter(f"{at}/summaries").close()
+        v1.summary.FileWriter(".").close()
         try:
             saver.save(session, "")
         except ValueError:
@@ -65,6 +66,7 @@ def test_each_place_to_which_a_program_saves_is_noted_once(tmp_path: Path) -> No
         SavedPlace("alone.ckpt", "checkpoint"),
         SavedPlace(f"{at}/export/1", "SavedModel"),
         SavedPlace(f"{at}/summaries", "summaries"),
+        SavedPlace("events.out.tfevents", "summaries"),
         SavedPlace(f"{at}/export/2", "SavedModel"),
         SavedPlace(f"{at}/written", "checkpoint"),
         SavedPlace(f"{at}/managed", "checkpoint"),

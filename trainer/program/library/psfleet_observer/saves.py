@@ -126,6 +126,9 @@ def _place(text: str, kind: str) -> str:
     # By whatever links it is reached: none is followed where it is collected.
     place = os.path.realpath(_NUMBER.sub("", text) if kind == "checkpoint" else text)
     folder = place.rpartition("/")[0]
-    if kind in {"checkpoint", "Keras"} and folder not in {*_COMMON, run}:
+    common = {*_COMMON, run}
+    if kind in {"checkpoint", "Keras"} and folder not in common:
         place = folder
+    elif kind == "summaries" and place in common:
+        place = f"{place}/events.out.tfevents"
     return os.path.relpath(place, run) if place.startswith(f"{run}/") else place
