@@ -14,6 +14,7 @@ from trainer.contract.settings import as_given
 from trainer.host.check import State
 from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
+from trainer.host.error_lines import in_short
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 
@@ -157,6 +158,7 @@ def _of_tasks(
     for place, of_all in enumerate(kept["tasks"]):
         details = _DETAILS if arguments.get("details") else {}
         task = of_all | _kept(said[place], details, f"tasks[{place}].")
+        task["reason"] = in_short(task["reason"])
         tasks.append(task)
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
         if not known or task["name"] != f"{task['job']}{task['index']}":

@@ -37,6 +37,18 @@ class Notice:
 
 
 @dataclass
+class Reasons:
+    """Why tasks failed, told once: of the next task that has the same reason, the first one's name."""
+
+    _first: dict[str, str] = field(default_factory=dict)
+
+    def of(self, task: str, why: str) -> str:
+        """Return the reason, or which task had it before."""
+        first = self._first.setdefault(why, task) if why else task
+        return why if first == task else f"as {first}"
+
+
+@dataclass
 class Stragglers:
     """The workers that are far slower than the others. `unit`: what a rate counts, such as "steps"."""
 
@@ -117,6 +129,7 @@ class Restarts:
     lead: str
     counts: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
+    _reasons: Reasons = field(default_factory=Reasons)
 
     def look(self, now: Progress, of_lead: int) -> Iterator[Notice]:
         """Take the newest counts, and tell of new restarts."""
@@ -132,7 +145,7 @@ class Restarts:
         self.counts[task] = self.counts.get(task, 0) + new
         if new:
             told = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
-            yield Notice(f"{told}: {why}" if why else told)
+            yield Notice(f"{told}: {self._reasons.of(task, why)}" if why else told)
 
 
 @dataclass

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 MOST_LINES, LONGEST_LINE, MOST_LOGGED = 5, 300, 20
 
 _TRACEBACK = "Traceback (most recent call last):"
-_CAUSE = "The above exception was the direct cause of the following exception:"
 _IGNORED = "Exception ignored in"
-_LOGGED = r"[IWEF]\d{4} [\d:.]+ "
 # What TensorFlow's runtime says as it starts and goes on, and what Python adds to a warning.
 _OF_A_LIBRARY = re.compile(
     r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
     r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:|warnings\.warn\("
     r"|\*\*\* Check failure stack trace|\s*@ +0x"
 )
-# Behind the message of an exception: Python on its way out, TensorFlow's log, where the node was made.
-_AFTER_THE_MESSAGE = re.compile(
-    rf"{_IGNORED}|Original stack trace for |Colocation Debug Info|During handling of the above|{_LOGGED}"
-)
+# Where an error's message ends: where its node was made, with which others. What is logged behind it.
+_END = re.compile(r"Original stack trace for |Colocation Debug Info|During handling of the above")
+_BEHIND = re.compile(rf"{_IGNORED}|[IWEF]\d{{4}} [\d:.]+ ")
 # Between its lines: that it is one, which node it was, where that was defined, what to try, who saw it.
 _BESIDE = re.compile(
     r"Traceback \(most recent|Detected at node |Node: |\[\[\{\{node |Hint: |\d+ root error\(s\) found"
@@ -75,7 +73,7 @@ def exception_in(text: str) -> str:
         return ""
     after = lines[starts[-1] + 1 :]
     frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
-    return "\n".join(_message(after[frames:]))
+    return "\n".join(takewhile(lambda line: not _BEHIND.match(line), after[frames:]))
 
 
 def last_words(lines: Sequence[str]) -> str:
@@ -90,16 +88,10 @@ def is_of_a_library(line: str) -> bool:
     return bool(_OF_A_LIBRARY.match(line))
 
 
-def _message(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        if _AFTER_THE_MESSAGE.match(line):
-            return
-        yield line
-
-
 def _parts(text: str) -> tuple[list[str], str]:
     """Return the lines of an error, and what TensorFlow has added of its log."""
-    said, _, recent = "\n".join(_message(text.splitlines())).partition(_RECENT)
+    lines = takewhile(lambda line: not _END.match(line), text.splitlines())
+    said, _, recent = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
     return said.splitlines(), recent
 
 
