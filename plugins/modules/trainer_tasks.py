@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.check import Check
 from ..module_utils.host.content_directory import HASH_DIGITS, point, points_to
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
@@ -16,7 +17,9 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
+from ..module_utils.host.host_checks import data_check
 from ..module_utils.host.lease import FILE, read
+from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
 from ..module_utils.host.task_traces import (
     RUN_ID,
     last_failure,
@@ -68,6 +71,9 @@ DOCUMENTATION = {
             "default": False,
             "description": "Tell whether its fence stands.",
         },
+        "ready": {"type": "bool", "default": False, "description": "Tell what keeps C(tasks) from starting."},
+        "data_directory": {"default": "", "description": "Where they read data; looked at with C(ready)."},
+        "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "run_id": {
             "default": "",
@@ -89,6 +95,7 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+checks: {returned: always, type: list, description: "What failed of C(ports) and C(data), with C(ready)."}
 holds_run: {returned: always, type: bool, description: Whether the directory of C(run_id) has anything in it.}
 tasks:
   returned: always
@@ -237,6 +244,15 @@ class Tasks:
         return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
 
 
+def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the checks that fail of what tasks need to start: their ports, and the data that they read."""
+    ports = task_ports(parameters["tasks"])
+    facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
+    checks = [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
+    data = data_check(parameters["data_directory"], carried=parameters["data_carried"])
+    return [check.to_json() for check in (*checks, Check("data", *data)) if check.state == "failed"]
+
+
 def holds(place: Path) -> bool:
     """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
     try:
@@ -283,6 +299,7 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
+        checks=lacking(module.params) if module.params["ready"] else [],
         holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,

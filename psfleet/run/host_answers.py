@@ -69,7 +69,7 @@ ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
         **{"switch": "lacks_cuda holds_run", "hashes": "programs", "count": "turn"},
-        **{"objects": "tasks", "named counts": "stopped"},
+        **{"objects": "tasks checks", "named counts": "stopped"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},

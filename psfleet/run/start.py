@@ -8,7 +8,7 @@ from psfleet.run.folder import FolderState, lead_of
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.task_traces import RUN_ID
-from trainer.host.wording import grouped
+from trainer.host.wording import cut, grouped
 
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
@@ -49,7 +49,7 @@ def decide(
     `deployed` (a plan or {}), `release` and `environment` (hashes, or ""), `tensorflow` (the version
     installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
     stand, or ""), `programs` (their hashes), `holds_run` (whether files of this run are there)
-    and `tasks`. Raises RefusedError.
+    `tasks`, and `checks` that failed of what its tasks need to start. Raises RefusedError.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -65,6 +65,7 @@ def decide(
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
         problems += () if folder.state else _held(run_id, of_run)
+        problems += _unready(tasks, of_run, goes_on=bool(folder.state))
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -215,6 +216,24 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 f"the ports of tasks are not fenced as deployed on {', '.join(names)} "
                 f"({printable(reason)[:500]}): run ansible-playbook deploy.yml"
             )
+
+
+def _unready(
+    tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *, goes_on: bool
+) -> Iterator[str]:
+    """Say which hosts lack what the run's tasks need to start: a port that is free, and their data.
+
+    A run that goes on reads the data that it began with, which need not be those of today's inventory.
+    """
+    of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
+    lacks = [
+        ((f"{check['found']}; {check['remedy']}"), host)
+        for host, found in hosts.items()
+        for check in found["checks"]
+        if check["task"] in of_run and not (goes_on and check["name"] == "data")
+    ]
+    for what, names in grouped(lacks).items():
+        yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
 def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
-        **{"lacks_cuda": True, "holds_run": True},
+        **{"lacks_cuda": True, "holds_run": True, "checks": [CHECK]},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"turn": 3, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
