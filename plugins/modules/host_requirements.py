@@ -17,7 +17,6 @@ from ..module_utils.host.host_checks import (
     host_environment,
 )
 from ..module_utils.host.host_facts import read_host_facts
-from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
 
 DOCUMENTATION = {
     "module": "host_requirements",
@@ -41,10 +40,6 @@ DOCUMENTATION = {
         "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
         "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
         "data_directory": {"default": "", "description": "Where data are that nobody brings."},
-        "metrics_directory": {
-            "default": "",
-            "description": "Where metrics are to be written; empty for none.",
-        },
         "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
     },
 }
@@ -79,8 +74,6 @@ def main() -> None:
     clock = clock_check(time.time() - module.params["now"], 60.0)  # what it may take to come here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
     checks += checks_of({**found, "data": data_check(module.params["data_directory"])})
-    if problem := directory_problem(module.params["metrics_directory"]):
-        checks.append(Check("metrics", "failed", problem, MEND_DIRECTORY))
     if reason := refusal(host, facts.distribution.name, checks):
         module.fail_json(msg=reason)
     for check in checks:

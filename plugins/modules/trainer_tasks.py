@@ -41,6 +41,7 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
+from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -74,6 +75,10 @@ DOCUMENTATION = {
         "ready": {"type": "bool", "default": False, "description": "Tell what keeps C(tasks) from starting."},
         "data_directory": {"default": "", "description": "Where they read data; looked at with C(ready)."},
         "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+        "metrics_directory": {
+            "default": "",
+            "description": "Where metrics are to be written; empty for none.",
+        },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "run_id": {
             "default": "",
@@ -95,7 +100,7 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
-checks: {returned: always, type: list, description: "What failed of C(ports) and C(data), with C(ready)."}
+checks: {returned: always, type: list, description: "What failed of C(ports), C(data) and C(metrics)."}
 holds_run: {returned: always, type: bool, description: Whether the directory of C(run_id) has anything in it.}
 tasks:
   returned: always
@@ -245,12 +250,17 @@ class Tasks:
 
 
 def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the checks that fail of what tasks need to start: their ports, and the data that they read."""
-    ports = task_ports(parameters["tasks"])
-    facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
-    checks = [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
-    data = data_check(parameters["data_directory"], carried=parameters["data_carried"])
-    return [check.to_json() for check in (*checks, Check("data", *data)) if check.state == "failed"]
+    """Return the checks that fail of what tasks need: a place for metrics, their ports, the data to read."""
+    checks = []
+    if problem := directory_problem(parameters["metrics_directory"]):
+        checks = [Check("metrics", "failed", problem, MEND_DIRECTORY)]
+    ports = task_ports(parameters["tasks"]) if parameters["ready"] else []
+    facts = read_port_facts([port.port for port in ports])
+    running = running_units(ports) if ports else {}
+    checks += [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
+    directory = parameters["data_directory"] if parameters["ready"] else ""
+    checks.append(Check("data", *data_check(directory, carried=parameters["data_carried"])))
+    return [check.to_json() for check in checks if check.state == "failed"]
 
 
 def holds(place: Path) -> bool:
@@ -299,7 +309,7 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
-        checks=lacking(module.params) if module.params["ready"] else [],
+        checks=lacking(module.params),
         holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,

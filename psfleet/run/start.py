@@ -85,20 +85,21 @@ def decide(
 def deploy_problems(
     hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, told: bool
 ) -> list[str]:
-    """Say which runs deploy.yml would disturb on these hosts, as `decide` takes them.
+    """Say what hosts lack, and which runs deploy.yml would disturb on these hosts, as `decide` takes them.
 
     Where the user has `told` it to deploy beside a run, that is one whose plan is not today's: a task that
     leaves its place in the plan is ended by a deployment.
     """
+    lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
     busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
     if moved:
         changes = "; ".join(_differences(moved[0], plan))
-        return [*_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
+        return [*lacking, *_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
     if not busy or told:
-        return []
+        return lacking
     beside = "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"
-    return [*_other_runs("", busy), beside]
+    return [*lacking, *_other_runs("", busy), beside]
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
@@ -226,13 +227,21 @@ def _unready(
     A run that goes on reads the data that it began with, which need not be those of today's inventory.
     """
     of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
-    lacks = [
-        ((f"{check['found']}; {check['remedy']}"), host)
+    asked = {
+        host: [
+            check
+            for check in found["checks"]
+            if check["task"] in of_run and not (goes_on and check["name"] == "data")
+        ]
         for host, found in hosts.items()
-        for check in found["checks"]
-        if check["task"] in of_run and not (goes_on and check["name"] == "data")
-    ]
-    for what, names in grouped(lacks).items():
+    }
+    yield from _each_once(asked)
+
+
+def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[str]:
+    """Say what failed, with its remedy: once for all hosts alike."""
+    failed = ((f"{each['found']}; {each['remedy']}", host) for host in checks for each in checks[host])
+    for what, names in grouped(failed).items():
         yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 

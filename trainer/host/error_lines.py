@@ -15,7 +15,7 @@ _IGNORED = "Exception ignored in"
 _OF_A_LIBRARY = re.compile(
     r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
     r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:|warnings\.warn\("
-    r"|\*\*\* Check failure stack trace|\s*@ +0x"
+    r"|\*\*\* Check failure stack trace|\s*@ +0x|\s*File \"[^\"]+\", line |\s*\[\[\{\{node "
 )
 # Where an error's message ends: where its node was made, with which others. What is logged behind it.
 _END = re.compile(r"Original stack trace for |Colocation Debug Info|During handling of the above")

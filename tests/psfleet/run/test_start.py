@@ -364,3 +364,15 @@ def test_what_tasks_lack_on_their_hosts_is_said_once_before_any_starts() -> None
         decide("r1", PLAN, TASKS, lacking, Folder("stopped", "aaa"))
     going_on = {name: {**SERVES, "checks": [held]} for name in ("n1",)} | {"n2": TRAINS | {"checks": [data]}}
     assert decide("r1", PLAN, TASKS, going_on, Folder("running", "aaa")) == "attach"
+
+
+def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
+    metrics = {"name": "metrics", "task": "", "found": "there is no /metrics", "remedy": "make it"}
+    said = "n1, n2: there is no /metrics; make it"
+    idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}
+    assert deploy_problems(idle, PLAN, told=False) == deploy_problems(idle, PLAN, told=True) == [said]
+    busy = {**idle, "n1": SERVES | {"checks": [metrics]}}
+    assert deploy_problems(busy, PLAN, told=True) == [said]
+    assert [said, *deploy_problems({"n1": SERVES}, PLAN, told=False)] == deploy_problems(
+        busy, PLAN, told=False
+    )
