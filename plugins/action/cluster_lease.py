@@ -16,28 +16,31 @@ display = Display()
 TOKEN = secrets.token_hex(16)
 # A playbook that has just ended gives its own back.
 PATIENCE_SECONDS = 5.0
+OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once that has ended."
 
 
 class ActionModule(HostAction):
-    """Arguments: `state`, `hosts`; `what` acts and `turns` (host -> that of its look) to take them.
+    """Arguments: `state`, `hosts`; `what` acts and `looked` (host -> that moment) to take them.
 
     Until they are `released`, or ansible-playbook ends, they are renewed. A check takes none, and warns of
     those that are held. `file` is the module's.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        hosts, turns = list(arguments["hosts"]), arguments.get("turns", {})
+        hosts, looked = list(arguments["hosts"]), arguments.get("looked", {})
         holder = f"{getpass.getuser()}@{socket.gethostname()} ({arguments.get('what', '')})"
         given = {name: arguments[name] for name in ("file",) if name in arguments}
         leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
+        if self._task.check_mode and arguments["state"] == "released":
+            return {}
         if self._task.check_mode:
             for host, problem in leases.hindered().items():
                 display.warning(f"{host}: {problem}")
         elif arguments["state"] == "released":
             leases.give_back()
-        elif problems := leases.take(turns, PATIENCE_SECONDS) if hosts else {}:
+        elif problems := leases.take(looked, PATIENCE_SECONDS) if hosts else {}:
             lines = (f"- {host}: {problem}" for host, problem in problems.items())
-            return self._failure("\n".join(["Somebody else acts on the hosts. Nothing was changed.", *lines]))
+            return self._failure("\n".join([OTHERS, *lines]))
         elif hosts:
             leases.keep()
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,19 +33,26 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     """End all that an account has, and return it in words. Raises ValueError where something does not end."""
     if not user:
         raise ValueError(f"{name} has the number of root, of whom nothing is ended")
-    ended = dict.fromkeys(remove_starts(name, user, root))
+    ended: dict[str, None] = {}
     for _ in range(TRIES):
         found = list(processes_of(user))
         theirs = [process for process in found if not process.is_contained]
-        ended |= {f"process {process.number} ({process.name})": None for process in theirs}
+        running = in_words(theirs)
         # Where none was seen, too: who looks may always miss one that begins another and ends.
         kill_all(theirs, user, at_once=len(theirs) == len(found))
-        if not theirs:
+        # Afterwards, until neither is found: what runs may leave it anew, and that starts what runs.
+        starts = list(remove_starts(name, user, root))
+        ended |= dict.fromkeys([*starts, *running])
+        if not (starts or running):
             forget_manager(user)
             return [*ended]
         time.sleep(SECONDS_BETWEEN)
-    left = ", ".join(f"{process.number} ({process.name})" for process in theirs)
-    raise ValueError(f"processes of {name} do not end: {left}")
+    raise ValueError(f"what {name} has does not end: {', '.join([*starts, *running])}")
+
+
+def in_words(processes: Iterable[Process]) -> list[str]:
+    """Return the processes of an account as people read them, without those of containers."""
+    return [f"process {each.number} ({each.name})" for each in processes if not each.is_contained]
 
 
 def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
-from ..module_utils.host.lease import LOST, Lease, give_back, read, renew, seconds_up, take
+from ..module_utils.host.lease import LOST, Lease, give_back, read, renew, seconds_up, take, undo
 
 DOCUMENTATION = {
     "module": "host_lease",
@@ -14,16 +14,16 @@ DOCUMENTATION = {
     " C(cluster_lease) takes those of all hosts, and renews them until the playbook ends.",
     "options": {
         "state": {
-            "choices": ["queried", "taken", "renewed", "released"],
+            "choices": ["queried", "taken", "renewed", "released", "undone"],
             "required": True,
-            "description": "What becomes of the lease.",
+            "description": "What becomes of the lease. C(undone) is C(released) by who has changed nothing.",
         },
         "token": {"default": "", "description": "What its holder alone knows."},
         "holder": {"default": "", "description": "Who takes it, for whoever else wants it."},
-        "turn": {
-            "type": "int",
+        "looked": {
+            "type": "float",
             "default": -1,
-            "description": "What C(trainer_tasks) said of it; -1 for any.",
+            "description": "The moment that C(trainer_tasks) said; -1 where nobody has looked.",
         },
         "patience": {"type": "float", "default": 0, "description": "Seconds to wait for it."},
         "file": {"type": "path", "default": "/run/psfleet.lease", "description": "Where it is noted."},
@@ -43,10 +43,12 @@ def main() -> None:
     if state == "queried" or module.check_mode:
         problem = read(file).hinders(token, seconds_up())
     elif state == "taken":
-        mine = Lease(module.params["turn"], token, module.params["holder"])
-        problem = take(file, mine, module.params["patience"])
+        mine = Lease(token, module.params["holder"])
+        problem = take(file, mine, module.params["patience"], module.params["looked"])
     elif state == "renewed":
         problem = "" if renew(file, token) else LOST
+    elif state == "undone":
+        undo(file, token)
     else:
         give_back(file, token)
     module.exit_json(changed=False, problem=problem)

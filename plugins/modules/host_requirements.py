@@ -49,6 +49,7 @@ environment:
   returned: success
   type: str
   description: Name of the locked environment that the host gets, such as C(gpu-python3.11-x86_64).
+python: {returned: success, type: str, description: "The system's Python that it is made from, a whole path."}
 """
 
 
@@ -79,8 +80,8 @@ def main() -> None:
     for check in checks:
         if check.state == "warning":
             module.warn(f"{host}: {check.found}; {check.remedy}")
-    environment, _ = host_environment(facts, asked)
-    module.exit_json(changed=False, environment=environment.name)
+    environment, python = host_environment(facts, asked)
+    module.exit_json(changed=False, environment=environment.name, python=python.path)
 
 
 if __name__ == "__main__":

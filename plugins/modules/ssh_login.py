@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
-from ..module_utils.ended_account import end_all
+from ..module_utils.ended_account import end_all, in_words, processes_of
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host.task_units import systemctl
@@ -91,9 +91,18 @@ def tried(login: Sequence[str]) -> str:
     return complaint.strip().rpartition("\n")[2] or "no answer"
 
 
-def end_of(user: str) -> list[str]:
-    """End all that an account has here, and return it in words."""
-    return end_all(user, pwd.getpwnam(user).pw_uid)
+def running_of(user: str) -> list[str]:
+    """Return what an account runs here, in words."""
+    return in_words(processes_of(pwd.getpwnam(user).pw_uid))
+
+
+def end_of(user: str, running: Sequence[str]) -> list[str]:
+    """End all that an account has here, and return it in words: of processes those that were `running`.
+
+    The login that proved it leaves others for a moment: sshd's, and the account's `systemd --user`.
+    """
+    ended = end_all(user, pwd.getpwnam(user).pw_uid)
+    return [*(each for each in ended if not each.startswith("process ")), *running]
 
 
 def main() -> None:
@@ -108,9 +117,10 @@ def main() -> None:
         if module.check_mode or before == state:
             module.exit_json(changed=False, proven=False)
         systemctl("reload", service)
+        running = running_of(values["user"])
         problem = tried(values["login"])
         # Afterwards: until sshd has read its files it lets in whom it did.
-        ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"])
+        ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"], running)
         if ended:
             module.warn(
                 f"{values['host']}: what {values['user']} had there has ended, since others are let in than "

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.check import Check
-from ..module_utils.host.content_directory import HASH_DIGITS, point, points_to
+from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
     in_use,
@@ -18,7 +18,7 @@ from ..module_utils.host.deployment import (
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.host_checks import data_check
-from ..module_utils.host.lease import FILE, read
+from ..module_utils.host.lease import FILE, look
 from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
 from ..module_utils.host.task_traces import (
     RUN_ID,
@@ -42,6 +42,7 @@ from ..module_utils.host.task_units import (
     unit_name,
 )
 from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
+from ..module_utils.run_links import RunLinks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -60,6 +61,11 @@ DOCUMENTATION = {
                 "C(queried) only looks. C(started) starts, and waits until the server of each task listens; "
                 "of the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
+        },
+        "patience": {
+            "type": "float",
+            "default": 0,
+            "description": "Seconds to wait before it looks for whoever acts there by C(host_lease) to end.",
         },
         "stopped": {
             "type": "dict",
@@ -115,7 +121,7 @@ tasks:
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
       C(memory_bytes), C(cpu_seconds), C(log), C(log_end), C(last_step), C(last_step_age_seconds)
       and C(progress).
-turn: {returned: always, type: int, description: "How many leases were taken there, as C(host_lease) asks."}
+looked: {returned: always, type: float, description: "When it looked, as C(host_lease) asks."}
 stopped:
   returned: always
   type: dict
@@ -138,6 +144,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
+        self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
         self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
@@ -222,14 +229,23 @@ class Tasks:
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
-            (run_id,) = {run_id_of(run_file(self.configuration, *task)) for task in self.units.values()}
-            # Where their units write to.
-            of_state = (self.runs.with_name("current"), f"{self.runs.name}/{run_id}")
-            for link, target in ((self.logs / "current", run_id), of_state):
-                if not points_to(link, target):
-                    point(link, target)
+            self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
         systemctl("start", *self.units)
+
+    def _run_to_start(self) -> str:
+        """Return the run of all tasks. Raises SystemdError where they are of several, or of none."""
+        told = {
+            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            for job, index in self.units.values()
+        }
+        if len(runs := set(told.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in told.items())
+            raise SystemdError(
+                f"the tasks to be started are not of one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` tells them"
+            )
+        return runs.pop()
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
@@ -289,9 +305,11 @@ def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
-    turn = read(FILE).turn  # before what it looks at: who changes that takes the next one
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     try:
+        patience = 0.0 if module.check_mode else module.params["patience"]
+        deployed = Path(module.params["paths"]["configuration_directory"]).is_dir()
+        looked = look(FILE, patience, deployed=deployed and not module.check_mode)
         tasks = Tasks(module.params)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}
@@ -313,7 +331,7 @@ def main() -> None:
         holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
-        turn=turn,
+        looked=looked,
         stopped=tasks.ended,
     )
 

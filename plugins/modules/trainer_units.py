@@ -1,4 +1,7 @@
-"""Keep systemd on one host in step with the plan: no task that left it, no unit unread, metrics as asked."""
+"""Keep systemd on one host in step with the plan: no task that left it, no unit unread, metrics as asked.
+
+Units of another release than a run's find that run as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from ..module_utils.documented import documented_module
 from ..module_utils.host.task_units import parse_list, systemctl, systemctl_strictly, task_of
 from ..module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
+from ..module_utils.run_links import RunLinks
 
 DOCUMENTATION = {
     "module": "trainer_units",
@@ -18,6 +22,7 @@ DOCUMENTATION = {
         "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
         "metrics_directory": {"default": "", "description": "node_exporter's directory. Empty for none."},
         "metrics_record": {"type": "path", "required": True, "description": "File that says where they are."},
+        "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
     },
 }
 
@@ -46,6 +51,9 @@ def main() -> None:
         metrics = MetricsTimer(
             module.params["metrics_directory"], Path(module.params["metrics_record"]), systemctl_strictly
         )
+        links = RunLinks(module.params["paths"])
+        run_id = links.run_of([unit for unit in loaded if unit not in gone])
+        unled = bool(run_id) and not links.lead_to(run_id)
         untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
         if problem := metrics.problem():
             module.fail_json(msg=problem)
@@ -53,6 +61,8 @@ def main() -> None:
             if gone:
                 systemctl_strictly("stop", *gone)
                 systemctl("reset-failed", *gone)  # it has forgotten others already, and says so
+            if unled:
+                links.point_to(run_id)
             # A timer whose unit has gone from the disk is stopped before systemd misses that unit.
             if untimed and not metrics.directory:
                 metrics.apply()
@@ -60,9 +70,9 @@ def main() -> None:
                 systemctl_strictly("daemon-reload")
             if untimed and metrics.directory:
                 metrics.apply()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(gone or unread or untimed), stopped=gone)
+    module.exit_json(changed=bool(gone or unread or untimed or unled), stopped=gone)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 from trainer.contract.progress import printable
 from trainer.host.lease import LOST, SECONDS
@@ -19,22 +20,43 @@ RENEW_SECONDS = SECONDS / 4
 MOST_CHARACTERS = 300
 
 
+def leave_descriptors(*kept: int) -> None:
+    """Have this process hold nothing open of its caller's but these: who waits for an end of it hears that.
+
+    Each number stays taken: what still writes there, writes to nobody.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if descriptor not in kept:
+            with suppress(OSError):  # that of the listing has gone
+                os.dup2(nothing, descriptor, inheritable=False)
+
+
 class Leases:
-    """The leases of `hosts` by a token. The first host decides who of several has them all."""
+    """The leases of `hosts` by a token. Of several who want the same hosts at once, one has all of its."""
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
         """Prepare. `given` is what the module `host_lease` is told everywhere."""
         self._on = {host: action_on(action, host) for host in sorted(hosts)}
         self._given = dict(given)
 
-    def take(self, turns: Mapping[str, int], patience: float) -> dict[str, str]:
-        """Take those of all hosts, or none; return what keeps which host from it."""
-        first, *others = self._on
-        told = {host: {"turn": turn, "patience": patience} for host, turn in turns.items()}
-        problems = self._each("taken", [first], told) or self._each("taken", others, told)
-        if problems:
-            self.give_back()
-        return problems
+    def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
+        """Take those of all hosts, or none; return what keeps which hosts from it.
+
+        At once where nobody else wants them. Where somebody does, each may have some: all give those
+        back, and wait for one host after the other, in one order. Who gets the first that is shared goes on.
+        """
+        hosts = [*self._on]
+        at_once = {host: {"looked": moment} for host, moment in looked.items()}
+        if not self._each("taken", hosts, at_once):
+            return {}
+        self._each("undone", hosts)
+        patiently = {host: {**at_once.get(host, {}), "patience": patience} for host in hosts}
+        for host in hosts:
+            if problem := self._each("taken", [host], patiently):
+                self._each("undone", hosts)
+                return self.hindered() | problem
+        return {}
 
     def hindered(self) -> dict[str, str]:
         """Return by whom which host is held."""
@@ -52,6 +74,7 @@ class Leases:
             return
         with suppress(BaseException):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            leave_descriptors(playbook)
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
                 problems = self._each("renewed", [*self._on])
                 if len(problems) == len(self._on) and LOST in problems.values():

@@ -15,6 +15,7 @@ from trainer.host.check import State
 from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
 from trainer.host.error_lines import in_short
+from trainer.host.host_facts import SYSTEM_DIRECTORIES
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 
@@ -25,6 +26,7 @@ class UnusableError(ValueError):
 
 # Of tasks and checks far more than any host has, and of characters more than modules make of a file.
 _MOST_ENTRIES, _MOST_CHARACTERS = 4096, 4 * MOST_BYTES
+_PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
 _HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
 
 
@@ -46,6 +48,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "code": lambda value: value is None or _KINDS["count"](value),
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
+    "python": lambda value: isinstance(value, str) and bool(_PYTHON.fullmatch(value)),
     "hash": lambda value: isinstance(value, str) and bool(_HASH_OR_NONE.fullmatch(value)),
     "hashes": lambda value: isinstance(value, list) and _all("hash", value),
     "figure": lambda value: value is None or number(value) is not None,
@@ -68,7 +71,7 @@ _OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warni
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda holds_run", "hashes": "programs", "count": "turn"},
+        **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
         **{"objects": "tasks checks", "named counts": "stopped"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
@@ -81,7 +84,7 @@ ANSWERS: Mapping[str, Fields] = {
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
     "host_lease": {"text": "problem"},
-    "host_requirements": {"environment": "environment"},
+    "host_requirements": {"environment": "environment", "python": "python"},
     "host_reset": {"texts": "removed stays"},
     "host_runs": {"objects": "runs"},
     "host_runs removed": {"texts": "removed", "count": "freed_bytes"},

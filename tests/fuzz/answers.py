@@ -108,7 +108,7 @@ def answers_of_tasks() -> dict[str, Any]:
         "programs": ["2" * 12],
         "holds_run": False,
     }
-    return {host: {**of_host, "turn": 3, "stopped": {}, "tasks": told} for host, told in tasks.items()}
+    return {host: {**of_host, "looked": 3.5, "stopped": {}, "tasks": told} for host, told in tasks.items()}
 
 
 def taken(module: str, answers: Mapping[str, Any], asked: Mapping[str, Any] = ASKED) -> dict[str, Any]:

@@ -25,7 +25,21 @@ def existing_parent(path: Path) -> Path:
 
 def login_home() -> Path:
     """Return the home of the user that Ansible logged in as: what it carries comes there first."""
-    return existing_parent(Path(pwd.getpwuid(int(os.environ.get("SUDO_UID", os.getuid()))).pw_dir))
+    return existing_parent(Path(pwd.getpwuid(login_user()).pw_dir))
+
+
+def login_user() -> int:
+    """Return the number of the user that logged in, however that became root.
+
+    It has the nearest process above this one that is not root's: sudo, su and doas differ in what they
+    leave in the environment, not in that.
+    """
+    process, user = os.getpid(), os.getuid()
+    while process > 1 and not user:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        process, user = int(fields["PPid"]), int(fields["Uid"].split()[0])
+    return user
 
 
 def lacking_space(*needed: tuple[Path, int]) -> str:

@@ -1,7 +1,7 @@
 """All that hosts of the cluster have each other do over SSH: sshd runs this file whatever is asked for.
 
 It stands alone on a host, where the host's own Python runs it as the account that logged in:
-`python3 -I -S FILE ENVIRONMENTS [shell]`. With `shell` it hands on to one what it does not know.
+`/usr/bin/python3.X -I -S FILE ENVIRONMENTS [shell]`. With `shell` it hands on to one what it does not know.
 """
 
 from __future__ import annotations

@@ -1,14 +1,20 @@
 """Playbooks that want the same hosts at once, on this machine, with a lease of their own."""
 
+import fcntl
 import json
+import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
 from plugins.modules import host_lease
+from plugins.plugin_utils.leases import Leases
 from tests.repository import HERE, played, written_play
+from trainer.host import lease
 from trainer.host.lease import FILE, Lease, read
 
 pytestmark = pytest.mark.slow
@@ -41,7 +47,7 @@ def held(tmp_path: Path) -> Path:
     """Return the file of a lease that ada has, as long as the test lasts."""
     file = tmp_path / "held"
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    file.write_text(json.dumps(vars(Lease(4, "a", "ada@desk\x1b[2J (deploy.yml)", now - 5, now + 9000))))
+    file.write_text(json.dumps(vars(Lease("a", "ada@desk\x1b[2J (deploy.yml)", now - 5, now + 9000))))
     return file
 
 
@@ -50,7 +56,7 @@ def test_whoever_comes_second_is_told_who_was_first_and_a_check_as_well(tmp_path
     done = acting(tmp_path, held, "train.yml", {"ansible.builtin.debug": {"msg": "it begins"}})
     assert done.returncode == 2
     assert "it begins" not in done.stdout
-    assert "Somebody else acts on the hosts. Nothing was changed." in done.stdout
+    assert "Nothing was changed: try again once that has ended." in done.stdout
     assert "\n- node1: ada@desk [2J (deploy.yml) has held it for" in done.stdout
     done = played(tmp_path / "train.yml" / "playbook.yml", *HOSTS, "--check")
     assert done.returncode == 0
@@ -70,11 +76,66 @@ def test_it_is_given_back_when_a_playbook_ends_and_when_it_is_killed(tmp_path: P
     done = acting(tmp_path, file, "deploy.yml", seen, shown)
     assert done.returncode == 0, done.stdout
     assert "32 letters" in done.stdout
-    assert given_back(file).turn == 2, "one for each host, which are one machine"
+    assert given_back(file).holder.endswith(" (deploy.yml)")
     done = acting(tmp_path, file, "killed.yml", {"ansible.builtin.debug": {"msg": KILL}})
     assert done.returncode == -9
     assert given_back(file).holder.endswith(" (killed.yml)")
     assert host_lease.DOCUMENTATION["options"]["file"]["default"] == str(FILE)  # type: ignore[index]
+
+
+def test_who_reads_what_a_playbook_prints_hears_its_end_while_the_lease_is_still_renewed(
+    tmp_path: Path,
+) -> None:
+    """Who renews it has the caller's descriptors of its birth, the output among them."""
+    file, go = tmp_path / "lease", tmp_path / "go"
+    tasks = ({"ansible.builtin.wait_for": {"path": str(go)}}, {"ansible.builtin.debug": {"msg": KILL}})
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(acting, tmp_path, file, "killed.yml", *tasks)
+        while not read(file).token:
+            assert not done.done(), done.result().stdout
+            time.sleep(0.1)
+        with file.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # so that it cannot be given back
+            go.touch()
+            assert done.result(60).returncode == -9
+    given_back(file)
+
+
+class NearLeases(Leases):
+    """The leases of hosts that are files of a folder; asks several at once in a `strange` order."""
+
+    def __init__(self, folder: Path, name: str, strange: str, meeting: threading.Barrier) -> None:
+        self.folder, self.name, self.strange, self.meeting = folder, name, strange, meeting
+        self._on = dict.fromkeys(sorted(strange))
+        self.meetings = 2  # each has one of the two hosts, then each was refused the other's
+
+    def _each(
+        self, state: str, hosts: list[str], told: Mapping[str, Mapping[str, object]] | None = None
+    ) -> dict[str, str]:
+        problems = {}
+        for host in sorted(hosts, key=self.strange.index):
+            file, patience = self.folder / host, float(str((told or {}).get(host, {}).get("patience", 0)))
+            if state == "taken":
+                problems[host] = lease.take(file, Lease(self.name, self.name), patience)
+            elif state == "queried":
+                problems[host] = read(file).hinders(self.name, lease.seconds_up())
+            else:
+                lease.undo(file, self.name)
+            if state == "taken" and host in self.strange[:2] and self.meetings:
+                self.meetings -= 1
+                self.meeting.wait()
+        return {host: problem for host, problem in problems.items() if problem}
+
+
+def test_of_two_who_each_have_what_the_other_wants_one_goes_on(tmp_path: Path) -> None:
+    meeting = threading.Barrier(2, timeout=20)
+    ada, ben = NearLeases(tmp_path, "ada", "321", meeting), NearLeases(tmp_path, "ben", "23", meeting)
+    with ThreadPoolExecutor() as pool:
+        found = [*pool.map(lambda leases: leases.take({}, 0.3), (ada, ben))]
+    assert {} in found
+    refused = found[not found.index({})]
+    assert refused
+    assert all(" has held it for " in problem for problem in refused.values())
 
 
 def test_playbooks_of_one_command_do_not_keep_each_other_out(tmp_path: Path) -> None:
@@ -97,5 +158,5 @@ def test_playbooks_of_one_command_do_not_keep_each_other_out(tmp_path: Path) -> 
     done = played(tmp_path / "deploy" / "playbook.yml", tmp_path / "train" / "playbook.yml", *HOSTS)
     assert done.returncode == 0, done.stdout
     last = read(file)
-    assert (last.token, last.turn) == ("", 4), "the last has let others act, for the first as well"
+    assert last.token == "", "the last has let others act, for the first as well"
     assert last.holder.endswith(" (train.yml)")

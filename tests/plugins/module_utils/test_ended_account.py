@@ -101,8 +101,21 @@ def test_what_does_not_end_is_named(
     monkeypatch.setattr(ended_account, "kill_all", lambda *_, **__: None)
     process = start(*AS_USER, "sleep", "600")
     wait_for(lambda: names() == ["sleep"])
-    with pytest.raises(ValueError, match=f"processes of lab do not end: {process.pid} \\(sleep\\)"):
+    with pytest.raises(ValueError, match=f"what lab has does not end: process {process.pid} \\(sleep\\)"):
         end_all("lab", USER)
+
+
+@as_root
+def test_what_runs_leaves_nothing_for_a_clock_while_it_is_ended(
+    start: Callable[..., subprocess.Popen[bytes]], open_folder: Path
+) -> None:
+    crontab = open_folder / "var/spool/cron/crontabs/lab"
+    crontab.parent.mkdir(parents=True)
+    crontab.parent.chmod(0o777)
+    start(*AS_USER, "sh", "-c", f"while :; do echo >> {crontab}; done")
+    wait_for(crontab.exists)
+    assert str(crontab) in end_all("lab", USER, open_folder)
+    assert not crontab.exists()
 
 
 def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ def answer_of(main: Callable[[], None], *, check: bool = False, **arguments: Any
     with patch_module_args(given), redirect_stdout(printed), suppress(SystemExit):
         main()
     answer: dict[str, Any] = json.loads(printed.getvalue())
+    # Without an action in the process Ansible writes a warning as an object.
+    if warnings := answer.get("warnings"):
+        answer["warnings"] = [each if isinstance(each, str) else each["event"]["msg"] for each in warnings]
     if not answer.get("failed"):
         checked(main.__module__.rpartition(".")[2], answer, arguments)
     return answer

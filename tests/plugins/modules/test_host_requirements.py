@@ -1,12 +1,13 @@
 """What deploy.yml says of a host that cannot be part of the cluster."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plugins.module_utils.host.host_checks import Asked, host_chain
-from plugins.module_utils.host.host_facts import read_host_facts
+from plugins.module_utils.host.host_facts import Interpreter, read_host_facts
 from plugins.modules import host_requirements
 from plugins.modules.host_requirements import refusal
 from tests.plugins.modules.module_run import answer_of
@@ -34,9 +35,11 @@ def test_a_supported_host_tells_its_environment_where_its_clock_goes_with_the_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
+    facts = replace(facts, pythons=(Interpreter("/usr/bin/python3.11", "3.11"),))
     monkeypatch.setattr(host_requirements, "read_host_facts", lambda: facts)
     answer = answer_of(host_requirements.main, host="node1", now=time.time() - 3599)
     assert answer["environment"] == "cpu-python3.11-x86_64"
+    assert answer["python"] == "/usr/bin/python3.11"
     accounts = {"daemon": "trainer_user"}
     answer = answer_of(host_requirements.main, host="node1", now=time.time() + 3700, accounts=accounts)
     assert "\n1. trainer_user is daemon, an account" in answer["msg"]

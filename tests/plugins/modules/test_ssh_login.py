@@ -1,7 +1,10 @@
 """A login is proven where something has changed since it was. That sshd is reloaded, container hosts show."""
 
+import os
+import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,15 +21,18 @@ def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     That processes end, test_ended_account.py shows.
     """
 
-    def end(user: str) -> list[str]:
+    def end(user: str, running: list[str]) -> list[str]:
         with (open_folder / "ended").open("a") as file:
             file.write(f"{user}\n")
-        return [f"process {number} (sleep)" for number in range(6)]
+        return running
 
     def warn(_module: object, text: str) -> None:
         (open_folder / "warned").write_text(text)
 
     monkeypatch.setattr(ssh_login, "end_of", end)
+    monkeypatch.setattr(
+        ssh_login, "running_of", lambda _user: [f"process {number} (sleep)" for number in range(6)]
+    )
     # Ansible keeps what was warned of for the whole process, and other tests would find it.
     monkeypatch.setattr(basic.AnsibleModule, "warn", warn)
     (open_folder / "revoked.krl").write_text("of nobody")
@@ -123,3 +129,21 @@ def test_what_sshd_reads_beside_them_counts(tmp_path: Path) -> None:
     paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path)
     assert [path.name for path in paths] == ["cert", "sshd_config", "10-own.conf"]
     assert ssh_login.state_of(paths, [], "7") != ssh_login.state_of(paths, [], "8")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root ends processes of another user")
+def test_of_what_ended_nobody_is_warned_that_the_proof_itself_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = 1_200_000_000 + os.getpid()
+    monkeypatch.setattr("pwd.getpwnam", lambda _name: SimpleNamespace(pw_uid=user))
+    as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep"]
+    with subprocess.Popen([*as_user, "600"]) as before:
+        while not (running := ssh_login.running_of("lab-of-this-test")):
+            time.sleep(0.01)
+        with subprocess.Popen([*as_user, "601"]) as proof:
+            while len(ssh_login.running_of("lab-of-this-test")) < 2:
+                time.sleep(0.01)
+            ended = ssh_login.end_of("lab-of-this-test", running)
+            assert (proof.wait(), before.wait()) == (-9, -9)
+    assert ended == [f"process {before.pid} (sleep)"]

@@ -14,7 +14,7 @@ from plugins.modules import trainer_tasks
 from psfleet.run.host_answers import checked
 from tests.plugins.modules.module_run import answer_of
 from tests.trainer.step_record import STEP
-from trainer.host.task_traces import why_ended
+from trainer.host.task_traces import run_file, why_ended
 
 
 def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
@@ -231,6 +231,33 @@ def test_what_systemd_does_not_do_is_told_in_its_words(
     assert (answer.get("failed", False), answer.get("msg", "")) == (bool(said), said)
     if not said:
         assert [task["alive"] for task in answer["tasks"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"ps0": "r1", "worker0": "r2"}, "ps0 of r1, worker0 of r2"),
+        ({"ps0": "r1"}, "ps0 of r1, worker0 of none"),
+        ({}, "ps0 of none, worker0 of none"),
+    ],
+)
+def test_tasks_that_are_not_of_one_run_are_not_started(
+    tmp_path: Path, told: dict[str, str], said: str
+) -> None:
+    names = ("configuration_directory", "log_directory", "state_directory", "install_directory")
+    tasks = trainer_tasks.Tasks(
+        {
+            **{"tasks": [{"job": "ps", "index": 0}, {"job": "worker", "index": 0}], "others": False},
+            **{"stopped": {}, "details": False, "run_id": "", "paths": dict.fromkeys(names, str(tmp_path))},
+        }
+    )
+    for job, index in tasks.units.values():
+        file = run_file(tasks.configuration, job, index)
+        file.parent.mkdir(exist_ok=True)
+        if run_id := told.get(f"{job}{index}"):
+            file.write_text(f'PSFLEET_RUN_ID="{run_id}"\n')
+    with pytest.raises(OSError, match=f"^the tasks to be started are not of one run: {said}. Nothing was"):
+        tasks._run_to_start()
 
 
 def test_a_host_tells_who_holds_a_port_of_its_tasks_and_which_data_it_lacks(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
         **{"lacks_cuda": True, "holds_run": True, "checks": [CHECK]},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
-        **{"turn": 3, "stopped": {"worker0": 2}, "tasks": [WORKER]},
+        **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
     "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
     "content_release": {"needs_archive": True, "release": "0123456789ab"},
@@ -34,7 +34,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
     "host_lease": {"problem": ""},
-    "host_requirements": {"environment": "cpu-python3.11-x86_64"},
+    "host_requirements": {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"},
     "host_reset": {"removed": ["units"], "stays": []},
     "host_runs": {"runs": [RUN]},
     "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
@@ -138,7 +138,7 @@ def test_of_an_answer_no_more_is_kept_than_its_module_may_say(module: str) -> No
 
 
 # Kind -> type in RETURN. Those that are not here are lists.
-TYPES = dict.fromkeys(("text", "state", "run", "environment", "hash"), "str")
+TYPES = dict.fromkeys(("text", "state", "run", "environment", "python", "hash"), "str")
 TYPES |= dict.fromkeys(("object", "figures", "named texts", "named counts"), "dict")
 TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 
@@ -197,6 +197,8 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
         ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
         ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
+        ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which it cannot be"),
+        ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "python3.11;x', which it cannot be"),
         ("host_runs", {"runs": {}}, "runs is {}, which it cannot be"),
         ("host_runs", {"runs": [RUN] * 5000}, "which it cannot be"),
         ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which it cannot be"),

@@ -1,12 +1,15 @@
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from trainer.host.disk_space import existing_parent, lacking_space, login_home, readable
+from tests.repository import ROOT
+from trainer.host.disk_space import existing_parent, lacking_space, readable
 
 
 def test_paths_of_one_file_system_share_what_is_free_in_it(
@@ -24,9 +27,34 @@ def test_paths_of_one_file_system_share_what_is_free_in_it(
     assert [readable(size) for size in (999, 1000, 10**9)] == ["999 bytes", "1.0 kB", "1.0 GB"]
 
 
-def test_what_is_carried_comes_to_the_home_of_who_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    for user in (1, os.getuid()):
-        monkeypatch.setenv("SUDO_UID", str(user))
-        assert login_home() == existing_parent(Path(pwd.getpwuid(user).pw_dir))
-    monkeypatch.delenv("SUDO_UID")
-    assert login_home() == existing_parent(Path(pwd.getpwuid(os.getuid()).pw_dir))
+LOGIN = pwd.getpwnam("daemon")
+# A shell of the login's starts a program that becomes root, as sudo, su and doas do, and that starts Python.
+BECOMES_ROOT = f"""
+import os, sys
+def child(user, work):
+    if not (begun := os.fork()):
+        os.setresuid(user, 0, 0)
+        os._exit(work())
+    return os.waitstatus_to_exitcode(os.waitpid(begun, 0)[1])
+def look():
+    from trainer.host.disk_space import login_home
+    print(login_home(), flush=True)
+    return 0
+sys.exit(child({LOGIN.pw_uid}, lambda: child(0, lambda: child(0, look))))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
+def test_what_is_carried_comes_to_the_home_of_who_logged_in_however_that_became_root() -> None:
+    for user in ({}, {"SUDO_UID": "0"}):  # of another program that somebody ran by sudo
+        ran = [sys.executable, "-c", BECOMES_ROOT]
+        done = subprocess.run(ran, cwd=ROOT, env=user, stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout == f"{existing_parent(Path(LOGIN.pw_dir))}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
+def test_who_is_not_root_has_logged_in_as_itself() -> None:
+    asked = "import os; from trainer.host.disk_space import login_user; os.setuid({}); print(login_user())"
+    command = [sys.executable, "-c", asked.format(LOGIN.pw_uid)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == f"{LOGIN.pw_uid}\n"

@@ -7,10 +7,10 @@ import pytest
 
 from tests.repository import ROOT
 from trainer.host import lease
-from trainer.host.lease import LOST, SECONDS, Lease, give_back, read, renew, take
+from trainer.host.lease import LOST, SECONDS, Lease, give_back, look, read, renew, take, undo
 
-ADA = Lease(-1, "a", holder="ada@laptop (deploy.yml)")
-BEN = Lease(-1, "b", holder="ben@desk (train.yml, run r1)")
+ADA = Lease("a", holder="ada@laptop (deploy.yml)")
+BEN = Lease("b", holder="ben@desk (train.yml, run r1)")
 
 
 @pytest.fixture
@@ -56,17 +56,70 @@ def test_it_ends_by_itself_unless_it_is_renewed(file: Path, clock: list[float]) 
 
 
 @pytest.mark.parametrize("given_back", [True, False])
-def test_what_was_looked_at_before_somebody_acted_there_is_no_ground_to_act(
-    file: Path, clock: list[float], *, given_back: bool
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["looked while it was held", "looked before"])
+def test_what_was_looked_at_before_somebody_had_acted_there_is_no_ground_to_act(
+    file: Path, clock: list[float], *, given_back: bool, meanwhile: bool
 ) -> None:
-    looked = read(file).turn
+    looked = look(file, deployed=False)
     take(file, ADA, 0)
+    clock[0] += 1
+    looked = look(file, deployed=False) if meanwhile else looked
+    clock[0] += 1
     if given_back:
         give_back(file, ADA.token)
     clock[0] += SECONDS
-    late = Lease(looked, BEN.token, BEN.holder)
-    assert take(file, late, 0) == f"{ADA.holder} has acted there since this one looked"
-    assert take(file, Lease(read(file).turn, BEN.token, BEN.holder), 0) == ""
+    refused = f"{ADA.holder} has acted there since this one looked: try again"
+    assert take(file, BEN, 0, looked) == refused
+    assert take(file, BEN, 0, look(file, deployed=False)) == ""
+
+
+def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path, clock: list[float]) -> None:
+    looked = look(file, deployed=False)
+    take(file, ADA, 0)
+    clock[0] += 1
+    undo(file, BEN.token)
+    assert read(file).token == ADA.token
+    undo(file, ADA.token)
+    assert take(file, BEN, 0, looked) == ""
+    undo(file, BEN.token)
+    take(file, BEN, 0)
+    clock[0] += 1
+    take(file, BEN, 0)
+    undo(file, BEN.token)
+    assert "has acted there" in take(file, ADA, 0, looked), "its holder had acted before"
+
+
+@pytest.mark.parametrize("deployed_since", [True, False])
+def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
+    file: Path, clock: list[float], *, deployed_since: bool
+) -> None:
+    """There may have been no lease since a boot: the first look at what is deployed makes one."""
+    looked = look(file, deployed=True)
+    clock[0] += 1
+    take(file, ADA, 0)
+    file.unlink()
+    if deployed_since:
+        take(file, ADA, 0)
+        undo(file, ADA.token)
+    clock[0] += 1
+    refused = "another playbook, or a reboot, has acted there since this one looked: try again"
+    assert take(file, BEN, 0, looked) == refused
+    assert take(file, BEN, 0, look(file, deployed=True)) == ""
+
+
+def test_what_was_looked_at_before_a_boot_is_no_ground_to_act(file: Path, clock: list[float]) -> None:
+    looked = look(file, deployed=True)
+    file.unlink()
+    clock[0] = 30
+    look(file, deployed=True)
+    clock[0] = 40
+    assert "or a reboot" in take(file, BEN, 0, looked)
+
+
+def test_a_look_at_a_host_without_anything_leaves_nothing_there(file: Path) -> None:
+    looked = look(file, deployed=False)
+    assert not file.exists()
+    assert take(file, ADA, 0, looked) == ""
 
 
 def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
@@ -76,11 +129,21 @@ def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
         assert take(file, BEN, 60) == ""
 
 
+def test_a_look_that_waits_for_whoever_is_there_to_end_counts(file: Path) -> None:
+    take(file, ADA, 0)
+    early = look(file, deployed=True)
+    code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
+    with subprocess.Popen([sys.executable, "-c", code, str(file)], cwd=ROOT):
+        looked = look(file, 60, deployed=True)
+    assert take(file, BEN, 0, early).startswith("ada")
+    assert take(file, BEN, 0, looked) == ""
+
+
 def test_of_many_at_once_one_has_it(file: Path) -> None:
     code = (
         "import sys, pathlib; from trainer.host.lease import *\n"
         "sys.stdin.read()\n"
-        "print(take(pathlib.Path(sys.argv[1]), Lease(0, sys.argv[2], sys.argv[2]), 0))"
+        "print(take(pathlib.Path(sys.argv[1]), Lease(sys.argv[2], sys.argv[2]), 0, 0))"
     )
     commands = [[sys.executable, "-c", code, str(file), str(number)] for number in range(4)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -96,7 +159,7 @@ def test_of_many_at_once_one_has_it(file: Path) -> None:
     assert all(f"{holder} has held it" in words for words in said if words)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"turn": "x"}', b'{"turn": 7}', b"{" * 9000])
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"began": "x"}', b'{"ends": 7}', b"{" * 9000])
 def test_what_is_damaged_counts_as_none(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert read(file) == Lease()

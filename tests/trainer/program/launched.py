@@ -16,6 +16,7 @@ from tests.trainer.processes import Processes
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import split_name
 
+AS_ON_HOSTS = Path(__file__).with_name("as_on_hosts")
 RUN_ID = "20260101-test"
 PLAN_HASH = "0a1b2c3d4e5f"
 
@@ -75,7 +76,8 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
             directory.mkdir(parents=True, exist_ok=True)
             tf_config = {"cluster": self.cluster, "task": {"type": job, "index": index}}
             environment = {
-                **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                **os.environ,
+                "PYTHONPATH": str(AS_ON_HOSTS),
                 "TF_CONFIG": json.dumps(tf_config),
                 "PSFLEET_PLAN_HASH": PLAN_HASH,
                 "PSFLEET_RELEASE": "beef",

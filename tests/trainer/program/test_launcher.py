@@ -12,7 +12,7 @@ import pytest
 
 from tests.trainer.host.networks import socket_of
 from tests.trainer.processes import until
-from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
+from tests.trainer.program.launched import AS_ON_HOSTS, PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
 from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.contract.settings import TrainingSettings
 from trainer.host.task_traces import told_exit_code
@@ -71,7 +71,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
             "PSFLEET_GPU_MEMORY_FRACTION": "",
-            "PYTHONPATH": f"{launcher.OBSERVED}:{launcher.LIBRARY}",
+            "PYTHONPATH": f"{launcher.OBSERVED}:{launcher.LIBRARY}:{AS_ON_HOSTS}",
             "PYTHONUNBUFFERED": "1",
             "MIXED_CASE_of_mine": "two words",
         }

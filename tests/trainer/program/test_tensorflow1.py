@@ -78,7 +78,7 @@ def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_comes_first_waits_and_the_chief_restores_what_it_saved(tmp_path: Path) -> None:
+def test_a_worker_that_comes_first_waits(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
         tasks.start("ps0", "worker1")
         looks = "INFO:tensorflow:Waiting for model to be ready"
@@ -86,14 +86,22 @@ def test_a_worker_that_comes_first_waits_and_the_chief_restores_what_it_saved(tm
         tasks.until(lambda: tasks.output("worker1").count(looks) >= 6, "worker1 looks again")
         tasks.start("worker0")
         assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
-        assert_it_ran_as_it_is(tasks)
+    assert_it_ran_as_it_is(tasks)
+
+
+@pytest.mark.chaos
+def test_the_chief_restores_what_it_saved_and_of_what_nobody_looks_at_there_are_no_records(
+    tmp_path: Path,
+) -> None:
+    with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
+        tasks.start()
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
         tasks.stop("ps0")
         tasks.observed = False
         tasks.arguments = ["--last_step=310"]
         tasks.start()
         assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
     assert "Restoring parameters from checkpoints/model.ckpt-300" in tasks.output("worker0")
-    # Of what ran with nobody looking there are no records.
     assert len(tasks.records("worker0", "finished")) == 1
 
 

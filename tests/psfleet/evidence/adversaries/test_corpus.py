@@ -20,7 +20,8 @@ def verdicts(real_runs: RealRuns, tmp_path_factory: pytest.TempPathFactory) -> V
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_run_is_judged_as_it_must_be(verdicts: Verdicts, case: Case) -> None:
     verdict = verdicts[case.name]
-    assert case.is_judged_rightly(verdict), (verdict.verdict, verdict.failing)
+    told = {check.check: check.detail for check in verdict.failing}
+    assert case.is_judged_rightly(verdict), f"{verdict.verdict}: {told}"
     json.dumps(verdict.as_json(), allow_nan=False)
 
 
