@@ -25,6 +25,7 @@ def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple
     """Yield each line and what it tells, so that it can be shown in a fitting colour.
 
     A line goes on below itself, between words, where it is wider than so many `columns` (0: of any width).
+    Of a run in which no task took a step it tells the reasons alone.
     What the folder holds must not steer the terminal: names of files and reasons are others' words.
     """
     width = max(len(check.check) for check in verdict.checks)
@@ -49,6 +50,11 @@ def _folded(text: str, columns: int, hanging: str) -> list[str]:
 def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Kind]]:
     yield f"{verdict.headline} (run {verdict.run_id})", "headline"
     yield "", "figure"
+    if verdict.reasons:
+        yield from ((f"  {line}", "failed") for reason in verdict.reasons for line in reason.splitlines())
+        yield "", "figure"
+        yield f"  run folder  {shown(folder)}", "figure"
+        return
     for check in verdict.checks:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind

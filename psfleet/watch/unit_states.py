@@ -7,7 +7,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
-from psfleet.watch.notices import Notice
+from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import in_a_line
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import told_failure, why_ended
@@ -52,6 +52,7 @@ class Units:
     # What people were told of those that are given up; how often in a row others were not there.
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
+    _reasons: Reasons = field(default_factory=Reasons)
     # When each host was heard last, and those of which people were told that they are silent.
     _heard: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
@@ -88,7 +89,8 @@ class Units:
                     yield Notice(f"{task} on {host} runs again", good=True)
             elif task not in self._failures:
                 how = f"exit code {state.exit_code}, and systemd does not start it again"
-                self._failures[task] = f"{task} on {host} failed, {how}: {state.why}"
+                why = self._reasons.of(task, state.why)
+                self._failures[task] = f"{task} on {host} failed, {how}: {why}"
                 yield Notice(self._failures[task])
 
     def goes_on(self, task: str) -> bool:
