@@ -11,6 +11,8 @@ from trainer.host.saved_places import SavedPlace, noted_places
 SAVES = """
     import os, sys
     import psfleet_records
+    from psfleet_observer import guard
+    guard.stop()                                   # as where its steps cannot be looked at any further
     import tensorflow as tf
     v1, at = tf.compat.v1, os.environ["AT"]
     psfleet_records.started()                      # where it records itself, its saves are seen, too
@@ -31,8 +33,6 @@ SAVES = """
             saver.save(session, "")
         except ValueError:
             pass
-    from psfleet_observer import guard
-    guard.stop()                                   # as where its steps cannot be looked at any further
     module = tf.Module()
     module.weight = tf.Variable(1.0)
     tf.saved_model.save(module, f"{at}/export/2")
