@@ -80,7 +80,7 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
     elif elsewhere:
         yield listed(elsewhere), True
     else:
-        yield "none was seen to be saved: trainer_program_collect names what psfleet does not see", False
+        yield "none came home: trainer_program_collect names what of a program nobody sees it save", False
 
 
 def _noted(notes: Path) -> list[SavedPlace]:

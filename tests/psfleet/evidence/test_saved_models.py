@@ -71,7 +71,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("places", "said", "is_good"),
     [
-        ([], "none was seen to be saved: trainer_program_collect names what psfleet does not see", False),
+        ([], "none came home: trainer_program_collect names what of a program nobody sees it save", False),
         (
             [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
             "none came home: worker0 saved to /dev/shm/m, which ended with the task",
