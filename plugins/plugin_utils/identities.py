@@ -31,11 +31,12 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
     """Raise ValueError where a host of this cluster lets in what was signed from elsewhere."""
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
+        last = f", last by {by}," if (by := answer["deployed_by"]) else ""
         raise ValueError(
             f"{host} lets in whom another authority of the cluster {cluster} has signed ({other}): it was "
-            "deployed from another controller, by another user, or by an inventory at another path. The "
-            f"directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count no "
-            f"more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+            f"deployed{last} from another controller, by another user, or by an inventory at another path. "
+            f"The directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count "
+            f"no more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
         )
 
 

@@ -13,7 +13,7 @@ from psfleet.carry.certificates import authority, public_text, remember_own
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
-TOLD |= {"authority": "", "cluster": ""}
+TOLD |= {"authority": "", "cluster": "", "deployed_by": ""}
 
 
 def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
@@ -66,6 +66,8 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
     assert (
         problem(told | {"cluster": "other"}, str(here)) == problem(told | {"authority": "x"}, str(here)) == ""
     )
+    by = problem(told | {"deployed_by": "bob@ws"}, str(here))
+    assert "it was deployed, last by bob@ws, from another controller, by another user" in by
     command = refused.rpartition(": ")[2].partition(",")[0]
     subprocess.run(["sh", "-c", command], check=True)
     assert problem(told, str(here)) == ""
