@@ -59,6 +59,11 @@ DOCUMENTATION = {
                 "of the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
+        "patience": {
+            "type": "float",
+            "default": 0,
+            "description": "Seconds to wait before it looks for whoever acts there by C(host_lease) to end.",
+        },
         "stopped": {
             "type": "dict",
             "default": {},
@@ -280,8 +285,10 @@ def main() -> None:
     module = documented_module(DOCUMENTATION)
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     try:
+        patience = 0.0 if module.check_mode else module.params["patience"]
+        deployed = Path(module.params["paths"]["configuration_directory"]).is_dir()
+        looked = look(FILE, patience, deployed=deployed and not module.check_mode)
         tasks = Tasks(module.params)
-        looked = look(FILE, deployed=tasks.configuration.is_dir() and not module.check_mode)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}
         if not module.check_mode and wanted in actions:
