@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.certificates import foreign_authority, own_authorities, source_addresses, unsigned
+from psfleet.carry.certificates import (
+    foreign_authority,
+    is_behind,
+    own_authorities,
+    source_addresses,
+    unsigned,
+)
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
@@ -37,6 +43,13 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
             f"deployed{last} from another controller, by another user, or by an inventory at another path. "
             f"The directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count "
             f"no more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+        )
+    if is_behind(Path(directory), host, answer["certificate"]):
+        by = f" by {answer['deployed_by']}" if answer["deployed_by"] else ""
+        raise ValueError(
+            f"{host} was deployed{by} with a copy of {directory} that has signed, and perhaps revoked, more "
+            "than this one knows. Take that directory in place of this one; where it is lost: "
+            f"rm {directory}/signed/{host}/user-cert.pub"
         )
 
 

@@ -95,8 +95,8 @@ ANSWERS: Mapping[str, Fields] = {
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
     "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {
-        **{"text": "user_key host_key authority cluster", "switch": "prepared", "texts": "addresses"},
-        "person": "deployed_by",
+        **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},
+        **{"texts": "addresses", "person": "deployed_by"},
     },
     "ssh_login": {"switch": "proven"},
     "trainer_units": {"texts": "stopped"},

@@ -57,7 +57,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
-        **{"authority": "", "cluster": "", "deployed_by": ""},
+        **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
     "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
