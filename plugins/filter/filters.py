@@ -10,6 +10,7 @@ from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
+from psfleet.watch.task_states import failures
 from trainer.contract import exit_codes as codes
 
 
@@ -43,6 +44,7 @@ FILTERS = (
     deploy_problems,
     deployed_by_others,
     exit_codes,
+    failures,
     own_cache,
     plan_table,
     remedies,

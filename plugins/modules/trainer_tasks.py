@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.check import Check
 from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
     MOST_BYTES_OF_PLAN,
@@ -16,8 +17,11 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
+from ..module_utils.host.host_checks import data_check
 from ..module_utils.host.lease import FILE, look
 from ..module_utils.host.people import begun_by, deployed_by
+from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
     last_failure,
@@ -39,6 +43,7 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
+from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
 from ..module_utils.run_links import RunLinks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
@@ -75,6 +80,13 @@ DOCUMENTATION = {
             "default": False,
             "description": "Tell whether its fence stands.",
         },
+        "ready": {"type": "bool", "default": False, "description": "Tell what keeps C(tasks) from starting."},
+        "data_directory": {"default": "", "description": "Where they read data; looked at with C(ready)."},
+        "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+        "metrics_directory": {
+            "default": "",
+            "description": "Where metrics are to be written; empty for none.",
+        },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "run_id": {
             "default": "",
@@ -97,6 +109,7 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+checks: {returned: always, type: list, description: "What failed of C(ports), C(data) and C(metrics)."}
 holds_run: {returned: always, type: bool, description: Whether the directory of C(run_id) has anything in it.}
 tasks:
   returned: always
@@ -135,6 +148,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
+        self.places = (self.runs, self.runs / KEPT)
         self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
@@ -257,6 +271,20 @@ class Tasks:
         return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
 
 
+def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the checks that fail of what tasks need: a place for metrics, their ports, the data to read."""
+    checks = []
+    if problem := directory_problem(parameters["metrics_directory"]):
+        checks = [Check("metrics", "failed", problem, MEND_DIRECTORY)]
+    ports = task_ports(parameters["tasks"]) if parameters["ready"] else []
+    facts = read_port_facts([port.port for port in ports])
+    running = running_units(ports) if ports else {}
+    checks += [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
+    directory = parameters["data_directory"] if parameters["ready"] else ""
+    checks.append(Check("data", *data_check(directory, carried=parameters["data_carried"])))
+    return [check.to_json() for check in checks if check.state == "failed"]
+
+
 def holds(place: Path) -> bool:
     """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
     try:
@@ -306,7 +334,8 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
-        holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
+        checks=lacking(module.params),
+        holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
         looked=looked,

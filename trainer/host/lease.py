@@ -60,7 +60,7 @@ class Lease:
 def look(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
     """Return the moment of a look at this host, 0 where nobody had a lease since it was booted or reset.
 
-    Whoever has one is waited for, as long as patience (s) lasts: what is seen before its end does not count.
+    Whoever has one is waited for, as long as patience (s) lasts: what is seen before it ends does not count.
     Where something is `deployed`, there is a file from then on: that a reset removes it is seen.
     """
     end = seconds_up() + patience

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .error_lines import exception_in, in_short, last_words
 from .safe_directory import opened
 
 # The name of a run, which is that of its directories.
@@ -34,7 +35,7 @@ def last_failure(events: Path) -> str:
     """Return class and reason of the `failed` record of a task's last process, "" where there is none."""
     for record in _last_records(events):
         if record.get("event") == "failed":
-            return f"{record.get('class')}: {record.get('reason')}"
+            return in_short(f"{record.get('class')}: {record.get('reason')}")
         if record.get("event") == "started":
             break
     return ""
@@ -91,21 +92,17 @@ def _rate(count: float | None, seconds: float) -> float | None:
 def told_failure(task: str, lines: Sequence[str]) -> str:
     """Return why the program of a task failed, by its launcher's last word in these lines, if any."""
     told = re.findall(_TOLD_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
-    return str(told[-1]) if told else ""
+    return in_short(told[-1]) if told else ""
 
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
     """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
     if result == "exit-code" and (failure := told_failure(task, lines)):
         return failure
-    said = last_of(lines)
+    raised = exception_in("\n".join(lines)) if result == "exit-code" else ""
+    said = in_short(raised) or last_words(lines)
     told = _RESULTS.get(result) or ("" if said else result)
     return "\n".join(part for part in (told, said) if part)
-
-
-def last_of(lines: Sequence[str]) -> str:
-    """Return the last of the lines that a task printed, or an empty string."""
-    return "\n".join(line for line in lines[-5:] if line.strip())
 
 
 def last_lines_of(file: Path) -> list[str]:

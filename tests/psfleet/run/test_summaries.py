@@ -47,7 +47,13 @@ def test_summaries_that_two_hosts_have_under_one_name_are_both_shown(tmp_path: P
 
 def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> None:
     run = make_run(tmp_path, "one")
-    for name in ("output/tb/train", "checkpoints", "other_hosts/c/output", "other_hosts/c/summaries"):
+    for name in (
+        "output/tb/train",
+        "saved/worker1/tmp/tb",
+        "checkpoints",
+        "other_hosts/c/output",
+        "other_hosts/c/summaries",
+    ):
         (run / name).mkdir(parents=True, exist_ok=True)
         (run / name / "events.out.tfevents.2.c").write_bytes(b"y")
         (run / name / "model.ckpt-5.index").write_bytes(b"z" * 99)
@@ -56,6 +62,7 @@ def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> 
     assert sources == {
         "one": f"{run}/summaries",
         "one/output": f"{run}/output",
+        "one/saved": f"{run}/saved",
         "one/checkpoints": f"{run}/checkpoints",
         "one/c": f"{run}/other_hosts/c/summaries",
         "one/c/output": f"{run}/other_hosts/c/output",
@@ -66,6 +73,7 @@ def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> 
         "one/c/output/events.out.tfevents.2.c",
         "one/checkpoints/events.out.tfevents.2.c",
         "one/output/tb/train/events.out.tfevents.2.c",
+        "one/saved/worker1/tmp/tb/events.out.tfevents.2.c",
         "one/worker0/events.out.tfevents.1.b",
     ]
 
