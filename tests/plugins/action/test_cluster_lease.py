@@ -87,11 +87,16 @@ def test_who_reads_what_a_playbook_prints_hears_its_end_while_the_lease_is_still
     tmp_path: Path,
 ) -> None:
     """Who renews it has the caller's descriptors of its birth, the output among them."""
-    file, go = tmp_path / "lease", tmp_path / "go"
-    tasks = ({"ansible.builtin.wait_for": {"path": str(go)}}, {"ansible.builtin.debug": {"msg": KILL}})
+    file, begun, go = tmp_path / "lease", tmp_path / "begun", tmp_path / "go"
+    tasks = (
+        # By then both hosts have it.
+        {"ansible.builtin.file": {"path": str(begun), "state": "touch"}},
+        {"ansible.builtin.wait_for": {"path": str(go)}},
+        {"ansible.builtin.debug": {"msg": KILL}},
+    )
     with ThreadPoolExecutor() as pool:
         done = pool.submit(acting, tmp_path, file, "killed.yml", *tasks)
-        while not read(file).token:
+        while not begun.exists():
             assert not done.done(), done.result().stdout
             time.sleep(0.1)
         with file.open() as held:
