@@ -4,6 +4,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.recorded_run import Process, Run
 from psfleet.evidence.replication_rules import rules_of
 from trainer.contract.settings import PER_HOST
@@ -102,15 +103,16 @@ def ended_well(findings: Findings, run: Run) -> Good:
     """
     workers = {worker.name for worker in run.workers}
     for task in (*run.workers, *run.ps, *run.servers):
-        ending = task.ending
-        if ending is None:
+        ending, told = task.ending, run.endings.get(task.name)
+        if told and told.ended_by == HOST:
+            findings.wrong.append(f"{task.name} {told.in_words}: {told.reason}")
+        elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
             findings.wrong.append(f"{task.name} failed ({ending.text('class')}): {ending.text('reason')}")
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
-            told = run.endings.get(task.name)
-            by = " by a playbook" if told and told.ended_by == "psfleet" else ""
+            by = " by a playbook" if told and told.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     last_step = run.last_step
     asked = run.training.get("steps")
