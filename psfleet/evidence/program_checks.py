@@ -233,7 +233,9 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
         ending = run.endings.get(task.name)
         if ending is None or not ending.well:
             continue
-        if not ending.by_itself and task.job in {"worker", "chief"}:
+        # What a coordinator had a worker do was done when it ended itself.
+        served = run.coordinated and run.contributions.get(task.name)
+        if not (ending.by_itself or served) and task.job in {"worker", "chief"}:
             by_playbook = ending.in_words == "was ended by a playbook"
             why = "it still ran, and a playbook ended it" if by_playbook else f"it {ending.in_words}"
             answers.open[f"{task.name} had done its work"] = why

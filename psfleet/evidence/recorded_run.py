@@ -303,6 +303,17 @@ class Run:
         return self.program is not None and bool(self.contributions) and alone
 
     @cached_property
+    def applied(self) -> Mapping[str, int]:
+        """How many steps of each worker went into the model.
+
+        As the ps or a coordinator counted them, which takes none itself; else those that it took.
+        """
+        if self.coordinated or (self.program is None and self.contributions):
+            workers = self.of_job("worker") if self.coordinated else self.workers
+            return {worker.name: self.contributions.get(worker.name, 0) for worker in workers}
+        return {worker.name: worker.local_steps for worker in self.workers}
+
+    @cached_property
     def model(self) -> str:
         """The model's name, by the chief's `started`, else by settings.json; empty where neither says.
 

@@ -289,8 +289,8 @@ def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
     if told is not None:
         (run / "endings/worker0.json").write_text(json.dumps({"exit_code": told}))
 
-    def ending(**more: Any) -> tuple[object, ...]:
-        (task,) = answer_of(trainer_tasks.main, **asked, **more)["tasks"]
+    def ending(state: str = "queried") -> tuple[object, ...]:
+        (task,) = answer_of(trainer_tasks.main, **asked, state=state)["tasks"]
         return tuple(task[name] for name in ("failed", "ended_by", "reason", "exit_code"))
 
     boot = tmp_path / "run/worker-0.boot"
