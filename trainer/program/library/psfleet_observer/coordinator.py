@@ -47,6 +47,7 @@ class _Handed:
         # What the program has fetched, by step.
         self.losses: dict[int, float] = {}
         self.written_at = time.monotonic()
+        self.workers = [name for name in task.workers if name.startswith("worker")]
         self.lock = threading.Lock()
         task.start({"observed": "a coordinator"}, 0)
         atexit.register(self.finish)
@@ -56,6 +57,7 @@ class _Handed:
         with self.lock:
             (self.done if trains else self.others)[worker] += 1
             reached = self.done.total()
+            self.task.contributions = [self.done[name] for name in self.workers]
             if loss is not None:
                 loss.step = reached
             # The program may fetch its loss at any time, or never.
