@@ -123,6 +123,8 @@ def ended_well(findings: Findings, run: Run) -> Good:
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     good = f"all workers finished, global step {run.global_steps} of {last_step}"
+    stops = max((len(task.processes) - 1 - task.restarts for task in run.all_tasks), default=0)
+    good += f", gone on with {counted(stops, 'time')} after a stop" if stops > 0 else ""
     return good + (f", started again: {again}" if restarts else ""), {
         "global_step": run.global_steps,
         "last_step": last_step,

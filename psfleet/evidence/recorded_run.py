@@ -187,8 +187,8 @@ class TaskRecords:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
-        return max(len(self.processes) - 1, 0)
+        """How often it was started again, but for a run that was stopped and goes on."""
+        return sum(life.ending is None or life.ending.event != "finished" for life in self.processes[:-1])
 
     def of(self, *events: str) -> tuple[Record, ...]:
         """Its records of these events, in the order of its file."""
