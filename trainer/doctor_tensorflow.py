@@ -14,6 +14,7 @@ import numpy as np
 
 from trainer.doctor import NO_GPU
 from trainer.host.check import Check
+from trainer.host.error_lines import error_in_short
 from trainer.host.gpu_checks import JIT_DRIVER
 from trainer.process import gpus
 from trainer.process.loading import loading_tensorflow
@@ -117,7 +118,7 @@ def remedy_of(problem: str) -> str:
 
 
 def _in_short(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_FOUND_LENGTH]
+    return " ".join(error_in_short(error).split())[:_FOUND_LENGTH]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -31,6 +31,8 @@ class ActionModule(HostAction):
         holder = f"{getpass.getuser()}@{socket.gethostname()} ({arguments.get('what', '')})"
         given = {name: arguments[name] for name in ("file",) if name in arguments}
         leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
+        if self._task.check_mode and arguments["state"] == "released":
+            return {}
         if self._task.check_mode:
             for host, problem in leases.hindered().items():
                 display.warning(f"{host}: {problem}")

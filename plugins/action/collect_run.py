@@ -34,7 +34,7 @@ display = Display()
 class ActionModule(HostAction):
     """Pack on the host, fetch as the connecting user, unpack, remove the archive from the host.
 
-    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` but `run_id`, `owner`.
+    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` that these do not say.
     Returns `files`, and `left_out`: what stays on the host, each with the reason.
     """
 
@@ -42,6 +42,12 @@ class ActionModule(HostAction):
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         arguments["run_id"] = run["id"]
+        program = run["settings"].get("program")
+        if program is not None:
+            # What is in the directory of all tasks of a host comes with the first.
+            names = [str(task["name"]) for task in tasks]
+            names.sort(key=str(run["lead"]["name"]).__ne__)
+            arguments |= {"names": names, "collect": program.get("collect", [])}
         packed = self._packed(arguments)
         if "path" not in packed:
             # What the others have left is collected and judged, and how the run ended is noted, in any case.
@@ -55,10 +61,10 @@ class ActionModule(HostAction):
         if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):
             (path, size) = shown([path, size])
             return self._failure(f"{host} has packed {path} of {size} bytes; expected {ARCHIVE.pattern}")
-        program = run["settings"].get("program") is not None
         lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
-        places = Places(Path(run["folder"]), host, hosts, allowed_files(tasks, lead, program=program))
+        allowed = allowed_files(tasks, lead, program=program is not None)
+        places = Places(Path(run["folder"]), host, hosts, allowed)
         most_bytes = int(arguments["limit_megabytes"]) * MEGABYTE
         try:
             names, refused = self._brought(packed, places, most_bytes)

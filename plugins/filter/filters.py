@@ -10,6 +10,7 @@ from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
+from psfleet.watch.task_states import failures
 from trainer.contract import exit_codes as codes
 
 
@@ -42,6 +43,7 @@ FILTERS = (
     cuda_environment,
     deploy_problems,
     exit_codes,
+    failures,
     own_cache,
     plan_table,
     remedies,

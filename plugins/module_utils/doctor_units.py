@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .host.check import Check
 from .host.content_directory import locked
-from .host.task_traces import last_lines_of, last_of, object_in
+from .host.error_lines import last_words
+from .host.task_traces import last_lines_of, object_in
 from .host.task_units import parse_show, systemctl
 
 # In this order each needs the one before it.
@@ -77,7 +78,9 @@ def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
                 if checks and all(check.state in STATES for check in checks):
                     return checks
     ended = f"python -m trainer.doctor {_ended(unit)}"
-    words = last_of(last_lines_of(output)).replace("\n", " | ") if unit.get("Result") != "resources" else ""
+    words = (
+        last_words(last_lines_of(output)).replace("\n", " | ") if unit.get("Result") != "resources" else ""
+    )
     remedy = f"look at its whole output on the host, {output.parent}/doctor-<job>-<index>.out"
     return failed(f"{ended}: {words}" if words else ended, remedy)
 

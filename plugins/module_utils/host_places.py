@@ -13,6 +13,7 @@ from pathlib import Path
 from .carried_record import PARTIAL, CarriedRecord
 from .host.content_directory import HASH_DIGITS
 from .host.safe_directory import opened
+from .host.saved_places import KEPT
 from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
 
@@ -31,7 +32,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *("plan.json", "fence.nft", "fence.json", "metrics_directory", "ssh", "mesh"),
         *("tasks/*.env", "run/*.env", "run/*.boot", "run/program.json"),
     ),
-    "state_directory": ("current", "tensorboard/*", "runs/*"),
+    "state_directory": ("current", "current-*", "tensorboard/*", "runs/*"),
     "log_directory": ("current", "doctor-*.out", "*/*.out"),
 }
 UNITS = (
@@ -182,7 +183,8 @@ class HostPlaces:
     def kept_runs(self) -> Path | None:
         """The directory of the runs, where there are some and they stay."""
         folder = self.own("state_directory", "runs")
-        return folder if not self.runs and folder.is_dir() and any(folder.iterdir()) else None
+        is_kept = not self.runs and folder.is_dir() and any(path.name != KEPT for path in folder.iterdir())
+        return folder if is_kept else None
 
     @property
     def carried(self) -> list[CarriedRecord]:

@@ -15,8 +15,27 @@ FILES = ("psfleet.prom", "psfleet.prom.new")
 WANTED = Path("/etc/systemd/system/timers.target.wants") / TIMER
 VARIABLE = "trainer_metrics_directory"
 
+MEND_DIRECTORY = (
+    "make it (the one of its --collector.textfile.directory), or install prometheus-node-exporter, or set "
+    "the variable in group_vars/tf_cluster.yml"
+)
+
 # Runs systemctl with these arguments and returns what it printed; fails the module with what it said.
 Systemctl = Callable[..., str]
+
+
+def directory_problem(directory: str) -> str:
+    """Say why metrics cannot be written into a directory; empty where they can, or where it is empty."""
+    if not directory:
+        return ""
+    given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
+    try:
+        owner = Path(directory).stat().st_uid if Path(directory).is_dir() else None
+    except OSError as error:
+        return f"{given}: {error.strerror}"
+    if owner is None:
+        return f"{given}, and this host has no such directory; {expected}"
+    return f"{given}, which belongs to {_name(owner)}; {expected}" if owner else ""
 
 
 class MetricsTimer:
@@ -29,21 +48,8 @@ class MetricsTimer:
 
     def problem(self) -> str:
         """Say what keeps metrics from being written into the directory; empty where nothing does."""
-        if not self.directory:
-            return ""
-        try:
-            owner = Path(self.directory).stat().st_uid if Path(self.directory).is_dir() else None
-        except OSError as error:
-            return f"{VARIABLE} is {self.directory!r}: {error.strerror}"
-        expected = "expected a directory of root that node_exporter reads (--collector.textfile.directory)"
-        if owner is None:
-            return (
-                f"{VARIABLE} is {self.directory!r}, and this host has no such directory; {expected}: make "
-                "it, or install prometheus-node-exporter, or set the variable in group_vars/tf_cluster.yml"
-            )
-        if owner:
-            return f"{VARIABLE} is {self.directory!r}, which belongs to {_name(owner)}; {expected}"
-        return ""
+        found = directory_problem(self.directory)
+        return f"{found}: {MEND_DIRECTORY}" if found else ""
 
     def is_fulfilled(self) -> bool:
         """Tell whether the host has this already."""

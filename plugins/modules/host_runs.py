@@ -10,6 +10,7 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.safe_directory import directories_in, opened
+from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
 from ..module_utils.host.task_units import parse_list, systemctl, task_of
 from ..module_utils.host_places import remove_tree
@@ -51,7 +52,9 @@ class Runs:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.configuration = Path(paths["configuration_directory"])
         self.state = Path(paths["state_directory"], "runs")
-        self.found = {place: runs_in(place) for place in (self.state, Path(paths["log_directory"]))}
+        # With what its tasks have in their /tmp.
+        places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
+        self.found = {place: runs_in(place) for place in places}
         self.changed: dict[str, float] = {}
         for found in self.found.values():
             for name, moment in found.items():

@@ -7,8 +7,8 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +16,8 @@ from typing import IO, Any
 from ..module_utils.documented import documented_module
 from ..module_utils.host.disk_space import readable
 from ..module_utils.host.safe_directory import opened, opened_below
-from ..module_utils.host.task_traces import NO_LINK
+from ..module_utils.host.saved_places import NOTES, SAVED, SavedPlace, noted_places
+from ..module_utils.host.task_traces import NO_LINK, bytes_of
 
 DOCUMENTATION = {
     "module": "run_archive",
@@ -26,6 +27,18 @@ DOCUMENTATION = {
         "run_id": {"required": True, "description": "The run."},
         "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
         "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
+        "names": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Tasks of this host whose program saves elsewhere, too, as it was seen to.",
+        },
+        "collect": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "What else they leave: below the C(/tmp) of each, or in the run's directory.",
+        },
         "paths": {"type": "dict", "required": True, "description": "The fact C(cluster_paths)."},
         "owner": {"type": "int", "required": True, "description": "Number of the user that fetches it."},
     },
@@ -44,9 +57,11 @@ left_out: {returned: always, type: list, description: "What stays on the host or
 # In the order of their worth: where not all fits, the last ones stay behind.
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
-FOLDERS = ("events", LOGS, "devices", CHECKPOINTS, "summaries", "output")
+FOLDERS = ("events", LOGS, "devices", NOTES, CHECKPOINTS, SAVED, "summaries", "output")
 # What TensorFlow calls a save that is not whole yet.
 UNFINISHED = "tempstate"
+# Its file that names the newest.
+CHECKPOINT_STATE = "checkpoint"
 DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
@@ -85,25 +100,69 @@ class Packer:
     files: int = 0
     left_out: list[str] = field(default_factory=list)
 
-    def add_run(self, run_id: str, paths: Mapping[str, str], folders: Sequence[str] = ()) -> None:
-        """Add what a run left, or these folders of it; unfinished saves stay behind."""
-        for name in folders or FOLDERS:
-            of_state = name != LOGS
-            root = Path(paths["state_directory" if of_state else "log_directory"])
-            with ExitStack() as stack:
-                try:
-                    parts = ("runs", run_id, name) if of_state else (run_id,)
-                    folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
-                except FileNotFoundError:
+    def add_run(self, values: Mapping[str, Any]) -> None:
+        """Add what a run left, or the `folders` of it; unfinished saves stay behind."""
+        run_id, paths = values["run_id"], values["paths"]
+        state = Path(paths["state_directory"])
+        for name in values["folders"] or FOLDERS:
+            if name == SAVED:
+                self._add_saved(state, run_id, values["names"], values["collect"])
+                continue
+            of_logs = (Path(paths["log_directory"]), (run_id,))
+            root, parts = of_logs if name == LOGS else (state, ("runs", run_id, name))
+            with self._in(root, parts, name) as folder:
+                if folder is not None:
+                    self._add_folder(folder, name, DEPTH)
+
+    @contextmanager
+    def _in(self, root: Path, parts: Sequence[str], name: str) -> Iterator[int | None]:
+        """Give a directory below that of root, None where there is none."""
+        with ExitStack() as stack:
+            folder = None
+            try:
+                folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError) as error:
+                self.left_out.append(f"{name}: {error}")
+            yield folder
+
+    def _add_saved(self, state: Path, run_id: str, names: Sequence[str], collect: Sequence[str]) -> None:
+        """Add what the tasks saved outside of the other folders, and what else is asked for, each once.
+
+        Where that is the tasks tell: it is looked for in the run's directory and below their /tmp alone.
+        """
+        added: set[tuple[str, ...]] = set()
+        for task in names:
+            places = noted_places(bytes_of(state / "runs" / run_id / NOTES / f"{task}.jsonl"))
+            # A folder comes before what is in it.
+            for place in sorted([*places, *map(SavedPlace, collect)], key=lambda place: len(place.path)):
+                name, parts = place.brought_to(task), place.kept_at(run_id, task)
+                if not parts and not place.is_elsewhere:
+                    self.left_out.append(f"{place.path}: {task} saved there, and it ended with the task")
+                is_usual = not name.startswith(f"{SAVED}/")
+                if is_usual or added & {parts[:count] for count in range(1, len(parts) + 1)}:
                     continue
-                except (OSError, ValueError) as error:
-                    self.left_out.append(f"{name}: {error}")
-                    continue
-                self._add_folder(folder, name, DEPTH)
+                added.add(parts)
+                with self._in(state, ("runs", *parts[:-1]), name) as folder:
+                    if folder is not None:
+                        self._add_named(folder, name)
+
+    def _add_named(self, folder: int, name: str) -> None:
+        """Add what has this name in a directory, else the checkpoint of that name: files that begin so."""
+        above, _, entry = name.rpartition("/")
+        found = os.listdir(folder)
+        if entry in found:
+            self._add_entry(folder, entry, name, DEPTH - above.count("/"))
+            return
+        parts = [each for each in sorted(found) if each.startswith((f"{entry}-", f"{entry}."))]
+        for each in [*parts, *({CHECKPOINT_STATE} & {*found} if parts else ())]:
+            if UNFINISHED not in each:
+                self._add_entry(folder, each, f"{above}/{each}", 0)
 
     def _add_folder(self, folder: int, name: str, depth: int) -> None:
         for entry in sorted(os.listdir(folder)):
-            if not (UNFINISHED in entry and name.partition("/")[0] == CHECKPOINTS):
+            if not (UNFINISHED in entry and name.partition("/")[0] in {CHECKPOINTS, SAVED}):
                 self._add_entry(folder, entry, f"{name}/{entry}", depth)
 
     def _add_entry(self, folder: int, entry: str, name: str, depth: int) -> None:
@@ -176,7 +235,7 @@ def packed_in(
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
             packer = Packer(tar, min(most, values["limit_megabytes"]) * MEGABYTE)
-            packer.add_run(values["run_id"], values["paths"], values["folders"])
+            packer.add_run(values)
     except OSError as error:
         if path:
             os.unlink(path)  # noqa: PTH108 - a string from mkstemp

@@ -9,18 +9,24 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.boots import boot_file, boot_of, rebooted_since
+from ..module_utils.host.check import Check
 from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
-    MOST_BYTES_OF_PLAN,
+    deployed_plan,
     in_use,
     installed_tensorflow,
     lacks_cuda,
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
+from ..module_utils.host.host_checks import data_check
 from ..module_utils.host.lease import FILE, look
+from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
+    exit_code,
+    holds,
     last_failure,
     last_lines_of,
     last_step,
@@ -41,6 +47,7 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
+from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
 from ..module_utils.run_links import RunLinks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
@@ -61,6 +68,11 @@ DOCUMENTATION = {
                 "of the evaluator, which has none, until it has ended. C(stopped) waits for the end.",
             ],
         },
+        "patience": {
+            "type": "float",
+            "default": 0,
+            "description": "Seconds to wait before it looks for whoever acts there by C(host_lease) to end.",
+        },
         "stopped": {
             "type": "dict",
             "default": {},
@@ -71,6 +83,13 @@ DOCUMENTATION = {
             "type": "bool",
             "default": False,
             "description": "Tell whether its fence stands.",
+        },
+        "ready": {"type": "bool", "default": False, "description": "Tell what keeps C(tasks) from starting."},
+        "data_directory": {"default": "", "description": "Where they read data; looked at with C(ready)."},
+        "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+        "metrics_directory": {
+            "default": "",
+            "description": "Where metrics are to be written; empty for none.",
         },
         "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
         "run_id": {
@@ -93,6 +112,7 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs that are there.}
 lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+checks: {returned: always, type: list, description: "What failed of C(ports), C(data) and C(metrics)."}
 holds_run: {returned: always, type: bool, description: Whether the directory of C(run_id) has anything in it.}
 tasks:
   returned: always
@@ -133,6 +153,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
+        self.places = (self.runs, self.runs / KEPT)
         self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
@@ -277,27 +298,18 @@ class Tasks:
         return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
 
 
-def holds(place: Path) -> bool:
-    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
-    try:
-        return any(place.iterdir())
-    except FileNotFoundError:
-        return place.is_symlink()
-    except NotADirectoryError:
-        return True
-
-
-def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
-    if int(values.get("ExecMainPID") or 0):
-        return int(values.get("ExecMainStatus") or 0)
-    return told_exit_code(run_directory, task)
-
-
-def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan of a file, of the one with this hash no more than that, {} where nobody asked."""
-    plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
-    return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
+def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the checks that fail of what tasks need: a place for metrics, their ports, the data to read."""
+    checks = []
+    if problem := directory_problem(parameters["metrics_directory"]):
+        checks = [Check("metrics", "failed", problem, MEND_DIRECTORY)]
+    ports = task_ports(parameters["tasks"]) if parameters["ready"] else []
+    facts = read_port_facts([port.port for port in ports])
+    running = running_units(ports) if ports else {}
+    checks += [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
+    directory = parameters["data_directory"] if parameters["ready"] else ""
+    checks.append(Check("data", *data_check(directory, carried=parameters["data_carried"])))
+    return [check.to_json() for check in checks if check.state == "failed"]
 
 
 def main() -> None:
@@ -305,8 +317,10 @@ def main() -> None:
     module = documented_module(DOCUMENTATION)
     wanted, install = module.params["state"], Path(module.params["paths"]["install_directory"])
     try:
+        patience = 0.0 if module.check_mode else module.params["patience"]
+        deployed = Path(module.params["paths"]["configuration_directory"]).is_dir()
+        looked = look(FILE, patience, deployed=deployed and not module.check_mode)
         tasks = Tasks(module.params)
-        looked = look(FILE, deployed=tasks.configuration.is_dir() and not module.check_mode)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}
         if not module.check_mode and wanted in actions:
@@ -323,7 +337,8 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
-        holds_run=bool(tasks.asked) and holds(tasks.runs / tasks.asked),
+        checks=lacking(module.params),
+        holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,
         looked=looked,

@@ -72,7 +72,8 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
                 place = places.place(member.name) if member.isfile() else None
                 content = stream.extractfile(member) if place else None
                 if place is None or content is None:
-                    refused.append(f"{member.name!r}: not a name that this host may bring")
+                    why = places.refusal(member.name) if member.isfile() else "it is no file"
+                    refused.append(f"{member.name!r}: {why}")
                     continue
                 packed.bytes_left += member.size
                 _write(place, content)

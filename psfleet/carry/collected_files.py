@@ -11,6 +11,7 @@ from typing import Any
 
 from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
+from trainer.host.saved_places import NOTES, SAVED
 
 # Not longer than a file system takes.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
@@ -22,10 +23,14 @@ _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a host may bring: its `own` files, and `shared` ones, whose names another host may use, too."""
+    """What a host may bring: its `own` files, and `shared` ones, whose names another host may use, too.
+
+    Those `beside` go where no other host's are: of the run they have names that the lead's alone have.
+    """
 
     own: re.Pattern[str]
     shared: re.Pattern[str] | None = None
+    beside: re.Pattern[str] | None = None
 
 
 def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
@@ -33,7 +38,7 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 
     That is what its tasks logged, recorded and reported, and of the `lead`, which saves, the checkpoints and
     what evaluating the last of them left. A program of one's own names its summaries, checkpoints and output
-    as it likes.
+    as it likes, and each of its tasks may save.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
@@ -42,10 +47,14 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
     files = [rf"logs/(?:{telling})\.out", rf"events/(?:{telling})\.jsonl", rf"devices/(?:{own})\.json"]
     if not program:
         files.append(f"summaries/(?:{own})/{_PATH}")
+    else:
+        files += [rf"{NOTES}/(?:{own})\.jsonl", f"{SAVED}/(?:{own})/{_PATH}"]
     if lead in names:
         files.append(f"checkpoints/{_PATH if program else _FILE}")
-    shared = re.compile(f"(?:summaries|output)/{_PATH}") if program and names else None
-    return Allowed(re.compile("|".join(files)), shared)
+    if not program or not names:
+        return Allowed(re.compile("|".join(files)))
+    beside = None if lead in names else re.compile(f"checkpoints/{_PATH}")
+    return Allowed(re.compile("|".join(files)), re.compile(f"(?:summaries|output)/{_PATH}"), beside)
 
 
 class Places:
@@ -80,6 +89,8 @@ class Places:
         """Return where a file of this host goes, None where the host may not bring it."""
         if self._allowed.own.fullmatch(name):
             return self._folder / name
+        if self._allowed.beside and self._allowed.beside.fullmatch(name):
+            return self._of_other(self._host, name)
         if self._allowed.shared is None or not self._allowed.shared.fullmatch(name):
             return None
         owner = self._owners.get(name, self._host)
@@ -91,6 +102,13 @@ class Places:
             (self._folder / name).replace(beside)
         self._owners[name] = self._host
         return self._folder / name
+
+    def refusal(self, name: str) -> str:
+        """Say why a host may not bring a file of this name."""
+        if not re.fullmatch(_PATH, name):
+            allowed = "letters, digits and _.=,+@-, of which no part begins with a sign but _"
+            return f"it stays on the host: names have {allowed}, and are not too long or deep"
+        return "it is of no task of this host"
 
     def _rank(self, host: str) -> int:
         return self._hosts.index(host) if host in self._hosts else len(self._hosts)

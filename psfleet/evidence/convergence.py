@@ -15,6 +15,7 @@ from psfleet.evidence.loss_curve import (
     smoothed_loss,
     trend_of,
 )
+from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
@@ -38,7 +39,7 @@ def loss_finite(findings: Findings, run: Run) -> Good:
             beyond = f"no finite number, or beyond {MOST_LOSS:g},"
             findings.wrong.append(f"{worker.name}: the loss was {beyond} by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
-            findings.wrong.append(f"{worker.name} diverged: {worker.ending.text('reason')}")
+            findings.wrong.append(f"{worker.name} diverged: {in_a_line(worker.ending.text('reason'))}")
     metrics = metrics_of(last_evaluation(run))
     findings.wrong += [f"{name} is no finite number" for name in metrics if not math.isfinite(metrics[name])]
     count = sum(window.loss is not None for window in run.windows)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from psfleet.evidence.untrusted_files import MOST_COUNTED
 from trainer.contract.exit_codes import FINISHED, STOPPED
+from trainer.host.error_lines import in_short
 
 # What `ended_by` says.
 HOST, ITSELF, PLAYBOOK = "host", "itself", "psfleet"
@@ -68,7 +69,7 @@ class Ending:
         unknown = "exit_code" in values and values["exit_code"] is None
         if not (isinstance(alive, bool) and isinstance(failed, bool) and (unknown or exit_code is not None)):
             raise ValueError("it lacks alive, failed or exit_code")
-        restarts, reason = _count(values.get("restarts")) or 0, str(values.get("reason") or "")
+        restarts, reason = _count(values.get("restarts")) or 0, in_short(str(values.get("reason") or ""))
         exchanged = _count(values.get("bytes_received")), _count(values.get("bytes_sent"))
         return cls(alive, failed, exit_code, restarts, reason, *exchanged, str(values.get("ended_by") or ""))
 

@@ -8,6 +8,7 @@ import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.convergence import metrics_of
+from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Process, Run
 from trainer.contract.records import Record
 
@@ -67,7 +68,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     _compare_identity(run, life, findings)
     evaluated = life.evaluated
     if evaluated is None:
-        why = life.ending.text("reason") if life.ending is not None else "its records end before"
+        why = in_a_line(life.ending.text("reason")) if life.ending is not None else "its records end before"
         findings.lacking.append(f"{name} has not evaluated the final model: {why}")
         return "", {}
     if life.ending is None:

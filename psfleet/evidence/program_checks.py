@@ -17,11 +17,13 @@ from psfleet.evidence.program_sharing import (
     was_seen,
     with_backups,
 )
+from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
+_UNTOLD = Ending(alive=False, failed=False, exit_code=None)
 _Falls = Mapping[str, tuple[int, int]]
 TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
@@ -71,6 +73,7 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     findings.lacking += run.unusable_endings
     lead = run.chief.name
     ended: dict[str, str] = {}
+    failures = []
     for name in (task.name for task in run.expected):
         ending = run.endings.get(name)
         if ending is None:
@@ -85,13 +88,14 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
                 f"nobody knows how {name} ended: systemd has forgotten it, it told nothing"
             )
         elif not ending.well or (name == lead and not ending.by_itself):
-            reason = ending.reason.splitlines()
-            # Of several lines the first says what it is, and the last why.
-            why = f": {' ... '.join(dict.fromkeys((reason[0], reason[-1])))}" if reason else ""
-            findings.wrong.append(f"{name} {ended[name]}{why}")
-    for records in run.all_tasks:
-        if records.ending is not None and records.ending.event == "failed":
-            findings.wrong.append(f"{records.name} recorded that it failed: {records.ending.text('reason')}")
+            why = f": {in_a_line(ending.reason)}" if ending.reason else ""
+            failures.append((name, f"{ended[name]}{why}"))
+    for task in run.all_tasks:
+        why = in_a_line(recorded_failure(task).partition(": ")[2])
+        # As a reason of tasks.json it was told.
+        if why and why not in run.endings.get(task.name, _UNTOLD).reason:
+            failures.append((task.name, f"recorded that it failed: {why}"))
+    findings.wrong += together(failures)
     others = listed(f"{name} {how}" for name, how in ended.items() if name != lead)
     return f"{lead} ended by itself, {others}", {"tasks": ended}
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.endings import HOST, PLAYBOOK
+from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Process, Run
 from psfleet.evidence.replication_rules import rules_of
 from trainer.contract.settings import PER_HOST
@@ -101,19 +102,20 @@ def ended_well(findings: Findings, run: Run) -> Good:
 
     Also a task that only serves tells its end: where it does not, its file is not all that it had to tell.
     """
-    workers = {worker.name for worker in run.workers}
+    workers, failures = {worker.name for worker in run.workers}, []
     for task in (*run.workers, *run.ps, *run.servers):
         ending, told = task.ending, run.endings.get(task.name)
         if told and told.ended_by == HOST:
-            findings.wrong.append(f"{task.name} {told.in_words}: {told.reason}")
+            findings.wrong.append(f"{task.name} {told.in_words}: {in_a_line(told.reason)}")
         elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
-            findings.wrong.append(f"{task.name} failed ({ending.text('class')}): {ending.text('reason')}")
+            failures.append((task.name, f"failed {in_a_line(recorded_failure(task))}"))
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
             by = " by a playbook" if told and told.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
+    findings.wrong += together(failures)
     last_step = run.last_step
     asked = run.training.get("steps")
     if last_step is not None and type(asked) is int and asked != last_step:

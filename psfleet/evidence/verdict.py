@@ -16,6 +16,7 @@ from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
+from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import steps_accounted
@@ -51,7 +52,7 @@ class Verdict:
 
     `verdict` is `proven` where every check is true, or `completed` where the checks that the run allows show
     too little for that; `not proven` where one is false, else `cannot tell`. `not_shown` says, in sentences,
-    what the run does not show.
+    what the run does not show. `reasons` say why tasks failed, where no task took a step.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class Verdict:
     figures: Mapping[str, Any]
     settings: EvidenceSettings
     not_shown: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -83,6 +85,7 @@ class Verdict:
                 "headline": self.headline,
                 "checks": [vars(check) for check in self.checks],
                 "not_shown": self.not_shown,
+                "reasons": self.reasons,
                 "figures": self.figures,
                 "settings": self.settings.as_dict(),
             }
@@ -104,6 +107,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     elif not run.problem:
         not_shown += (f"Not shown is that the files are those that were collected: there is no {MANIFEST}.",)
     wrong = {answer.check for answer in answers if answer.ok is False}
+    reasons = reasons_without_a_step(run) if "files_unchanged" not in wrong else ()
     lacking = sum(answer.ok is None for answer in answers)
     if wrong:
         verdict = NOT_PROVEN
@@ -118,8 +122,12 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         words = _shown_by_a_program(run, of_program, verdict)
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
+    if reasons:
+        words = "no step was seen of the program, which failed" if of_program else "no task took a step"
     headline = f"{verdict.upper()}: {words}"
-    return Verdict(run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown)
+    return Verdict(
+        run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown, reasons
+    )
 
 
 def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
+from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
 from psfleet.inventory.problems import shown
@@ -24,6 +25,7 @@ def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple
     """Yield each line and what it tells, so that it can be shown in a fitting colour.
 
     A line goes on below itself, between words, where it is wider than so many `columns` (0: of any width).
+    Of a run in which no task took a step it tells the reasons alone.
     What the folder holds must not steer the terminal: names of files and reasons are others' words.
     """
     width = max(len(check.check) for check in verdict.checks)
@@ -48,6 +50,11 @@ def _folded(text: str, columns: int, hanging: str) -> list[str]:
 def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Kind]]:
     yield f"{verdict.headline} (run {verdict.run_id})", "headline"
     yield "", "figure"
+    if verdict.reasons:
+        yield from ((f"  {line}", "failed") for reason in verdict.reasons for line in reason.splitlines())
+        yield "", "figure"
+        yield f"  run folder  {shown(folder)}", "figure"
+        return
     for check in verdict.checks:
         mark, kind = _MARKS[check.ok]
         yield f"  {mark:<8}{check.check.replace('_', ' '):<{width}}  {check.detail}", kind
@@ -59,6 +66,9 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     asked = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
     for name, value in [*figure_lines(verdict.figures), *asked, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
+    # A packed run is no folder, and brings no model.
+    for line, is_good in model_lines(folder, shown(folder)) if folder.is_dir() else ():
+        yield f"  {'model':<{width + 8}}  {line}", "figure" if is_good else "failed"
 
 
 def _own_thresholds(settings: EvidenceSettings) -> str:

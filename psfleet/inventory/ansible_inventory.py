@@ -6,13 +6,15 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import AnsibleVaultError, EncryptedString
 
-from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, shown
+from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, named, shown
 from psfleet.inventory.reading import Inventory
 from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
+_DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
 # What Ansible takes where neither an ansible.cfg nor -i names another.
 _OF_NO_CONFIGURATION = "/etc/ansible/hosts"
 
@@ -25,6 +27,7 @@ def plain_inventory(
     Raises InventoryError where an inventory is missing or held no host that could be read.
     """
     _require_hosts(variables)
+    _require_passwords(variables)
     # Without unsafe=True, Ansible copies each part of what it has loaded, which takes longer than to load it.
     specifications: dict[str, Any] = {}
     roles = []
@@ -61,6 +64,32 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
         problems.append(InventoryProblem("the inventory names no host that could be read"))
     if problems:
         raise InventoryError(problems)
+
+
+def _require_passwords(variables: Mapping[str, Any]) -> None:
+    """Refuse what nobody can decrypt: files of variables, and what says how a host is reached."""
+    hosts = [host for host in variables["groups"].get(PARENT, ()) if _encrypted(variables["hostvars"], host)]
+    if hosts:
+        what = f"variables of {named(hosts)} are encrypted, and no password was given that opens them"
+        raise InventoryError([InventoryProblem(what, cure=_DECRYPTS)])
+
+
+def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's own have no types
+    """Tell whether variables of a host cannot be decrypted."""
+    try:
+        values = hostvars.raw_get(host)
+        for name in values:
+            # Others may be another's, whose password is not asked for.
+            if name.startswith("ansible_") and isinstance(values[name], EncryptedString):
+                str(values[name])
+    except AnsibleError as error:
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, AnsibleVaultError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        return True
+    return False
 
 
 def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:

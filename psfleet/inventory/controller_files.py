@@ -20,6 +20,7 @@ PROGRAM_VARIABLES = {
         "observed",
         "tensorflow1",
         "end_deadline_minutes",
+        "collect",
         "requirements",
     )
 }
@@ -49,6 +50,7 @@ def program_fact(
         "observed": values["trainer_program_observed"],
         "tensorflow1": values["trainer_program_tensorflow1"],
         "end_deadline_minutes": values["trainer_program_end_deadline_minutes"],
+        "collect": values["trainer_program_collect"],
         "requirements": str(requirements) if values["trainer_program_requirements"] else "",
     }
     findings: list[_Finding] = []

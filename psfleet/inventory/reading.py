@@ -1,5 +1,6 @@
 """Inventory in; the cluster plan and every task's settings out, or every problem that the inventory has."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,15 +12,17 @@ from psfleet.inventory.placement import OfHosts, Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, found_of, named
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
+from trainer.contract.program_arguments import misspelled, placeholders
 from trainer.contract.settings import (
     LONGEST_TOLD,
     RULES,
     Rule,
     TrainingSettings,
+    as_given,
     convert_all,
     replication_problems,
 )
-from trainer.host.wording import cut, grouped
+from trainer.host.wording import cut, first_of, grouped
 
 # What ProtectHome and PrivateTmp of the units hide.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
@@ -80,6 +83,7 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
         *placement.problems,
         *_contradictions(inventory, values),
         *_data_problems(placement, values),
+        *_argument_problems(inventory, placement, values),
     ]
     if problems:
         raise InventoryError(problems)
@@ -152,6 +156,34 @@ def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryP
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
             what = f"{what}, for trainer_data_source is carried there once"
             yield InventoryProblem(what, "trainer_worker_tasks", (host,))
+
+
+def _argument_problems(
+    inventory: Inventory, placement: Placement, values: OfHosts
+) -> Iterator[InventoryProblem]:
+    """Give what of a program's arguments would reach it otherwise than it was meant."""
+    variable, hosts = "trainer_program_arguments", tuple(values)
+    given = next((of_host[variable] for of_host in inventory.variables.values() if variable in of_host), None)
+    arguments: list[str] = next((chosen[variable] for chosen in values.values() if variable in chosen), [])
+    # -e gives a text, and a list only with quotes within quotes.
+    if isinstance(given, str) and arguments and variable not in inventory.command_line:
+        what = f"{variable} is the text {as_given(given)}; expected a list"
+        yield InventoryProblem(f"{what}: {variable}: {json.dumps(arguments)}", variable, hosts)
+    for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
+        what = f"{variable} has {{{name}}}, which nothing fills in; expected {{{meant}}}"
+        what = f"{what}, or \\{{{name}}} where the program is to have it so"
+        yield InventoryProblem(what, variable, hosts)
+    lacking = [
+        task.name
+        for task in placement.tasks
+        if task.job != "ps"
+        and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
+        and not _data_directory(values[task.host], placement.settings[task.name])
+    ]
+    if lacking and any("data_dir" in placeholders(argument) for argument in arguments):
+        what = f"{variable} has {{data_dir}}, and {first_of(lacking)} has none; expected trainer_data_source,"
+        what = f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"
+        yield InventoryProblem(what, variable, hosts)
 
 
 def _worker_count(inventory: Inventory, values: OfHosts) -> int | None:

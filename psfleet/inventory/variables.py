@@ -32,6 +32,10 @@ _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
 # What a program's environment may have; the others are what psfleet tells it by.
 _OF_PROGRAM = re.compile(r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+# Where a program may write: below the /tmp of its task, and where it works.
+_COLLECTED = re.compile(
+    r"(?:/(?:var/)?tmp/)?[A-Za-z0-9_][A-Za-z0-9_.=,+@-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.=,+@-]*)*"
+)
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
@@ -95,6 +99,13 @@ def _to_arguments(value: object) -> list[str]:
     return list(map(_to_argument, value))
 
 
+def _to_collected(value: object) -> list[str]:
+    paths = [path.rstrip("/") for path in _to_arguments(value)]
+    if not all(map(_COLLECTED.fullmatch, paths)):
+        raise ValueError(value)
+    return paths
+
+
 def _to_environment(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(_OF_PROGRAM.fullmatch(str(name)) for name in value):
         raise ValueError(value)
@@ -156,6 +167,11 @@ TRAINER_RULES: Mapping[str, Rule] = {
     ),
     "trainer_program_requirements": _PATH,
     "trainer_program_end_deadline_minutes": number(0),
+    "trainer_program_collect": Rule(
+        "a list of paths below /tmp, or relative to the run's directory, of letters, digits and _.=,+@-, "
+        'such as ["/tmp/model", "results"]',
+        _to_collected,
+    ),
     "trainer_program_may_reach": Rule(
         'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
         'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',

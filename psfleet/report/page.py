@@ -6,6 +6,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.untrusted_files import write_whole
 from psfleet.evidence.verdict import Verdict
 from psfleet.report import REPORT, tables, timeline
@@ -50,6 +51,7 @@ def render(run: Run, verdict: Verdict) -> str:
         checks=[(check, *mark) for ok, mark in _MARKS.items() for check in verdict.checks if check.ok is ok],
         next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
         figures=tables.key_figures(verdict),
+        models=[shortened(line) for line, _ in model_lines(run.folder, ".")],
         pictures=pictures(run, verdict),
         timeline_picture=timeline_picture(run, verdict),
         timeline=rows,

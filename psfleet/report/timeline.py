@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.report.clocks import LARGEST, own_seconds
 from psfleet.report.wording import number, shortened, span, thinned
@@ -212,11 +213,11 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     "initialised": lambda _: "initialised the model",
     "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
     "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
-    "checkpoint_failed": lambda record: f"could not write a checkpoint: {record.text('reason')}",
+    "checkpoint_failed": lambda record: f"could not write a checkpoint: {in_a_line(record.text('reason'))}",
     "evaluated": lambda record: f"evaluated: {_metrics(record)}",
-    "recovering": lambda record: f"lost the cluster, and waits to go on: {record.text('reason')}",
-    "finished": lambda record: f"ended: {record.text('reason')}",
-    "failed": lambda record: f"failed ({record.text('class')}): {record.text('reason')}",
+    "recovering": lambda record: f"lost the cluster, and waits to go on: {in_a_line(record.text('reason'))}",
+    "finished": lambda record: f"ended: {in_a_line(record.text('reason'))}",
+    "failed": lambda record: f"failed ({record.text('class')}): {in_a_line(record.text('reason'))}",
 }
 
 

@@ -14,6 +14,7 @@ from trainer.contract.settings import as_given
 from trainer.host.check import State
 from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
+from trainer.host.error_lines import in_short
 from trainer.host.host_facts import SYSTEM_DIRECTORIES
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
@@ -71,7 +72,7 @@ ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
         **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
-        **{"objects": "tasks", "named counts": "stopped"},
+        **{"objects": "tasks checks", "named counts": "stopped"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
@@ -160,6 +161,7 @@ def _of_tasks(
     for place, of_all in enumerate(kept["tasks"]):
         details = _DETAILS if arguments.get("details") else {}
         task = of_all | _kept(said[place], details, f"tasks[{place}].")
+        task["reason"] = in_short(task["reason"])
         tasks.append(task)
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
         if not known or task["name"] != f"{task['job']}{task['index']}":

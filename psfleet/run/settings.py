@@ -26,6 +26,7 @@ _FREE_OF_PROGRAM = {
     "program_observed": "observed",
     "program_tensorflow1": "tensorflow1",
     "program_end_deadline_minutes": "end_deadline_minutes",
+    "program_collect": "collect",
 }
 
 
@@ -45,6 +46,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "observed": program["observed"],
         "tensorflow1": program["tensorflow1"],
         "end_deadline_minutes": program["end_deadline_minutes"],
+        "collect": list(program["collect"]),
     }
 
 

@@ -8,7 +8,7 @@ from psfleet.run.folder import FolderState, lead_of
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.task_traces import RUN_ID
-from trainer.host.wording import grouped
+from trainer.host.wording import cut, grouped
 
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
@@ -49,7 +49,7 @@ def decide(
     `deployed` (a plan or {}), `release` and `environment` (hashes, or ""), `tensorflow` (the version
     installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
     stand, or ""), `programs` (their hashes), `holds_run` (whether files of this run are there)
-    and `tasks`. Raises RefusedError.
+    `tasks`, and `checks` that failed of what its tasks need to start. Raises RefusedError.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -65,6 +65,7 @@ def decide(
     if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
         problems += () if folder.state else _held(run_id, of_run)
+        problems += _unready(tasks, of_run, goes_on=bool(folder.state))
     if folder.state == "ended":
         problems.append(
             f"run_id {run_id} exists and has ended; choose another, or look at it with "
@@ -84,20 +85,21 @@ def decide(
 def deploy_problems(
     hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, told: bool
 ) -> list[str]:
-    """Say which runs deploy.yml would disturb on these hosts, as `decide` takes them.
+    """Say what hosts lack, and which runs deploy.yml would disturb on these hosts, as `decide` takes them.
 
     Where the user has `told` it to deploy beside a run, that is one whose plan is not today's: a task that
     leaves its place in the plan is ended by a deployment.
     """
+    lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
     busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
     if moved:
         changes = "; ".join(_differences(moved[0], plan))
-        return [*_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
+        return [*lacking, *_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
     if not busy or told:
-        return []
+        return lacking
     beside = "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"
-    return [*_other_runs("", busy), beside]
+    return [*lacking, *_other_runs("", busy), beside]
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
@@ -215,6 +217,32 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 f"the ports of tasks are not fenced as deployed on {', '.join(names)} "
                 f"({printable(reason)[:500]}): run ansible-playbook deploy.yml"
             )
+
+
+def _unready(
+    tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *, goes_on: bool
+) -> Iterator[str]:
+    """Say which hosts lack what the run's tasks need to start: a port that is free, and their data.
+
+    A run that goes on reads the data that it began with, which need not be those of today's inventory.
+    """
+    of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
+    asked = {
+        host: [
+            check
+            for check in found["checks"]
+            if check["task"] in of_run and not (goes_on and check["name"] == "data")
+        ]
+        for host, found in hosts.items()
+    }
+    yield from _each_once(asked)
+
+
+def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[str]:
+    """Say what failed, with its remedy: once for all hosts alike."""
+    failed = ((f"{each['found']}; {each['remedy']}", host) for host in checks for each in checks[host])
+    for what, names in grouped(failed).items():
+        yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
 def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from psfleet.watch.pace import Pace
 from psfleet.watch.wording import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
 from trainer.host.disk_space import LEAST_ROOM
+from trainer.host.error_lines import in_short
 from trainer.host.wording import counted
 
 # Looks in a row that a worker must be slow, or quick again, before people hear of it.
@@ -22,7 +23,6 @@ STILL_STEPS = 10
 STILL_SECONDS_AT_FIRST = 120.0
 
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
-_PREFACE = re.compile(r"^\w+Error:$|From /job:\S+:$")
 
 # The lead's records that people hear of; it writes others far more often.
 TOLD_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
@@ -34,6 +34,18 @@ class Notice:
 
     text: str
     good: bool = False
+
+
+@dataclass
+class Reasons:
+    """Why tasks failed, told once: of the next task that has the same reason, the first one's name."""
+
+    _first: dict[str, str] = field(default_factory=dict)
+
+    def of(self, task: str, why: str) -> str:
+        """Return the reason, or which task had it before."""
+        first = self._first.setdefault(why, task) if why else task
+        return why if first == task else f"as {first}"
 
 
 @dataclass
@@ -119,6 +131,7 @@ class Restarts:
     lead: str
     counts: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
+    _reasons: Reasons = field(default_factory=Reasons)
 
     def look(self, now: Progress, of_lead: int) -> Iterator[Notice]:
         """Take the newest counts, and tell of new restarts."""
@@ -134,7 +147,7 @@ class Restarts:
         self.counts[task] = self.counts.get(task, 0) + new
         if new:
             told = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
-            yield Notice(f"{told}: {why}" if why else told)
+            yield Notice(f"{told}: {self._reasons.of(task, why)}" if why else told)
 
 
 @dataclass
@@ -189,9 +202,9 @@ class LeadRecords:
         if event == "recovering":
             others = sorted({job + index for job, index in _REMOTE_TASK.findall(reason)} - {self.lead})
             lost_task = f"its connection to {', '.join(others)}" if others else "its session"
-            yield Notice(f"{self.lead} lost {lost_task} and connects again: {in_short(reason)}")
+            yield Notice(f"{self.lead} lost {lost_task} and connects again: {_first_line(reason)}")
         elif event == "checkpoint_failed":
-            yield Notice(f"the checkpoint at step {step} could not be saved: {in_short(reason)}")
+            yield Notice(f"the checkpoint at step {step} could not be saved: {_first_line(reason)}")
         elif event == "restored":
             again = f"; about {lost} steps are taken again" if lost else ""
             yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
@@ -199,7 +212,5 @@ class LeadRecords:
             yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")
 
 
-def in_short(reason: str) -> str:
-    """Return the line of a reason that says most: TensorFlow's begin with a class and with who saw it."""
-    lines = [in_a_line(line, 120) for line in reason.splitlines()]
-    return next((line for line in lines if line and not _PREFACE.search(line)), " ".join(lines))
+def _first_line(reason: str) -> str:
+    return in_a_line(in_short(reason).partition("\n")[0], 120)

@@ -9,6 +9,7 @@ from rich.table import Table
 from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
 from psfleet.watch.status import ClusterStatus, TaskRow
 from psfleet.watch.wording import duration
+from trainer.host.wording import first_of, grouped
 
 SHORTEST_MESSAGE = 8
 REASONS_SHOWN = 10
@@ -89,7 +90,8 @@ def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, ro
 def _reasons(rows: Sequence[TaskRow], room: int) -> Iterator[str]:
     """Give in full why tasks do not run, where the table has cut it."""
     cut = [row for row in rows if row.style == "bad" and len(row.message) > room]
-    for row in cut[:REASONS_SHOWN]:
-        yield f"{row.task} on {row.host} {row.state}: {row.message}"
-    if len(cut) > REASONS_SHOWN:
-        yield f"and {len(cut) - REASONS_SHOWN} more; `ansible-playbook status.yml | cat` cuts none"
+    alike = grouped(((row.state, row.message), f"{row.task} on {row.host}") for row in cut)
+    for (state, message), names in [*alike.items()][:REASONS_SHOWN]:
+        yield f"{first_of(names)} {state}: {message}"
+    if more := sum(map(len, [*alike.values()][REASONS_SHOWN:])):
+        yield f"and {more} more; `ansible-playbook status.yml | cat` cuts none"

@@ -1,16 +1,17 @@
 """How each task of a run does, for people: by name where they are few, else those that differ."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from rich.text import Text
 
 from psfleet.watch.notices import SLOW_SHARE
 from psfleet.watch.wording import rate_of
 from trainer.contract.task_names import split_name
-from trainer.host.wording import counted
+from trainer.host.wording import counted, first_of, grouped
 
 WORKERS_BY_NAME = 8
 DIFFERING_SHOWN = 6
@@ -68,6 +69,14 @@ class TaskState:
         if self.share is None:
             return ""
         return f"{self.share:.0%}" if self.share >= 0.0995 or not self.share else f"{self.share:.1%}"
+
+
+def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
+    """Say why tasks failed, as trainer_tasks tells it: each reason once, with the names."""
+    alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
+    return [
+        f"{first_of(names)} {what}, exit code {code}: {reason}" for (code, reason), names in alike.items()
+    ]
 
 
 def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:

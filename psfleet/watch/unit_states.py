@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
-from psfleet.watch.notices import Notice
+from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import in_a_line
 from trainer.host.boots import boot_file, rebooted_command
+from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import told_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
 from trainer.host.wording import grouped
@@ -34,6 +35,7 @@ class UnitState:
     """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed.
 
     `rebooted`: its host was booted since it was started.
+    `saves` is where its program saves.
     """
 
     alive: bool
@@ -42,6 +44,7 @@ class UnitState:
     restarts: int
     why: str
     rebooted: bool = False
+    saves: tuple[SavedPlace, ...] = ()
 
 
 @dataclass
@@ -55,6 +58,7 @@ class Units:
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
     _rebooted: set[str] = field(default_factory=set)
+    _reasons: Reasons = field(default_factory=Reasons)
     # When each host was heard last, and those of which people were told that they are silent.
     _heard: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
@@ -105,7 +109,8 @@ class Units:
                     yield Notice(f"{task} on {host} runs again", good=True)
             elif task not in self._failures:
                 how = f"exit code {state.exit_code}, and systemd does not start it again"
-                self._failures[task] = f"{task} on {host} failed, {how}: {state.why}"
+                why = self._reasons.of(task, state.why)
+                self._failures[task] = f"{task} on {host} failed, {how}: {why}"
                 yield Notice(self._failures[task])
 
     def goes_on(self, task: str) -> bool:
@@ -134,7 +139,11 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
     for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():
         units = [unit_name(task["job"], task["index"]) for task in tasks]
         logs = [f"{paths['log_directory']}/{run['id']}/{task['name']}.out" for task in tasks]
-        ends = "; ".join(f"echo; echo {SEPARATOR}; {bytes_of(log, 'tail', most=_LOG_BYTES)}" for log in logs)
+        read = [bytes_of(log, "tail", most=_LOG_BYTES) for log in logs]
+        if run["settings"]["program"]:
+            notes = f"{paths['state_directory']}/runs/{run['id']}/{NOTES}"
+            read += [bytes_of(f"{notes}/{task['name']}.jsonl", "head", most=_LOG_BYTES) for task in tasks]
+        ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
         commands[host] = (
@@ -146,11 +155,12 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
     """Read what the host of these tasks printed. Raises ValueError where systemd said nothing of one."""
-    shown, *ends = answer.split(SEPARATOR, len(tasks))
+    shown, *ends = answer.split(SEPARATOR, 2 * len(tasks))
+    notes = ends[len(tasks) :]
     units = {values.get("Id"): values for values in parse_show(shown)}
     rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
-    for task, log in zip(tasks, chain(ends, repeat("")), strict=False):
+    for task, log, noted in zip(tasks, chain(ends, repeat("")), chain(notes, repeat("")), strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
         if "ActiveState" not in values:
             raise ValueError(f"systemctl said nothing of {task['name']}")
@@ -165,5 +175,6 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),
             rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
+            saves=tuple(noted_places(noted)),
         )
     return states

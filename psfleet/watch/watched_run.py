@@ -10,6 +10,7 @@ from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
 from psfleet.watch.notices import LeadRecords, Notice, Restarts, Room, Standstill, Stragglers
 from psfleet.watch.pace import Pace, RunHistory
+from psfleet.watch.saves import Saves
 from psfleet.watch.task_states import WAITED_FOR, TaskState
 from psfleet.watch.unit_states import Units, unit_states
 from trainer.contract.progress import Progress
@@ -41,6 +42,7 @@ class WatchedRun:
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
+        self._saves = Saves()
         self._lead_host = LeadHost(str(run["lead"]["host"]), lead)
         self.began: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
@@ -53,6 +55,7 @@ class WatchedRun:
         """Take what a host printed of the units of its tasks. What is no answer counts as none."""
         with suppress(ValueError):
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
+            saves = [note for task, state in states.items() for note in self._saves.look(task, state.saves)]
             # Of the lead is read at each look.
             states.pop(self._restarts.lead, None)
             restarts = (
@@ -65,7 +68,7 @@ class WatchedRun:
             now = self.now.progress
             needed = states if now.phase == "training" and not self._program else ()
             units = self.units.answered(host, states, at, needed, now.global_step)
-            return [*chain.from_iterable(restarts), *units]
+            return [*saves, *chain.from_iterable(restarts), *units]
         return []
 
     def unread(self, at: float, problem: str) -> list[Notice]:

@@ -107,6 +107,7 @@ def answers_of_tasks() -> dict[str, Any]:
         "environment": "1" * 12,
         "programs": ["2" * 12],
         "holds_run": False,
+        "checks": [],
     }
     return {host: {**of_host, "looked": 3.5, "stopped": {}, "tasks": told} for host, told in tasks.items()}
 

@@ -4,16 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from trainer.host.error_lines import in_short, is_of_a_library
 from trainer.host.task_traces import number
 from trainer.host.wording import first_of
 
 # Colours and cursor movements: what is left of them without the escape character would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# What TensorFlow's runtime says as it starts, and the line that Python adds to a warning.
-_OF_A_LIBRARY = re.compile(
-    r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
-    r"|WARNING: All log messages before absl|warnings\.warn\("
-)
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Progress:
             loss=number(values.get("loss")),
             contributions=_counts(values.get("contributions")),
             missing=tuple(_missing_task(entry) for entry in missing) if isinstance(missing, list) else (),
-            reason=str(values.get("reason") or ""),
+            reason=in_short(str(values.get("reason") or "")),
             restarts=_counts(values.get("restarts")),
         )
 
@@ -75,7 +71,7 @@ class Progress:
 def last_line_of(text: str) -> str:
     """Return the last line at the end of a task's output with words of its own, as a terminal leaves it."""
     lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
-    return next((line for line in lines if line and not _OF_A_LIBRARY.match(line)), "")
+    return next((line for line in lines if line and not is_of_a_library(line)), "")
 
 
 def as_drawn(line: str) -> str:

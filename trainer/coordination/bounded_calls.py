@@ -2,7 +2,6 @@
 
 import ctypes
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
@@ -11,13 +10,11 @@ from typing import TypeVar
 import tensorflow as tf
 
 from trainer.process import lost_connection
-from trainer.process.error_lines import telling
 
 v1 = tf.compat.v1
 
 Result = TypeVar("Result")
 
-_LAST_LINES = 6
 _SECONDS_BETWEEN_SIGNS = 0.5
 # What a call does in Python ends by then; one that TensorFlow holds does not.
 _SECONDS_TO_LEAVE = 1.0
@@ -152,11 +149,3 @@ def close_in_background(session: tf.compat.v1.Session) -> None:
         _OPEN.discard(session)
 
     Thread(target=close, daemon=True).start()
-
-
-def in_short(error: Exception) -> str:
-    """What went wrong in a few lines; TensorFlow's errors say it first, and then where it comes from."""
-    if not isinstance(error, tf.errors.OpError):
-        return "\n".join("".join(traceback.format_exception_only(error)).strip().splitlines()[-_LAST_LINES:])
-    text = str(error.message).partition("\nOriginal stack trace")[0]
-    return "\n".join([f"{type(error).__name__}:", *(line.strip() for line in telling(text.splitlines()))])

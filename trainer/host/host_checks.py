@@ -79,10 +79,16 @@ def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
     )
 
 
-def data_check(directory: str) -> Finding:
-    """Return the check `data`: whether the folder is there that the tasks of the host are to read."""
+def data_check(directory: str, *, carried: bool = False) -> Finding:
+    """Return the check `data`: whether the folder is there that the tasks of the host are to read.
+
+    `carried` says that deploy.yml has brought it.
+    """
     if not directory:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
+    if carried and not Path(directory).is_dir():
+        what = f"there is no {directory}, where deploy.yml brings the data of trainer_data_source"
+        return failed(what, "run ansible-playbook deploy.yml")
     if not Path(directory).is_dir():
         remedy = "put the data there, mount them, or have deploy.yml bring them: trainer_data_source"
         return failed(f"trainer_data_dir is {directory}, which is no folder here", remedy)

@@ -57,11 +57,15 @@ class Lease:
         return f"{who} has acted there since this one looked: try again"
 
 
-def look(file: Path, *, deployed: bool) -> float:
+def look(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
     """Return the moment of a look at this host, 0 where nobody had a lease since it was booted or reset.
 
+    Whoever has one is waited for, as long as patience (s) lasts: what is seen before it ends does not count.
     Where something is `deployed`, there is a file from then on: that a reset removes it is seen.
     """
+    end = seconds_up() + patience
+    while read(file).hinders("", seconds_up()) and seconds_up() < end:
+        time.sleep(_LOOK_SECONDS)
     if deployed and read(file) == Lease():
         with _opened(file) as descriptor:
             if _lease_of(descriptor) == Lease():

@@ -17,9 +17,11 @@ from .check import Finding, failed, ok, warning
 from .host_facts import text_of
 from .peer_probes import LISTENER
 from .task_units import parse_show, systemctl, unit_name
+from .wording import cut
 
 # An unused port of this range is given to any connection that a program opens.
 USUAL_EPHEMERAL = (32768, 60999)
+LONGEST_COMMAND = 100
 _UNIT = re.compile(r"[^/]+\.(?:service|scope)")
 
 
@@ -45,7 +47,7 @@ class TaskPort:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a port: a process of the user `uid`; `unit` is "" where systemd knows none.
+    """Who holds a port: a process of the user `uid`, by its `command`; `unit` is "" where systemd knows none.
 
     `pid` is 0 where the process cannot be seen: it is in a container, or this host is one and its root
     sees nothing of what other users have open; or a task looks, whose sandbox shows it its user's alone.
@@ -56,6 +58,7 @@ class Holder:
     pid: int = 0
     program: str = ""
     unit: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,9 @@ def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
     if not pid:
         return Holder(port, uid)
     process = proc / str(pid)
-    return Holder(port, uid, pid, text_of(process / "comm").strip(), unit_of(text_of(process / "cgroup")))
+    command = cut(text_of(process / "cmdline").replace("\0", " ").strip(), LONGEST_COMMAND)
+    program, unit = text_of(process / "comm").strip(), unit_of(text_of(process / "cgroup"))
+    return Holder(port, uid, pid, program, unit, command)
 
 
 def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -140,7 +145,7 @@ def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str
     for task in tasks:
         holders = [holder for holder in facts.holders if holder.port == task.port and not is_doctor(holder)]
         foreign = [holder for holder in holders if not _is_own(holder, task, running)]
-        taken += [f"port {task.port} of {task.name} is held by {_words(holder)}" for holder in foreign]
+        taken += [f"port {task.port} of {task.name} is held by {_in_full(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
     if taken:
         return failed(
@@ -181,11 +186,22 @@ def stranger_at(port: int) -> str:
     strangers = [holder for holder in read_port_facts([port]).holders if holder.uid not in known]
     if not strangers:
         return ""
+    return f"user {_user(strangers[0])}, by {_words(strangers[0])}"
+
+
+def _in_full(holder: Holder) -> str:
+    """Name a process that can be seen with its user and its command."""
+    if not holder.pid:
+        return _words(holder)
+    command = f": {holder.command}" if holder.command else ""
+    return f"{_words(holder)} of user {_user(holder)}{command}"
+
+
+def _user(holder: Holder) -> str:
     try:
-        name = pwd.getpwuid(strangers[0].uid).pw_name
+        return pwd.getpwuid(holder.uid).pw_name
     except KeyError:
-        name = "without a name"
-    return f"user {name}, by {_words(strangers[0])}"
+        return "without a name"
 
 
 def _words(holder: Holder) -> str:

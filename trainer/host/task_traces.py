@@ -7,11 +7,12 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .error_lines import exception_in, in_short, last_words
 from .safe_directory import opened
 
 # The name of a run, which is that of its directories.
@@ -34,7 +35,7 @@ def last_failure(events: Path) -> str:
     """Return class and reason of the `failed` record of a task's last process, "" where there is none."""
     for record in _last_records(events):
         if record.get("event") == "failed":
-            return f"{record.get('class')}: {record.get('reason')}"
+            return in_short(f"{record.get('class')}: {record.get('reason')}")
         if record.get("event") == "started":
             break
     return ""
@@ -44,6 +45,13 @@ def told_exit_code(run_directory: Path, task: str) -> int | None:
     """Return the exit code that a task's last process told when it left, None where it told none."""
     code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
     return None if code is None or not 0 <= code < 256 else int(code)
+
+
+def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
+    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
+    if int(values.get("ExecMainPID") or 0):
+        return int(values.get("ExecMainStatus") or 0)
+    return told_exit_code(run_directory, task)
 
 
 def last_step(events: Path) -> dict[str, float | None]:
@@ -91,21 +99,17 @@ def _rate(count: float | None, seconds: float) -> float | None:
 def told_failure(task: str, lines: Sequence[str]) -> str:
     """Return why the program of a task failed, by its launcher's last word in these lines, if any."""
     told = re.findall(_TOLD_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
-    return str(told[-1]) if told else ""
+    return in_short(told[-1]) if told else ""
 
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
     """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
     if result == "exit-code" and (failure := told_failure(task, lines)):
         return failure
-    said = last_of(lines)
+    raised = exception_in("\n".join(lines)) if result == "exit-code" else ""
+    said = in_short(raised) or last_words(lines)
     told = _RESULTS.get(result) or ("" if said else result)
     return "\n".join(part for part in (told, said) if part)
-
-
-def last_of(lines: Sequence[str]) -> str:
-    """Return the last of the lines that a task printed, or an empty string."""
-    return "\n".join(line for line in lines[-5:] if line.strip())
 
 
 def last_lines_of(file: Path) -> list[str]:
@@ -127,6 +131,16 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
                 stream.seek(max(found.st_size - most, 0) if last else 0)
                 return stream.read(most)
     return b""
+
+
+def holds(place: Path) -> bool:
+    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
+    try:
+        return any(place.iterdir())
+    except FileNotFoundError:
+        return place.is_symlink()
+    except NotADirectoryError:
+        return True
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:

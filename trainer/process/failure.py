@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from trainer.contract.exit_codes import FAILURE_CLASSES, PROGRAM
 from trainer.contract.records import RecordWriter
+from trainer.host.error_lines import error_in_short
 from trainer.process.console import say
 
 
@@ -36,7 +37,7 @@ def recorded(work: Callable[[], int], records: RecordWriter, task: str) -> int:
         code, reason = failure.code, failure.reason
     except Exception as error:  # whatever the program raises
         traceback.print_exc()
-        code, reason = PROGRAM, f"{type(error).__name__}: {error}"
+        code, reason = PROGRAM, error_in_short(error)
     records.write("failed", {"class": FAILURE_CLASSES[code], "reason": reason})
     say(f"{task} failed ({FAILURE_CLASSES[code]}): {reason}")
     return code

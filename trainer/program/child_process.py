@@ -1,9 +1,7 @@
 """A user's program as a process: started, told to stop, ended with what it started, and why it failed."""
 
 import contextlib
-import itertools
 import os
-import re
 import signal
 import subprocess
 import time
@@ -13,8 +11,8 @@ from pathlib import Path
 from threading import Event
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
+from trainer.host.error_lines import exception_in, in_short
 from trainer.process.console import say
-from trainer.process.error_lines import telling
 from trainer.process.lost_connection import is_lost_connection
 
 _POLL_SECONDS = 0.2
@@ -24,10 +22,6 @@ _KILLED = 128  # plus the signal's number, as shells say it
 _PYTHON_RAISED = 1  # how Python ends by an exception that nobody caught
 _ERRORS = Path("/proc/self/fd/2")
 _TAIL_BYTES = 64 * 1024
-_TRACEBACK = "Traceback (most recent call last):"
-_IGNORED = "Exception ignored in"
-# What Python and TensorFlow's log print after it, on their way out; and where TensorFlow made the node.
-_NOT_OF_THE_MESSAGE = re.compile(rf"{_IGNORED}|Original stack trace for |[IWEF][0-9]{{4}} [0-9:.]+ ")
 
 
 @dataclass(frozen=True)
@@ -101,9 +95,11 @@ class ProgramProcess:
             usual = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
             return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}{usual}")
         exception = self._last_exception()
+        reason = in_short(exception)
         if code == _PYTHON_RAISED and exception:
-            return Ending(CLUSTER_BROKE if is_lost_connection(exception) else PROGRAM, exception)
-        return Ending(exit_code, exception or f"the program ended with exit code {code}")
+            is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
+            return Ending(CLUSTER_BROKE if is_lost else PROGRAM, reason)
+        return Ending(exit_code, reason or f"the program ended with exit code {code}")
 
     def _last_exception(self) -> str:
         """Of this process and its children, where their errors go to a file that can be read; else empty."""
@@ -113,19 +109,3 @@ class ProgramProcess:
                 file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
                 return exception_in(file.read().decode(errors="replace"))
         return ""
-
-
-def exception_in(text: str) -> str:
-    """The exception and its message, of the last traceback in the text; at most six lines."""
-    lines = text.splitlines()
-    starts = [
-        number
-        for number, line in enumerate(lines)
-        if line == _TRACEBACK and not (number and lines[number - 1].startswith(_IGNORED))
-    ]
-    if not starts:
-        return ""
-    after = lines[starts[-1] + 1 :]
-    frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
-    message = itertools.takewhile(lambda line: not _NOT_OF_THE_MESSAGE.match(line), after[frames:])
-    return "\n".join(telling(message))

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
+from trainer.contract.program_arguments import filled
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF
@@ -96,7 +97,13 @@ class Program:
         cluster = options.cluster
         flags = [f"--job_name={cluster.job}", f"--task_index={cluster.index}"]
         flags += [f"--{job}_hosts={','.join(hosts)}" for job, hosts in cluster.jobs.items()]
-        return [sys.executable, str(self.file), *(flags if self.flags else ()), *self.arguments]
+        values = {
+            "data_dir": options.settings.data_dir,
+            "run_dir": str((options.run_directory or Path.cwd()).absolute()),
+            "task_index": str(cluster.index),
+        }
+        arguments = [filled(argument, values) for argument in self.arguments]
+        return [sys.executable, str(self.file), *(flags if self.flags else ()), *arguments]
 
 
 def run_program(options: Options) -> int:

@@ -9,12 +9,13 @@ import tensorflow as tf
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
-from trainer.coordination.bounded_calls import NO_ANSWER, in_short, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
 from trainer.coordination.ledger import Ledger
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import CheckpointFolder, SaveOperation
 from trainer.model.fingerprint import fingerprint_of
 from trainer.process.console import say
@@ -131,7 +132,7 @@ class Chief:
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):
                 raise
-            reason = in_short(error)
+            reason = error_in_short(error)
             say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
             self._task.records.write("checkpoint_failed", {"global_step": global_step, "reason": reason})
         else:

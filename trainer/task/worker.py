@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
-from trainer.coordination.bounded_calls import NO_ANSWER, call_within, in_short, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
 from trainer.coordination.running_task import RunningTask
@@ -19,6 +19,7 @@ from trainer.coordination.start_barrier import Barrier, Gathering
 from trainer.coordination.task_notes import serving_note, worker_note
 from trainer.engine.replication import build_graph
 from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.host.error_lines import error_in_short
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, StopRequested, TaskFailure
@@ -52,7 +53,7 @@ def run_worker(task: RunningTask) -> int:
         return worker.fail(failure)
     except Exception as error:  # whatever the program raises
         traceback.print_exc()
-        return worker.fail(TaskFailure(PROGRAM, in_short(error)))
+        return worker.fail(TaskFailure(PROGRAM, error_in_short(error)))
 
 
 class _Worker:
@@ -85,7 +86,7 @@ class _Worker:
                 if not is_lost_connection(error):
                     raise
                 losses = losses + 1 if steps.local_step == steps_at_loss else 1
-                reason = in_short(error)
+                reason = error_in_short(error)
                 if losses > _LOSSES_WITHOUT_A_STEP:
                     again = f"{losses} losses without a step between, the last"
                     raise TaskFailure(CLUSTER_BROKE, f"{again}: {reason}") from error

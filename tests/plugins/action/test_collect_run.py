@@ -31,7 +31,7 @@ def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: 
     action._run_module = lambda _arguments, _name: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
-    answer = action._act({"run": {"id": "r1"}, "tasks": []})
+    answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
     assert answer["failed"]
     assert answer["msg"].startswith("node1 has packed ")
     assert answer["msg"].endswith("bytes; expected (?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\\.tar\\.gz")
@@ -114,6 +114,6 @@ def test_of_a_host_that_packs_nothing_it_is_said_why_and_the_others_go_on(*, dam
         return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
 
     action._run_module, action._login = packs_nothing, lambda: "ada"
-    answer = action._act({"run": {"id": "r1"}, "tasks": []})
+    answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
     why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
     assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}

@@ -246,3 +246,14 @@ def test_kept_runs_become_roots_and_nobody_elses_file_does(tmp_path: Path) -> No
     assert (tmp_path / "elsewhere").stat().st_uid == user
     assert (runs / "night-1/suid").stat().st_mode & 0o7777 == 0o755
     assert (runs / "night-1/x").stat().st_mode & 0o7777 == 0o640
+
+
+def test_the_place_of_kept_folders_alone_is_no_run(tmp_path: Path) -> None:
+    made(tmp_path, "var/lib/psfleet/runs/.tmp/", "var/lib/psfleet/current-worker0")
+    some = places(tmp_path)
+    assert some.kept_runs is None
+    some.look().remove()
+    assert not (tmp_path / "var/lib/psfleet").exists()
+    made(tmp_path, "var/lib/psfleet/runs/.tmp/night-1/worker0/logs/x", "var/lib/psfleet/runs/night-1/x")
+    some.look().remove()
+    assert left(tmp_path / "var/lib/psfleet/runs") == {".tmp/night-1/worker0/logs/x", "night-1/x"}

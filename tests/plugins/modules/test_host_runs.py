@@ -28,6 +28,8 @@ def paths(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "log/doctor-ps-0.out").touch()
     for name in ("Not One", "-rf", "..x", "a" * 64):
         (tmp_path / "state/runs" / name).mkdir()
+    (tmp_path / "state/runs/.tmp/r1/worker0").mkdir(parents=True)
+    os.utime(tmp_path / "state/runs/.tmp/r1", (0, 0))
     (tmp_path / "etc/run").mkdir(parents=True)
     return {
         "state_directory": str(tmp_path / "state"),
@@ -42,6 +44,7 @@ def removed(paths: dict[str, str], *collected: str, stay: int = 0, check: bool =
 
 
 def left(folder: Path) -> tuple[set[str], set[str]]:
+    assert (folder / "state/runs/.tmp/r1").exists() == (folder / "state/runs/r1").exists()
     found = ({path.name for path in (folder / place).iterdir()} for place in ("state/runs", "log"))
     runs, logs = (names & {"r0", "r1", "r2", "r3"} for names in found)
     return runs, logs

@@ -1,5 +1,6 @@
 """What is packed of a run, by the module as it runs on a host whose tasks put there what they like."""
 
+import json
 import os
 import socket
 import stat
@@ -78,6 +79,56 @@ def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
     assert packed(tmp_path, "r3") == ([], [])
 
 
+def noted(root: Path, task: str, *places: object) -> None:
+    lines = [json.dumps({"path": place, "kind": "checkpoint"}) for place in places]
+    written(root, f"{OF_R1}/saves/{task}.jsonl")
+    (root / OF_R1 / f"saves/{task}.jsonl").write_text("\n".join([*lines, "no note", ""]))
+
+
+def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> None:
+    tmp = "state/runs/.tmp/r1"
+    wanted = [f"{tmp}/worker0/logs/model.ckpt-5.index", f"{tmp}/worker0/logs/deep/er"]
+    wanted += [f"{tmp}/worker0/alone.ckpt-7.index", f"{tmp}/worker0/checkpoint", f"{OF_R1}/model.keras"]
+    wanted += [f"{tmp}/ps0/m/saved_model.pb", f"{tmp}/worker0/tables/1", f"{tmp}/ps0/tables/2"]
+    others = [f"{tmp}/worker0/junk", f"{tmp}/worker0/alone2", f"{tmp}/worker1/logs/x", "state/secret"]
+    others += [f"{tmp}/worker0/logs/model.ckpt-9.tempstate1", f"{OF_R1}/progress.json"]
+    written(tmp_path, *wanted, *others, f"{OF_R1}/results/3", f"{OF_R1}/checkpoints/x")
+    noted(tmp_path, "worker0", "/tmp/logs", "/tmp/logs/deep", "/tmp/alone.ckpt", "model.keras", "checkpoints")
+    noted(tmp_path, "ps0", "/var/tmp/m", "/dev/shm/lost", "gs://bucket/there", "model.keras", "/tmp/gone")
+    asked: dict[str, Any] = {"names": ["worker0", "ps0"], "collect": ["/tmp/tables", "results"]}
+    names, left_out = packed(tmp_path, folders=["saved"], **asked)
+    assert sorted(names) == [
+        "saved/ps0/tmp/m/saved_model.pb",
+        "saved/ps0/tmp/tables/2",
+        "saved/worker0/model.keras",
+        "saved/worker0/results/3",
+        "saved/worker0/tmp/alone.ckpt-7.index",
+        "saved/worker0/tmp/checkpoint",
+        "saved/worker0/tmp/logs/deep/er",
+        "saved/worker0/tmp/logs/model.ckpt-5.index",
+        "saved/worker0/tmp/tables/1",
+    ]
+    assert left_out == ["/dev/shm/lost: ps0 saved there, and it ended with the task"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("../../secret", "/tmp/../../../../secret", "/tmp/..", "..", ".", "/tmp", "/tmp/", "", "/", "\0"),
+        *("/tmp/a\0b", "/tmp/to_secret", "/tmp/to_secret/x", "to_secret/x", "x" * 100_000, 7, None, ["/tmp"]),
+    ],
+)
+def test_no_note_leads_root_elsewhere(tmp_path: Path, place: object) -> None:
+    tmp = "state/runs/.tmp/r1/worker0"
+    written(tmp_path, f"{tmp}/x", "secret/x", "state/secret/x")
+    for folder in (tmp, OF_R1):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "to_secret").symlink_to(tmp_path / "secret")
+    noted(tmp_path, "worker0", place)
+    names, _ = packed(tmp_path, names=["worker0"])
+    assert names == ["saves/worker0.jsonl"]
+
+
 def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     written(tmp_path, "secret/events/worker0.jsonl", "secret/worker0.out", f"{OF_R1}/output/x", "log/r1/x")
     (tmp_path / OF_R1 / "events").symlink_to(tmp_path / "secret/events")
@@ -90,7 +141,10 @@ def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     assert left_out[1:] == ["output/deep: a link, or no file"]
     names, left_out = packed(tmp_path, "r2")
     assert names == []
-    assert [entry.partition(":")[0] for entry in left_out] == list(run_archive.FOLDERS)
+    # What tasks saved elsewhere nobody asked for.
+    assert [entry.partition(":")[0] for entry in left_out] == [
+        name for name in run_archive.FOLDERS if name != "saved"
+    ]
 
 
 def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:

@@ -95,6 +95,39 @@ def test_only_the_lead_brings_checkpoints_and_their_evaluation() -> None:
     assert not allowed_files(OF_NODE1, "worker0", program=True).own.fullmatch("events/evaluator0.jsonl")
 
 
+def test_each_host_brings_what_its_own_tasks_have_saved_and_the_leads_checkpoints_are_the_runs(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "r1"
+    of_worker1 = allowed_files([{"name": "worker1"}], "worker0", program=True)
+    files = {"checkpoints/model.ckpt-9.index": "1", "saved/worker1/tmp/x": "2", "saves/worker1.jsonl": "3"}
+    foreign = {
+        "saved/worker0/tmp/x": "4",
+        "saved/worker1/.ssh/x": "5",
+        "saved/x": "6",
+        "saves/ps0.jsonl": "7",
+    }
+    every = [(name, text.encode()) for name, text in {**files, **foreign}.items()]
+    archive = packed(tmp_path / "a.tar.gz", every)
+    names, refused = unpack(archive, Places(folder, "n2", HOSTS, of_worker1), 1000)
+    assert names == [*files]
+    assert bring(folder, "n1", {"checkpoints/model.ckpt-8.index": "8", "saved/worker0/tmp/x": "9"}) == []
+    assert content(folder) == {
+        "other_hosts/n2/checkpoints/model.ckpt-9.index": "1",
+        "saved/worker1/tmp/x": "2",
+        "saves/worker1.jsonl": "3",
+        "checkpoints/model.ckpt-8.index": "8",
+        "saved/worker0/tmp/x": "9",
+        "collected.json": "{}\n",
+    }
+    of_another = "it is of no task of this host"
+    named = (
+        "it stays on the host: names have letters, digits and _.=,+@-, of which no part begins with a sign"
+        " but _, and are not too long or deep"
+    )
+    assert [line.partition(": ")[2] for line in refused] == [of_another, named, of_another, of_another]
+
+
 def test_a_host_without_tasks_brings_nothing() -> None:
     nothing = allowed_files([], "worker0", program=True)
     assert nothing.shared is None
@@ -180,7 +213,7 @@ def test_a_name_that_no_file_system_takes_is_refused(tmp_path: Path, length: int
     long = f"output/{'x' * length}"
     refused = bring(tmp_path / "r1", "n1", {long: "1", "output/a": "1"})
     assert [entry.partition(": ")[2] for entry in refused] == (
-        [] if length == 255 else ["not a name that this host may bring"]
+        [] if length == 255 else [places_of(tmp_path).refusal(long)]
     )
     assert "output/a" in content(tmp_path / "r1")
 

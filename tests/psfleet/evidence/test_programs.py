@@ -39,7 +39,7 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
     ):
         assert f"Not shown is that {sentence}" in said
     kinds = dict.fromkeys(kind for _, kind in as_lines(verdict, silent))
-    assert list(kinds) == ["headline", "figure", "ok", "open"]
+    assert list(kinds) == ["headline", "figure", "ok", "open", "failed"], "and no model came home"
 
 
 def lose_an_ending(run: Path) -> None:

@@ -11,7 +11,10 @@ from psfleet.evidence.manifest import Manifest
 from tests.psfleet.evidence.program_folders import BYTES, ending
 from tests.psfleet.evidence.run_folders import edit, events, records, rewrite
 from tests.psfleet.report.made_runs import make_plan, make_run, started
+from tests.repository import ROOT
+from trainer.host.error_lines import exception_in
 
+PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 WHOLE = Path(__file__).with_name("whole")
 READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600}
 
@@ -105,7 +108,19 @@ def not_proven(run: Path) -> None:
     edit(run, "worker1", "finished", reason="stopped")
 
 
-@pytest.mark.parametrize("make", [proven, completed, not_proven])
+def no_step(run: Path) -> None:
+    """No worker finds its data: TensorFlow says so of each in 60 lines, and the ps ends by their word."""
+    make_run(run, windows=0)
+    error = exception_in(PRINTED.read_text()).removeprefix("tensorflow.python.framework.errors_impl.")
+    for name, whose in {"worker0": "", "worker1": "", "ps0": "worker0: "}.items():
+        told = [record for record in records(run, name) if record["event"] == "started"]
+        failed = {"event": "failed", "class": "program", "reason": f"{whose}{error}"}
+        rewrite(run, name, [*told, told[-1] | failed])
+    content = [ending(name, 70, failed=True, **BYTES) for name in ("ps0", "worker0", "worker1")]
+    (run / "tasks.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("make", [proven, completed, not_proven, no_step])
 def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
     make: Callable[[Path], None],
     tmp_path: Path,

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import VaultSecretsContext
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
@@ -18,6 +19,8 @@ from tests.repository import ROOT
 
 # Knows the roles' files from the first inventory on.
 ROLES_LOADER = DataLoader()
+# As the command line does it where no password is given.
+VaultSecretsContext.initialize(VaultSecretsContext(secrets=[]))
 
 
 def written(folder: Path, files: Mapping[str, object]) -> Path:

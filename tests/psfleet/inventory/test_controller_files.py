@@ -40,6 +40,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         trainer_program_flags="no",
         trainer_program_tensorflow1=True,
         trainer_program_end_deadline_minutes=5,
+        trainer_program_collect=["/tmp/tables/", "results"],
         trainer_program_requirements=str(requirements),
     )
     before = facts(inventory)["cluster_program"]
@@ -52,6 +53,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         "observed": True,
         "tensorflow1": True,
         "end_deadline_minutes": 5,
+        "collect": ["/tmp/tables", "results"],
         "requirements": str(requirements),
         "release": content_hash(program),
     }

@@ -1,5 +1,7 @@
 """What one variable or group asks of another: replications, programs, the chief, the data."""
 
+from dataclasses import replace
+
 import pytest
 
 from psfleet.inventory.reading import read_inventory
@@ -76,6 +78,27 @@ def test_data_where_no_task_sees_them(directory: str) -> None:
 def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
     values = inventory(["a"], ["b"], trainer_program_arguments=given).converted[0]["a"]
     assert values["trainer_program_arguments"] == arguments
+
+
+def test_arguments_are_a_list_but_on_the_command_line() -> None:
+    name, text = "trainer_program_arguments", "--layers 3 --name 'two words'"
+    (told,) = problems(["a"], ["b"], trainer_program_arguments=text)
+    line = 'trainer_program_arguments: ["--layers", "3", "--name", "two words"]'
+    assert told == f'{name} is the text "{text}"; expected a list: {line}'
+    given = inventory(["a"], ["b"], trainer_program_arguments=text)
+    assert read_inventory(replace(given, command_line={name: text}))
+
+
+def test_arguments_have_only_placeholders_that_are_filled_in() -> None:
+    name = "trainer_program_arguments"
+    (told,) = problems(["a"], ["b"], trainer_program_arguments=["--data={datadir}"])
+    expected = r"expected {data_dir}, or \{datadir} where the program is to have it so"
+    assert told == f"{name} has {{datadir}}, which nothing fills in; {expected}"
+    given = ["--data={data_dir}", '{"a": 1}', "{epoch}"]
+    (told,) = problems(["a"], ["b"], trainer_program_arguments=given)
+    assert told.startswith(f"{name} has {{data_dir}}, and worker0 has none; expected trainer_data_source,")
+    for where in ({"trainer_data_dir": "/data"}, {"trainer_data_source": "~/mnist"}):
+        assert read(["a"], ["b"], dict.fromkeys("ab", where), trainer_program_arguments=given)
 
 
 @pytest.mark.parametrize("host", ["a", "b"])

@@ -9,6 +9,7 @@ from psfleet.run.host_answers import UnusableError, checked
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.watch.test_status import task
 from tests.repository import ROOT
+from trainer.host.error_lines import exception_in
 
 PLAN = make_plan().to_json()
 WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
@@ -19,7 +20,7 @@ ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
         **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
-        **{"lacks_cuda": True, "holds_run": True},
+        **{"lacks_cuda": True, "holds_run": True, "checks": [CHECK]},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
@@ -62,6 +63,7 @@ OF_ALL: dict[str, Any] = {
     **{"changed": True, "failed": False, "msg": "done", "warnings": ["look"]},
     "diff": [{"before": "", "after": {"mode": "0644"}}],
 }
+PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 MARK = "touch /nowhere"
 # What Ansible makes of an answer beside what its module says; some of it acts on the controller.
 SPECIAL: dict[str, Any] = {
@@ -266,3 +268,9 @@ def test_of_the_plan_that_was_asked_for_its_hash_is_enough() -> None:
 def test_a_plan_that_is_none_counts_as_not_deployed(plan: dict[str, Any]) -> None:
     answer = ANSWERS["trainer_tasks"] | {"deployed": plan}
     assert checked("trainer_tasks", answer, ASKED)["deployed"] == {}
+
+
+def test_a_reason_is_a_few_lines_whatever_the_host_says() -> None:
+    told = {**ANSWERS["trainer_tasks"], "tasks": [{**WORKER, "reason": exception_in(PRINTED.read_text())}]}
+    (worker,) = checked("trainer_tasks", told, ASKED)["tasks"]
+    assert worker["reason"] == "NotFoundError: /data/mnist/train.csv; No such file or directory"

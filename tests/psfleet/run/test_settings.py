@@ -19,6 +19,7 @@ PROGRAM = {
     "observed": True,
     "tensorflow1": True,
     "end_deadline_minutes": 60,
+    "collect": ["results"],
     "requirements": "",
     "release": "abc",
 }
@@ -74,6 +75,7 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
         "observed": True,
         "tensorflow1": True,
         "end_deadline_minutes": 60,
+        "collect": ["results"],
     }
     assert settings()["program"] is None
 

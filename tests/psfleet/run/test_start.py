@@ -46,6 +46,7 @@ def found(
     environment: str = "1" * 12,
     programs: Sequence[str] = (),
     holds_run: bool = False,
+    checks: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
     task |= {"alive": alive, "run_id": run_id, "phase": phase}
@@ -58,6 +59,7 @@ def found(
         "tensorflow": tensorflow,
         "lacks_cuda": lacks_cuda,
         "unfenced": unfenced,
+        "checks": list(checks),
         "tasks": [task],
     }
 
@@ -346,3 +348,33 @@ def test_a_program_that_was_named_since_is_deployed_first() -> None:
     # What trains already did find it.
     going_on = {"n1": SERVES, "n2": TRAINS}
     assert decide("r1", PLAN, TASKS, going_on, replace(RUNNING, program=program)) == "attach"
+
+
+def test_what_tasks_lack_on_their_hosts_is_said_once_before_any_starts() -> None:
+    held = {"name": "ports", "task": "ps0", "found": "port 2222 of ps0 is held by nc", "remedy": "stop it"}
+    data = {"name": "data", "task": "", "found": "there is no /data", "remedy": "run deploy.yml"}
+    # No task of this run.
+    other = held | {"task": "chief0", "found": "port 2223 of chief0 is held by nc"}
+    lacking = {"n1": found("ps0", checks=[held, data, other]), "n2": found("worker0", checks=[data])}
+    with pytest.raises(RefusedError) as refused:
+        decide("r1", PLAN, TASKS, lacking, Folder())
+    assert refused.value.problems == (
+        "n1: port 2222 of ps0 is held by nc; stop it",
+        "n1, n2: there is no /data; run deploy.yml",
+    )
+    with pytest.raises(RefusedError, match=r"is held by nc; stop it$"):  # it has data of its own
+        decide("r1", PLAN, TASKS, lacking, Folder("stopped", "aaa"))
+    going_on = {name: {**SERVES, "checks": [held]} for name in ("n1",)} | {"n2": TRAINS | {"checks": [data]}}
+    assert decide("r1", PLAN, TASKS, going_on, Folder("running", "aaa")) == "attach"
+
+
+def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
+    metrics = {"name": "metrics", "task": "", "found": "there is no /metrics", "remedy": "make it"}
+    said = "n1, n2: there is no /metrics; make it"
+    idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}
+    assert deploy_problems(idle, PLAN, told=False) == deploy_problems(idle, PLAN, told=True) == [said]
+    busy = {**idle, "n1": SERVES | {"checks": [metrics]}}
+    assert deploy_problems(busy, PLAN, told=True) == [said]
+    assert [said, *deploy_problems({"n1": SERVES}, PLAN, told=False)] == deploy_problems(
+        busy, PLAN, told=False
+    )

@@ -254,19 +254,24 @@ def test_each_task_has_the_colour_of_its_state(monkeypatch: pytest.MonkeyPatch) 
     assert [line[:8] for line in coloured[1:4]] == ["\x1b[31mps0", "\x1b[36mwor", "\x1b[33mwor"]
 
 
-def many(count: int) -> ClusterStatus:
+def many(count: int, *, alike: bool = False) -> ClusterStatus:
     tasks = [
         {"job": "worker", "index": index, "host": f"node{index}.lab.example.org"} for index in range(count)
     ]
-    reason = "diverged: loss is nan at local step 4, global step 9; the learning rate is 100000"
-    failing = {"failed": True, "exit_code": DIVERGED, "result": "exit-code", "reason": reason}
+    failing = {"failed": True, "exit_code": DIVERGED, "result": "exit-code"}
+
+    def reason(index: int) -> str:
+        step = 4 if alike else 4 + index
+        return f"diverged: loss is nan at local step {step}, global step 9; the learning rate is 100000"
+
     return ClusterStatus.of(
         {"hash": "aaaaaaaaaaaa", "tasks": tasks[::-1]},
         {
             str(planned["host"]): answer(
-                task(f"worker{planned['index']}", "failed (failed)", **stepping(), **failing)
+                task(f"worker{index}", "failed (failed)", **stepping(), **failing, reason=reason(index))
             )
             for planned in tasks
+            if (index := int(str(planned["index"]))) >= 0
         },
     )
 
@@ -279,6 +284,12 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     assert shown[-1] == "300 tasks on 300 hosts: 300 failed"
     assert "and 290 more; `ansible-playbook status.yml | cat` cuts none" in " ".join(shown)
     assert len(shown) < 301 + 50
+
+
+def test_a_reason_of_many_tasks_is_said_once_below_the_table() -> None:
+    shown = " ".join(" ".join(lines(many(12, alike=True), 80)).split())
+    assert shown.count("the learning rate is 100000") == 1
+    assert "worker9 on node9.lab.example.org and 2 more failed: exit code 65: diverged: loss is nan" in shown
 
 
 def test_without_a_terminal_nothing_is_cut_or_said_twice() -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from psfleet.watch.task_states import failures
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
@@ -60,6 +61,25 @@ def test_a_task_that_systemd_gave_up_is_told_of_once_with_its_reason() -> None:
     assert troubles(run) == {"worker1": "failed"}
     assert heard(run, worker1("active", "running")) == ["worker1 on node1 runs again"]
     assert (run.view.units.given_up, troubles(run)) == ("", {})
+
+
+def test_a_reason_of_two_tasks_is_told_once_with_the_names_of_both() -> None:
+    run = played()
+    why = "NotFoundError: /data/mnist/train.csv; No such file or directory"
+    units = "\n\n".join(unit(job, 0, "failed", "failed", code=70) for job in ("ps", "worker"))
+    of_ps = LOG.format(why=why, code=70).replace("worker1", "ps0")
+    on_node0 = f"{units}\n--psfleet--\n{of_ps}\n--psfleet--\n"
+    told = [
+        *heard(run, worker1("failed", "failed", code=70, why=why)),
+        *heard(run, on_node0, "node0")[:1],
+    ]
+    assert [each.rpartition("again: ")[2] for each in told] == [why, "as worker1"]
+    ended = [{"name": name, "exit_code": 70, "reason": why} for name in ("ps0", "worker0", "worker1")]
+    ended[0]["reason"] = "bug"
+    assert failures(ended, "did not start") == [
+        "ps0 did not start, exit code 70: bug",
+        f"worker0, worker1 did not start, exit code 70: {why}",
+    ]
 
 
 def test_a_restart_is_told_of_with_why() -> None:

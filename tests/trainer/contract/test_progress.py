@@ -42,6 +42,8 @@ I0000 00:00:1795488934.595822    8073 port.cc:153] oneDNN custom operations are 
 2026-11-24 02:47:34.595822: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is optimized
 To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow
   warnings.warn("closed")
+\t [[{{node IteratorGetNext}}]]
+  File "/opt/psfleet/ops.py", line 1221, in from_node_def
 """
 
 

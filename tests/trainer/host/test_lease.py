@@ -129,6 +129,16 @@ def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
         assert take(file, BEN, 60) == ""
 
 
+def test_a_look_that_waits_for_whoever_is_there_to_end_counts(file: Path) -> None:
+    take(file, ADA, 0)
+    early = look(file, deployed=True)
+    code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
+    with subprocess.Popen([sys.executable, "-c", code, str(file)], cwd=ROOT):
+        looked = look(file, 60, deployed=True)
+    assert take(file, BEN, 0, early).startswith("ada")
+    assert take(file, BEN, 0, looked) == ""
+
+
 def test_of_many_at_once_one_has_it(file: Path) -> None:
     code = (
         "import sys, pathlib; from trainer.host.lease import *\n"

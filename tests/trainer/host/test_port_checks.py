@@ -124,14 +124,18 @@ def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_o
 @pytest.mark.parametrize(
     ("holder", "words"),
     [
-        (Holder(2223, 33, 812, "nginx", "nginx.service"), "nginx (pid 812, nginx.service)"),
-        (Holder(2223, 998, 9, "x", "psfleet-worker@0.service"), "x (pid 9, psfleet-worker@0.service)"),
+        (Holder(2223, 33, 812, "nginx", "nginx.service"), "nginx (pid 812, nginx.service) of user www-data"),
+        (
+            Holder(2223, 54321, 9, "x", "psfleet-worker@0.service"),
+            "x (pid 9, psfleet-worker@0.service) of user without a name",
+        ),
         (Holder(2223, 33), "a process of the user with id 33 that cannot be seen from here"),
     ],
 )
 def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
-    other = "port 2222 of ps0 is held by nc (pid 9)"
-    assert port_check([PS, WORKER], PortFacts((holder, Holder(2222, 0, 9, "nc"))), {}) == failed(
+    other = "port 2222 of ps0 is held by nc (pid 9) of user root: nc -lk 2222"
+    nc = Holder(2222, 0, 9, "nc", command="nc -lk 2222")
+    assert port_check([PS, WORKER], PortFacts((holder, nc)), {}) == failed(
         f"{other}; port 2223 of worker1 is held by {words}",
         "stop that program, or give the host's tasks other ports: trainer_base_port, or trainer_ps_port, "
         "trainer_worker_port, in host_vars of this host",
@@ -151,6 +155,9 @@ def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
     assert port_check([task], PortFacts((), reserved="32769-40010,9"), {}).state == "warning"
 
 
+COMMAND = f"python -m {'x' * 87}..."
+
+
 def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
     """A /proc in which one process has gone, and another's descriptors may not be read."""
     own, ip = f"proc/{os.getpid()}", "proc/sys/net/ipv4"
@@ -158,6 +165,7 @@ def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
         "proc/net/tcp": TABLE,
         f"{own}/comm": f"{Path(sys.executable).name}\n",
         f"{own}/cgroup": CGROUP_V2,
+        f"{own}/cmdline": f"python\0-m\0{'x' * 200}\0",
     }
     texts |= {f"{ip}/ip_local_port_range": "1024\t65000\n", f"{ip}/ip_local_reserved_ports": "8080,9148\n"}
     for name, text in texts.items():
@@ -167,6 +175,6 @@ def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / own / "fd" / "3").symlink_to("socket:[41234]")
     (tmp_path / own / "fd" / "4").symlink_to("/dev/null")
-    holder = Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service")
+    holder = Holder(2222, 998, os.getpid(), Path(sys.executable).name, "psfleet-ps@0.service", COMMAND)
     facts = read_port_facts([2222, 2223], tmp_path)
     assert facts == PortFacts((holder, Holder(2223, 998)), (1024, 65000), "8080,9148")

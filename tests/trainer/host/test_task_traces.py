@@ -8,6 +8,7 @@ import pytest
 
 from tests.trainer.step_record import STEP
 from trainer.host import task_traces
+from trainer.host.error_lines import LONGEST_LINE, last_words
 
 
 def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
@@ -70,11 +71,10 @@ def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> 
 def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
     log = tmp_path / "worker0.out"
     log.write_text("".join(f"line {number}\n" for number in range(20_000)) + "\nthe end\n")
-    assert (
-        task_traces.last_of(task_traces.last_lines_of(log)) == "line 19997\nline 19998\nline 19999\nthe end"
-    )
+    last = "line 19996\nline 19997\nline 19998\nline 19999\nthe end"
+    assert last_words(task_traces.last_lines_of(log)) == last
     log.write_bytes(b"one\ntwo \xff\n")
-    assert task_traces.last_of(task_traces.last_lines_of(log)) == "one\ntwo \ufffd"
+    assert last_words(task_traces.last_lines_of(log)) == "one\ntwo \ufffd"
     assert task_traces.object_in("[1]") == {}
 
 
@@ -103,9 +103,7 @@ def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, k
     assert task_traces.last_failure(file) == ""
     assert task_traces.last_step(file) == {}
     assert task_traces.run_id_of(file) == ""
-    assert len(task_traces.last_of(task_traces.last_lines_of(file))) <= (
-        len(NESTED) if kind == "nested" else 0
-    )
+    assert len(last_words(task_traces.last_lines_of(file))) <= (LONGEST_LINE if kind == "nested" else 0)
 
 
 def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:

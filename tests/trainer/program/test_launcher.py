@@ -36,7 +36,7 @@ def told(tasks: Tasks, name: str) -> dict[str, object]:
 
 def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path / "code", TELL), ps=1, worker=2) as tasks:
-        tasks.arguments = ["--epochs=3", "two words"]
+        tasks.arguments = ["--epochs=3", "two words", "{data_dir}/{task_index}", "{run_dir}", '{"a": {}}']
         tasks.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
         tasks.start("worker1", options=["--batch_size=7", "--threads=2", "--data_dir=/data", "--seed=5"])
         assert tasks.wait() == {"worker1": FINISHED}
@@ -44,7 +44,10 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
         found = told(tasks, "worker1")
         hosts = [f"--ps_hosts={ps[0]}", f"--worker_hosts={workers[0]},{workers[1]}"]
         flags = ["--job_name=worker", "--task_index=1", *hosts]
-        assert found["arguments"] == [*flags, "--epochs=3", "two words"]
+        assert found["arguments"] == [
+            *flags,
+            *("--epochs=3", "two words", "/data/1", str(tasks.directory("worker1")), '{"a": {}}'),
+        ]
         assert found["cwd"] == str(tasks.directory("worker1"))
         assert found["path"] == [str(tmp_path / "code")]
         assert found["group"] is True

@@ -3,12 +3,16 @@
 from __future__ import print_function
 
 import math
+import os
 import time
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.examples.tutorials.mnist import input_data
 
 tf.app.flags.DEFINE_string("data_dir", "/tmp/mnist-data", "Directory for storing mnist data")
+tf.app.flags.DEFINE_string("train_dir", "checkpoints", "Directory for checkpoints and summaries")
+tf.app.flags.DEFINE_string("export_dir", None, "Directory for the trained model")
 tf.app.flags.DEFINE_integer("task_index", None, "Worker task index")
 tf.app.flags.DEFINE_integer("hidden_units", 50, "Number of units in the hidden layer")
 tf.app.flags.DEFINE_integer("epochs", 6, "Epochs that each worker trains")
@@ -39,6 +43,7 @@ def main(unused_argv):
         global_step = tf.Variable(0, name="global_step", trainable=False)
         present = tf.Variable(0, name="present", trainable=False)
         arrive = tf.assign_add(present, 1, use_locking=True)
+        leave = tf.assign_add(present, -1, use_locking=True)
         hid_w = tf.Variable(
             tf.truncated_normal([IMAGE_PIXELS * IMAGE_PIXELS, FLAGS.hidden_units], stddev=1.0 / IMAGE_PIXELS)
         )
@@ -63,7 +68,7 @@ def main(unused_argv):
 
     sv = tf.train.Supervisor(
         is_chief=is_chief,
-        logdir="checkpoints",
+        logdir=FLAGS.train_dir,
         init_op=tf.global_variables_initializer(),
         recovery_wait_secs=1,
         global_step=global_step,
@@ -86,6 +91,16 @@ def main(unused_argv):
     print("Training elapsed time: %f s" % (time.time() - time_begin))
     test_feed = {x: mnist.test.images, y_: mnist.test.labels}
     print("test accuracy: %g" % sess.run(accuracy, feed_dict=test_feed))
+    tf.summary.FileWriter(os.path.join(FLAGS.train_dir, "worker%d" % FLAGS.task_index), sess.graph).close()
+    sess.run(leave)
+    if is_chief and FLAGS.export_dir:
+        while sess.run(present) > 0:
+            time.sleep(0.1)
+        sess.graph._unsafe_unfinalize()  # the Supervisor has closed it
+        tf.saved_model.simple_save(sess, FLAGS.export_dir, {"x": x}, {"y": y})
+        images = mnist.test.images[:20]
+        predictions = sess.run(y, feed_dict={x: images})
+        np.savez(os.path.join(FLAGS.export_dir, "some.npz"), images=images, predictions=predictions)
 
 
 if __name__ == "__main__":

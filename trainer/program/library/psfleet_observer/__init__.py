@@ -8,7 +8,7 @@ alone.
 What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py,
 training_runs.py); the
 parameter servers, through a session of one's own (meeting.py); what a coordinator of TensorFlow 2 has its
-workers do (coordinator.py).
+workers do (coordinator.py); and, of a program that calls `psfleet_records`, too, where it saves (saves.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import ModuleType
 
 from psfleet_imports import AfterLoading
 
-from psfleet_observer.guard import guarded
+from psfleet_observer.guard import guarded, say
 
 # Module of TensorFlow -> what is wrapped in it, as `module:function` here.
 _WRAPPED = {
@@ -37,12 +37,24 @@ _WRAPPED = {
     "tensorflow.python.distribute.parameter_server_strategy_v2": "checkpoints:wrap_strategy",
     "tensorflow.python.checkpoint.checkpoint_options": "checkpoints:wrap_options",
 }
+# And what is wrapped in saves.py, which goes on where nothing else can be looked at any more.
+_SAVING = {
+    "tensorflow.python.training.saver": "wrap_savers",
+    "tensorflow.python.checkpoint.checkpoint": "wrap_checkpoints",
+    "tensorflow.python.saved_model.builder_impl": "wrap_builders",
+    "tensorflow.python.saved_model.save": "wrap_saved_models",
+    "tensorflow.python.summary.writer.writer": "wrap_writers",
+    "tensorflow.python.ops.summary_ops_v2": "wrap_file_writers",
+    "keras.src.saving.saving_api": "wrap_keras",
+    "tf_keras.src.saving.saving_api": "wrap_keras",
+}
 
 
 def begin() -> None:
     """Wrap these modules when the program loads them, where psfleet runs it."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
+        functions |= {module: functools.partial(_wrap_saves, then) for module, then in _SAVING.items()}
         sys.meta_path.insert(0, AfterLoading(functions))
 
 
@@ -50,3 +62,10 @@ def begin() -> None:
 def _wrap(then: str, module: ModuleType) -> None:
     name, _, function = then.partition(":")
     getattr(importlib.import_module(f"psfleet_observer.{name}"), function)(module)
+
+
+def _wrap_saves(function: str, module: ModuleType) -> None:
+    try:
+        getattr(importlib.import_module("psfleet_observer.saves"), function)(module)
+    except Exception as error:
+        say(f"what {module.__name__} saves is not noted ({type(error).__name__}: {error})")

@@ -1,0 +1,55 @@
+"""Why tasks of a run failed: each reason once, with the names of the tasks that have it."""
+
+from collections.abc import Iterable
+
+from psfleet.evidence.recorded_run import Run, TaskRecords
+from trainer.host.error_lines import in_short
+from trainer.host.wording import first_of, grouped
+
+
+def together(failures: Iterable[tuple[str, str]]) -> list[str]:
+    """Return "worker0, worker1 failed: why" of a task and what is said of it each."""
+    by_words = grouped((words, name) for name, words in failures)
+    return [f"{first_of(names)} {words}" for words, names in by_words.items()]
+
+
+def in_a_line(reason: str) -> str:
+    """Return the first line of a reason, which is the error's own, and its last."""
+    lines = in_short(reason).splitlines()
+    return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else ""
+
+
+def recorded_failure(task: TaskRecords) -> str:
+    """Return class and reason of its `failed` record, where that is its last word; else empty."""
+    if task.ending is None or task.ending.event != "failed":
+        return ""
+    return f"({task.ending.text('class')}): {task.ending.text('reason')}"
+
+
+def reasons_without_a_step(run: Run) -> tuple[str, ...]:
+    """Return why tasks failed, in a few lines each, where none took a step; else nothing.
+
+    What stopped them all is worth more than what each check has to say of a run that was none. A program may
+    have taken steps that nobody saw: a worker that ended well, by itself, has done what it had to.
+    """
+    done = any(run.endings[each.name].by_itself for each in run.workers if each.name in run.endings)
+    if run.problem or done or run.windows or any(run.contributions.values()):
+        return ()
+    names = [task.name for task in run.expected]
+    failures = []
+    for name in names:
+        told, ending = recorded_failure(run.task(name)), run.endings.get(name)
+        if ending is not None and ending.failed:
+            why = ending.reason or told.partition(": ")[2]
+            failures.append((name, f"exit code {ending.exit_code}", in_short(why)))
+        elif told:
+            how, _, why = told.partition(": ")
+            failures.append((name, how, in_short(why)))
+    # The ps end with what a worker told them: that has the worker's name before it.
+    whys = {why for _, _, why in failures}
+    own = [(name, how, why) for name, how, why in failures if not _is_of_another(why, names, whys)]
+    return tuple(together((name, f"failed, {how}: {why}".rstrip(": ")) for name, how, why in own or failures))
+
+
+def _is_of_another(why: str, names: Iterable[str], whys: Iterable[str]) -> bool:
+    return any(why.replace(f"{name}: ", "", 1) in whys for name in names if f"{name}: " in why)

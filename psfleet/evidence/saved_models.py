@@ -1,0 +1,137 @@
+"""What a run has left of its model: the files that TensorFlow loads, their size, and how they are loaded."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from psfleet.evidence.answer import listed, size
+from psfleet.evidence.untrusted_files import read_bytes
+from trainer.host.saved_places import NOTES, SAVED, SavedPlace, noted_places
+
+# Of a run's folder, in the order in which they are told.
+_FOLDERS = (SAVED, "checkpoints", "output", "other_hosts")
+_MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
+_MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
+_SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
+_PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
+_NUMBERED = re.compile(r"(.*?)(?:-([0-9]{1,18}))?")
+_KERAS = {".keras": "Keras model", ".h5": "Keras model", ".weights.h5": "Keras weights"}
+# What is whole in itself comes first.
+_LOADED_BY = {
+    "SavedModel": "tf.saved_model.load({})",
+    "Keras model": "tf.keras.models.load_model({})",
+    "Keras weights": "model.load_weights({})",
+    "checkpoint": "tf.train.load_checkpoint({})",
+}
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A `kind` of `_LOADED_BY` at a path relative to the run's folder, of so many bytes."""
+
+    path: str
+    kind: str
+    bytes: int
+
+    def described(self, folder: str) -> str:
+        """Return what it is, and the Python that loads it from a run's folder."""
+        path = repr(f"{folder}/{self.path}")
+        return f"{self.kind}, {size(self.bytes)}: {_LOADED_BY[self.kind].format(path)}"
+
+
+def find_models(folder: Path) -> list[FoundModel]:
+    """Return the models in a run's folder; of checkpoints that are numbered the last. No link is followed."""
+    kinds = list(_LOADED_BY)
+    found = [model for name in _FOLDERS for model in _below(folder, name)]
+    return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
+
+
+def model_lines(folder: Path, shown: str) -> Iterator[tuple[str, bool]]:
+    """Yield a line for each model that came home, or why there is none, and whether it is a good one."""
+    models = find_models(folder)
+    for model in models[:_MOST_SHOWN]:
+        yield model.described(shown), True
+    if more := models[_MOST_SHOWN:]:
+        yield f"and {len(more)} more: {listed(model.path for model in more)}", True
+    if not models:
+        yield from _absent(folder)
+
+
+def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
+    elsewhere: list[str] = []
+    lost: list[str] = []
+    for notes in sorted((folder / NOTES).glob("*.jsonl"))[:_MOST_TASKS]:
+        for place in _noted(notes):
+            saved = f"{notes.stem} saved to {place.path}"
+            if place.is_elsewhere:
+                elsewhere.append(saved)
+            elif place.kind != "summaries":
+                came = place.brought_to(notes.stem)
+                why = (
+                    "of which none is here: see what was not collected"
+                    if came
+                    else "which ended with the task"
+                )
+                lost.append(f"{saved}, {why}")
+    if lost:
+        yield f"none came home: {listed(lost)}", False
+    elif elsewhere:
+        yield listed(elsewhere), True
+    else:
+        yield "none came home: trainer_program_collect names what of a program nobody sees it save", False
+
+
+def _noted(notes: Path) -> list[SavedPlace]:
+    try:
+        return noted_places(read_bytes(notes, _MOST_OF_NOTES))
+    except OSError:
+        return []
+
+
+def _below(folder: Path, name: str) -> Iterator[FoundModel]:
+    walked = os.walk(folder / name) if not (folder / name).is_symlink() else iter(())
+    for count, (place, folders, names) in enumerate(walked):
+        if count >= _MOST_FOLDERS:
+            return
+        folders.sort()
+        path = os.path.relpath(place, folder)
+        if _SAVED_MODEL & {*names}:
+            inner = os.walk(place)
+            total = sum(_size(within, each) for within, _, files in inner for each in files)
+            yield FoundModel(path, "SavedModel", total)
+            folders.clear()  # a checkpoint in it is a part of it
+            continue
+        sizes = {each: _size(place, each) for each in sorted(names)}
+        for each, total in sizes.items():
+            suffix = next((end for end in (".weights.h5", ".h5", ".keras") if each.endswith(end)), "")
+            if suffix:
+                yield FoundModel(f"{path}/{each}", _KERAS[suffix], total)
+        for prefix, total in _checkpoints(sizes).items():
+            yield FoundModel(f"{path}/{prefix}", "checkpoint", total)
+
+
+def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
+    """Return the bytes of each whole checkpoint of a folder; of those of one name the last number's."""
+    parts: dict[str, list[str]] = {}
+    for name in sizes:
+        if part := _PART.fullmatch(name):
+            parts.setdefault(part[1], []).append(name)
+    newest: dict[str, tuple[int, str]] = {}
+    for prefix, names in parts.items():
+        count, numbered = int(names[0][-5:]), _NUMBERED.fullmatch(prefix)
+        if f"{prefix}.index" in sizes and len(names) == count and numbered:
+            found = (int(numbered[2] or 0), prefix)
+            newest[numbered[1]] = max(newest.get(numbered[1], found), found)
+    return {
+        prefix: sizes[f"{prefix}.index"] + sum(sizes[name] for name in parts[prefix])
+        for _, prefix in newest.values()
+    }
+
+
+def _size(folder: str, name: str) -> int:
+    try:
+        return Path(folder, name).lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,95 @@
+"""What a run's folder has of a model, by the names and sizes of its files."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.saved_models import find_models, model_lines
+
+
+def made(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x" * 1000)
+    return folder
+
+
+def lines(folder: Path) -> list[tuple[str, bool]]:
+    return list(model_lines(folder, "runs/r1"))
+
+
+def checkpoint(prefix: str, parts: int = 1) -> list[str]:
+    return [f"{prefix}.index", *(f"{prefix}.data-{part:05}-of-{parts:05}" for part in range(parts))]
+
+
+def test_each_kind_is_told_with_its_size_and_how_it_is_loaded(tmp_path: Path) -> None:
+    export = "saved/worker0/tmp/export"
+    names = [f"{export}/saved_model.pb", *checkpoint(f"{export}/variables/variables"), "saved/chief0/m.keras"]
+    names += [*checkpoint("checkpoints/model.ckpt-9"), *checkpoint("checkpoints/model.ckpt-10", 2)]
+    names += [
+        "checkpoints/model.ckpt-10.meta",
+        "checkpoints/checkpoint",
+        "events/x.keras",
+        "output/result.csv",
+    ]
+    assert lines(made(tmp_path, *names)) == [
+        (f"SavedModel, 3 kB: tf.saved_model.load('runs/r1/{export}')", True),
+        ("Keras model, 1 kB: tf.keras.models.load_model('runs/r1/saved/chief0/m.keras')", True),
+        ("checkpoint, 3 kB: tf.train.load_checkpoint('runs/r1/checkpoints/model.ckpt-10')", True),
+    ]
+
+
+def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path: Path) -> None:
+    made(
+        tmp_path,
+        "checkpoints/a-2.data-00000-of-00002",
+        "checkpoints/a-2.index",
+        *checkpoint("checkpoints/a-1"),
+    )
+    made(tmp_path, "checkpoints/b.data-00000-of-00001")
+    assert [model.path for model in find_models(tmp_path)] == ["checkpoints/a-1"]
+
+
+def test_those_of_other_hosts_come_last_and_of_many_the_first_are_told(tmp_path: Path) -> None:
+    made(tmp_path, "other_hosts/n2/output/a.keras", *(f"saved/worker1/{name}.weights.h5" for name in "abcd"))
+    told = lines(tmp_path)
+    assert [line.partition(",")[0] for line, _ in told] == ["Keras weights"] * 4 + [
+        "and 1 more: other_hosts/n2/output/a.keras"
+    ]
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    made(tmp_path / "else", "a.keras")
+    folder = made(tmp_path / "r1", "saved/worker0/x")
+    (folder / "saved/worker0/link").symlink_to(tmp_path / "else")
+    (folder / "output").symlink_to(tmp_path / "else")
+    assert find_models(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "said", "is_good"),
+    [
+        ([], "none came home: trainer_program_collect names what of a program nobody sees it save", False),
+        (
+            [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
+            "none came home: worker0 saved to /dev/shm/m, which ended with the task",
+            False,
+        ),
+        (
+            [("/tmp/m", "checkpoint")],
+            "none came home: worker0 saved to /tmp/m, of which none is here: see what was not collected",
+            False,
+        ),
+        ([("gs://bucket/m", "SavedModel")], "worker0 saved to gs://bucket/m", True),
+    ],
+)
+def test_where_none_came_it_is_said_what_became_of_it(
+    tmp_path: Path, places: list[tuple[str, str]], said: str, *, is_good: bool
+) -> None:
+    (tmp_path / "saves").mkdir()
+    notes = [json.dumps({"path": path, "kind": kind}) + "\n" for path, kind in places]
+    (tmp_path / "saves/worker0.jsonl").write_text("".join(notes))
+    os.mkfifo(tmp_path / "saves/worker1.jsonl")
+    assert lines(tmp_path) == [(said, is_good)]

@@ -1,0 +1,41 @@
+"""Where what a program saves lies on its host, and where it is brought to."""
+
+import json
+
+import pytest
+
+from trainer.host.saved_places import LONGEST, MOST_PLACES, SavedPlace, noted_places
+
+
+@pytest.mark.parametrize(
+    ("path", "kept_at", "brought_to"),
+    [
+        ("/tmp/logs", "runs/.tmp/r1/worker0/logs", "saved/worker0/tmp/logs"),
+        ("/var/tmp/m/1", "runs/.tmp/r1/worker0/m/1", "saved/worker0/tmp/m/1"),
+        ("model.keras", "runs/r1/model.keras", "saved/worker0/model.keras"),
+        ("checkpoints/deep", "runs/r1/checkpoints/deep", "checkpoints/deep"),
+        ("/dev/shm/m", "runs", ""),
+        ("/tmp", "runs", ""),
+        ("/tmp/../etc", "runs", ""),
+        ("/tmp//etc", "runs", ""),
+        ("../r2", "runs", ""),
+        ("gs://bucket/m", "runs", ""),
+    ],
+)
+def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
+    path: str, kept_at: str, brought_to: str
+) -> None:
+    place = SavedPlace(path)
+    assert "/".join(("runs", *place.kept_at("r1", "worker0"))) == kept_at
+    assert place.brought_to("worker0") == brought_to
+
+
+def test_what_is_no_note_counts_as_none() -> None:
+    lines = ["", "x", "[]", '{"path": "/tmp/a"}', '{"path": 1, "kind": "x"}', '{"path": "", "kind": ""}']
+    lines += [json.dumps({"path": "x" * (LONGEST + 1), "kind": ""}), "[" * 100_000]
+    good = [{"path": "/tmp/a", "kind": "checkpoint", "more": 1}, {"path": "b", "kind": "Keras"}]
+    text = "\n".join([*lines, *map(json.dumps, good), *map(json.dumps, good)])
+    assert noted_places(text) == [SavedPlace("/tmp/a", "checkpoint"), SavedPlace("b", "Keras")]
+    assert noted_places(text.encode() + b"\xff\n") == noted_places(text)
+    many = "\n".join(json.dumps({"path": f"/tmp/{number}", "kind": ""}) for number in range(1000))
+    assert len(noted_places(many)) == MOST_PLACES

@@ -1,0 +1,135 @@
+"""What is wrong, of all that TensorFlow and Python print with it: what is noise, is known here alone."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+
+MOST_LINES, LONGEST_LINE, MOST_LOGGED = 5, 300, 20
+
+_TRACEBACK = "Traceback (most recent call last):"
+_IGNORED = "Exception ignored in"
+# What TensorFlow's runtime says as it starts and goes on, and what Python adds to a warning.
+_OF_A_LIBRARY = re.compile(
+    r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
+    r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:|warnings\.warn\("
+    r"|\*\*\* Check failure stack trace|\s*@ +0x|\s*File \"[^\"]+\", line |\s*\[\[\{\{node "
+)
+# Where an error's message ends: where its node was made, with which others. What is logged behind it.
+_END = re.compile(r"Original stack trace for |Colocation Debug Info|During handling of the above")
+_BEHIND = re.compile(rf"{_IGNORED}|[IWEF]\d{{4}} [\d:.]+ ")
+# Between its lines: that it is one, which node it was, where that was defined, what to try, who saw it.
+_BESIDE = re.compile(
+    r"Traceback \(most recent|Detected at node |Node: |\[\[\{\{node |Hint: |\d+ root error\(s\) found"
+    r"|\d+ (?:successful operations|derived errors ignored)|(?:[A-Z_]+: )?From /job:\S+:$"
+    r"|:UNKNOWN:|Input Source operations|Errors may have originated|Function call stack|[\^~]+$"
+    r"|\S* ?execution error:?$"
+)
+_FRAME, _DUMP = re.compile(r'\s*File "'), re.compile(r"\s*\w+ \{$")
+_ASIDE = re.compile(
+    r"\{\{function_node \S*\}\}\s*|\s*\[Op:\S+\](?: name:.*)?|\s*\[type\.googleapis\.com/\S+\]"
+    r"|^\s*\(\d+\) (?=[A-Z_]+: )|^tensorflow\.python\.framework\.errors_impl\."
+)
+# The class of an error that says nothing else in its first line.
+_CLASS = re.compile(
+    r"((?:\w+: )*[\w.]*\w(?:Error|Exception)): *(?:[\w ]*execution error:|From /job:\S+:|\d+ root .*)?$"
+)
+_RECENT = "Recent warning and error logs:"
+_STATUS = re.compile(r"(?:status|\.cc:\d+ ): ([A-Z_]+): *(.+)")
+# What comes of another error, which TensorFlow's log names.
+_CONSEQUENCES = ("ABORTED", "CANCELLED", "OUT_OF_RANGE")
+_CONSEQUENCE = re.compile(r"is closed and has insufficient elements|(?:ABORTED|CANCELLED): ")
+
+
+def in_short(text: str) -> str:
+    """Return the words of an error in at most five lines, its own line first; of such a text, the same."""
+    said, recent = _parts(text)
+    words = list(_own_words(said))
+    known = "\n".join(words)
+    logged = _STATUS.findall(recent)[:MOST_LOGGED]
+    others = [f"{code}: {what}" for code, what in logged if what not in known]
+    causes = [each for each in dict.fromkeys(others) if not each.startswith(_CONSEQUENCES)]
+    first = [line for line in words if not _CONSEQUENCE.search(line)]
+    after = [line for line in words if _CONSEQUENCE.search(line)]
+    return "\n".join(map(_cut, _within([*first, *causes, *after])))
+
+
+def error_in_short(error: BaseException) -> str:
+    """Return what went wrong in at most five lines: the class of an exception, and its message."""
+    return in_short("".join(traceback.format_exception_only(type(error), error)))
+
+
+def exception_in(text: str) -> str:
+    """Return class and message of the last exception that was printed, as it was; "" where there is none."""
+    lines = text.splitlines()
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if line == _TRACEBACK and not (number and lines[number - 1].startswith(_IGNORED))
+    ]
+    if not starts:
+        return ""
+    after = lines[starts[-1] + 1 :]
+    frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
+    return "\n".join(takewhile(lambda line: not _BEHIND.match(line), after[frames:]))
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """Return the last of what a task printed, without what only its libraries say."""
+    return "\n".join(
+        [_cut(line) for line in lines if line.strip() and not is_of_a_library(line)][-MOST_LINES:]
+    )
+
+
+def is_of_a_library(line: str) -> bool:
+    """Tell whether a line of a task's output is what libraries print however it goes."""
+    return bool(_OF_A_LIBRARY.match(line))
+
+
+def _parts(text: str) -> tuple[list[str], str]:
+    """Return the lines of an error, and what TensorFlow has added of its log."""
+    lines = takewhile(lambda line: not _END.match(line), text.splitlines())
+    said, _, recent = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
+    return said.splitlines(), recent
+
+
+def _own_words(lines: Iterable[str]) -> Iterator[str]:
+    """Give the lines that say what is wrong, the class of the error before the first."""
+    known: set[str] = set()
+    before = ""
+    for line in _without_dumps(lines):
+        # What a host says may have any length: no pattern looks at all of a line without end.
+        cleaned = _ASIDE.sub("", _cut(line.rstrip(), 4000))
+        if named := _CLASS.match(cleaned):
+            before = f"{named[1]}: "
+        elif cleaned.strip(" =\t.") and not _BESIDE.match(cleaned.strip()) and cleaned.strip() not in known:
+            yield before + (cleaned.strip() if before else cleaned)
+            known.add(cleaned.strip())
+            before = ""
+    if before:
+        yield before.rstrip(": ")
+
+
+def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
+    """Leave out the frames of a stack with their source, and what a graph is made of."""
+    depth, in_frame = 0, False
+    for line in lines:
+        of_frame = in_frame and line.startswith("    ")
+        in_frame = bool(_FRAME.match(line))
+        if _DUMP.match(line):
+            depth += 1
+        elif depth:
+            depth -= line.strip() == "}"
+        elif not (in_frame or of_frame):
+            yield line
+
+
+def _within(lines: list[str]) -> list[str]:
+    """Keep the first lines and the last, as of an error that shows a large value between."""
+    return lines if len(lines) <= MOST_LINES else [*lines[:2], "...", *lines[-2:]]
+
+
+def _cut(line: str, most: int = LONGEST_LINE) -> str:
+    return line if len(line) <= most else f"{line[: most * 2 // 3]} ... {line[10 - most // 3 :]}"

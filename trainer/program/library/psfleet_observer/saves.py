@@ -1,0 +1,134 @@
+"""Notes where a program saves: checkpoints, models and summaries. psfleet collects what lies there.
+
+Each place is noted once, after the first save, in a file of the task in the run's directory.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from psfleet_observer.guard import say
+
+# In which everybody has files: of these a save alone is noted, of others all that is in the folder.
+_COMMON = ("", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - of the program's own choice
+_NUMBER = re.compile(r"-[0-9]+$")
+_MOST = 200
+
+_noted: set[tuple[str, str]] = set()
+_saving = threading.local()
+
+
+def wrap_savers(module: ModuleType) -> None:
+    """Note the checkpoints of TensorFlow 1."""
+    _note(module.Saver, "save", _argument(2, "save_path"), "checkpoint")
+
+
+def wrap_checkpoints(module: ModuleType) -> None:
+    """Note those of TensorFlow 2, whoever writes them."""
+    _note(module.TrackableSaver, "save", _argument(1, "file_prefix"), "checkpoint")
+
+
+def wrap_builders(module: ModuleType) -> None:
+    """Note a SavedModel of TensorFlow 1: not the checkpoint that is made for it."""
+    for builder in (module.SavedModelBuilder, module._SavedModelBuilder):
+        if "add_meta_graph_and_variables" in vars(builder):
+            _note(builder, "add_meta_graph_and_variables", lambda *_, **__: None, "")
+    _note(module._SavedModelBuilder, "save", lambda builder, *_, **__: builder._export_dir, "SavedModel")
+
+
+def wrap_saved_models(module: ModuleType) -> None:
+    """Note a SavedModel of TensorFlow 2."""
+    _note(module, "save_and_return_nodes", _argument(1, "export_dir"), "SavedModel")
+
+
+def wrap_keras(module: ModuleType) -> None:
+    """Note what Keras saves."""
+    for name in ("save_model", "save_weights"):
+        _note(module, name, _argument(1, "filepath"), "Keras")
+
+
+def wrap_writers(module: ModuleType) -> None:
+    """Note the summaries of TensorFlow 1."""
+    _note(module.FileWriter, "__init__", _argument(1, "logdir"), "summaries")
+
+
+def wrap_file_writers(module: ModuleType) -> None:
+    """Note those of TensorFlow 2."""
+    _note(module, "create_file_writer_v2", _argument(0, "logdir"), "summaries")
+
+
+def _argument(place: int, name: str) -> Callable[..., object]:
+    """Return what gives the argument of a call that has this place and name."""
+
+    def given(*arguments: object, **named: object) -> object:
+        return arguments[place] if len(arguments) > place else named.get(name)
+
+    return given
+
+
+def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:
+    """Have calls of a function noted that are no part of another one, once they have succeeded."""
+    save = getattr(owner, name, None)
+    if save is None:
+        return
+
+    @functools.wraps(save)
+    def noting(*arguments: Any, **named: Any) -> Any:
+        with _outermost() as is_outermost:
+            result = save(*arguments, **named)
+        if is_outermost:
+            _write(path(*arguments, **named), kind)
+        return result
+
+    setattr(owner, name, noting)
+
+
+@contextmanager
+def _outermost() -> Iterator[bool]:
+    inside = getattr(_saving, "inside", False)
+    _saving.inside = True
+    try:
+        yield not inside
+    finally:
+        _saving.inside = inside
+
+
+def _write(path: object, kind: str) -> None:
+    try:
+        # What a graph is to save to, only its session knows.
+        place = _place(os.fsdecode(path), kind) if isinstance(path, str | bytes | os.PathLike) else ""
+        if not place or (place, kind) in _noted or len(_noted) >= _MOST:
+            return
+        _noted.add((place, kind))
+        folder = Path(os.environ["PSFLEET_RUN_DIRECTORY"], "saves")
+        folder.mkdir(exist_ok=True)
+        name = f"{os.environ['PSFLEET_JOB']}{os.environ['PSFLEET_TASK_INDEX']}.jsonl"
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"path": place, "kind": kind}) + "\n")
+    except Exception as error:  # the program is not to fail by this
+        say(f"that it saves to {path!r} is not noted ({type(error).__name__}: {error})")
+
+
+def _place(text: str, kind: str) -> str:
+    """Return what is to be collected of a save, relative to the run's directory where it is in there."""
+    if not text or "://" in text:
+        return text
+    run = os.path.realpath(os.environ["PSFLEET_RUN_DIRECTORY"])
+    # By whatever links it is reached: none is followed where it is collected.
+    place = os.path.realpath(_NUMBER.sub("", text) if kind == "checkpoint" else text)
+    folder = place.rpartition("/")[0]
+    common = {*_COMMON, run}
+    if kind in {"checkpoint", "Keras"} and folder not in common:
+        place = folder
+    elif kind == "summaries" and place in common:
+        place = f"{place}/events.out.tfevents"
+    return os.path.relpath(place, run) if place.startswith(f"{run}/") else place
