@@ -188,7 +188,8 @@ class TaskRecords:
     @property
     def restarts(self) -> int:
         """How often it was started again, but for a run that was stopped and goes on."""
-        return sum(life.ending is None or life.ending.event != "finished" for life in self.processes[:-1])
+        endings = [life.ending for life in self.processes[:-1]]
+        return sum(ending is None or ending.text("reason") != "stopped" for ending in endings)
 
     def of(self, *events: str) -> tuple[Record, ...]:
         """Its records of these events, in the order of its file."""

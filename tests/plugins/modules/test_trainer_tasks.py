@@ -15,7 +15,8 @@ from psfleet.run.host_answers import checked
 from tests.plugins.modules.module_run import answer_of
 from tests.trainer.step_record import STEP
 from trainer.host.boots import boot_of
-from trainer.host.task_traces import run_file, why_ended
+from trainer.host.deployment import deployed_plan
+from trainer.host.task_traces import exit_code, run_file, why_ended
 
 
 def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
@@ -168,11 +169,11 @@ def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
 
 def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    assert trainer_tasks.deployed_plan(file, "abc") == {}
+    assert deployed_plan(file, "abc") == {}
     file.write_text('{"hash": "abc", "tasks": []}')
-    assert trainer_tasks.deployed_plan(file, "") == {}
-    assert trainer_tasks.deployed_plan(file, "abc") == {"hash": "abc"}
-    assert trainer_tasks.deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
+    assert deployed_plan(file, "") == {}
+    assert deployed_plan(file, "abc") == {"hash": "abc"}
+    assert deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
         (tmp_path / "endings").mkdir()
         (tmp_path / "endings" / "worker0.json").write_text(told)
     values = {"ExecMainPID": process, "ExecMainStatus": status}
-    assert trainer_tasks.exit_code(values, tmp_path, "worker0") == known
+    assert exit_code(values, tmp_path, "worker0") == known
 
 
 SYSTEMCTL = """#!/bin/sh
