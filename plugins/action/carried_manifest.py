@@ -17,6 +17,8 @@ display = Display()
 class ActionModule(ControllerAction):
     """Arguments: `sources` (from the path below the hosts' directory to a file or folder), `cache_directory`.
 
+    With `only` those files alone come whose names have this in them.
+
     Returns `index`, for the action `carried_files`. A file whose size and time have not changed is not read
     again.
     """
@@ -25,7 +27,7 @@ class ActionModule(ControllerAction):
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
         try:
             index = index_path(sources, own_cache(arguments["cache_directory"]))
-            write_index(sources, index, display.display)
+            write_index(sources, index, display.display, str(arguments.get("only", "")))
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(f"{error}") from error
         return {"index": str(index)}

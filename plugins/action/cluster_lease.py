@@ -1,11 +1,11 @@
 """Take the leases of all hosts before they are changed, so that one playbook at a time does that."""
 
-import getpass
 import secrets
-import socket
 from typing import Any
 
 from ansible.utils.display import Display
+
+from psfleet.run.person import person
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.leases import Leases
@@ -28,7 +28,7 @@ class ActionModule(HostAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         hosts, looked = list(arguments["hosts"]), arguments.get("looked", {})
-        holder = f"{getpass.getuser()}@{socket.gethostname()} ({arguments.get('what', '')})"
+        holder = f"{person()} ({arguments.get('what', '')})"
         given = {name: arguments[name] for name in ("file",) if name in arguments}
         leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
         if self._task.check_mode and arguments["state"] == "released":

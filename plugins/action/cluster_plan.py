@@ -9,6 +9,7 @@ from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
+from psfleet.run.person import person
 from trainer.host.content_directory import content_hash
 
 from ..plugin_utils.actions import ControllerAction
@@ -34,4 +35,5 @@ class ActionModule(ControllerAction):
         return facts | {
             "cluster_release": content_hash(ROOT / "trainer"),
             "cluster_roles": str(ROOT / "roles"),
+            "cluster_person": person(),
         }

@@ -18,6 +18,7 @@ from psfleet.run.folder import (
     state_of,
     tasks_of_run,
 )
+from psfleet.run.person import beginning
 from psfleet.run.settings import resumed_settings
 from psfleet.run.start import Folder, RefusedError, decide
 from trainer.contract.json_files import read_object
@@ -85,4 +86,8 @@ class ActionModule(ControllerAction):
             except (KeyError, ValueError) as error:
                 what = f"run {run_id} cannot go on with what it began with: {error}"
                 raise RefusedError(what) from error
-        return described_run(folder, settings, tasks) | {"action": action}
+        run = described_run(folder, settings, tasks) | {"action": action}
+        if action == "start":
+            by, now = self.variables["cluster_person"], datetime.now(tz=timezone.utc)
+            run["settings"]["begun"] = beginning(run["settings"], by, now)
+        return run

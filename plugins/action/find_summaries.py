@@ -11,9 +11,10 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `runs_directory`, `run_id` ("" for all), `cluster_name`, `required` (that there are some).
+    """Arguments: `runs_directory`, `run_id` (several with commas, "" for all), `cluster_name`, `required`.
 
-    Returns `sources` for `carried_manifest`, `going_on` for `collect_run`.
+    The last says that there have to be some. Returns `sources` for `carried_manifest`, `going_on` for
+    `collect_run`, and `runs`, the folders of those that have some.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -25,9 +26,15 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(str(error)) from error
         sources = sources_of(runs)
         if arguments.get("required") and not sources and not self._task.check_mode:
-            which = f"the run {arguments['run_id']}" if arguments["run_id"] else "any run of this cluster"
+            which = f"run {arguments['run_id']}" if arguments["run_id"] else "any run of this cluster"
             raise AnsibleActionFail(
                 f"{directory} has no summaries of {which}. trainer_summary_steps above 0 lets the workers "
-                "write them; a run that has just begun has none yet"
+                "write them, a program of yours puts its event files into summaries, output or checkpoints; "
+                "a run that has just begun has none yet"
             )
-        return {"going_on": going_on, "sources": sources}
+        shown = {name.partition("/")[0] for name in sources}
+        return {
+            "going_on": going_on,
+            "sources": sources,
+            "runs": [str(run) for run in runs if run.name in shown],
+        }

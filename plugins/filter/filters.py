@@ -7,7 +7,7 @@ from typing import Any
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
-from psfleet.run.start import deploy_problems
+from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from psfleet.watch.task_states import failures
@@ -42,6 +42,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 FILTERS = (
     cuda_environment,
     deploy_problems,
+    deployed_by_others,
     exit_codes,
     failures,
     own_cache,

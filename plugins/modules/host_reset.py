@@ -15,6 +15,7 @@ from ..module_utils.ended_account import end_all
 from ..module_utils.host.accounts import is_ours
 from ..module_utils.host.fence_state import listed, take_down
 from ..module_utils.host.host_facts import ask
+from ..module_utils.host.people import begun_by
 from ..module_utils.host.task_traces import run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..module_utils.host.wording import first_of, grouped
@@ -75,9 +76,11 @@ def read_accounts(passwd: Path) -> list[Account]:
 def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
     """Say which tasks of a run are alive, "" where none is."""
     tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
-    runs = {run_id_of(run_file(configuration, *task)) for task in tasks} - {""}
+    told = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
+    began = sorted({begun for file, run_id in told.items() if (begun := begun_by(file, run_id))})
+    by = f", begun by {' or '.join(began)}" if began else ""
     names = ", ".join(f"{job}{index}" for job, index in sorted(tasks))
-    return f"{names} of run {', '.join(sorted(runs))}" if names and runs else names
+    return f"{names} of run {', '.join(sorted({*told.values()}))}{by}" if told else names
 
 
 class HostReset:
@@ -228,8 +231,8 @@ def main() -> None:
         before = after = HostReset(places)
         if alive := alive_tasks(before.units, places.own("configuration_directory")):
             module.fail_json(
-                msg=f"{alive}: alive on {values['host']}. Nothing was taken off. End the run first: "
-                "`ansible-playbook stop.yml`"
+                msg=f"{alive}: alive on {values['host']}. Nothing was taken off. Wait for the run's end, or "
+                "end it first: `ansible-playbook stop.yml`"
             )
         if before.removed and not module.check_mode:
             before.take_off(values["sshd"])

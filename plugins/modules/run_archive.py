@@ -27,6 +27,7 @@ DOCUMENTATION = {
         "run_id": {"required": True, "description": "The run."},
         "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
         "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
+        "only": {"default": "", "description": "What the names of files have in them that are packed."},
         "names": {
             "type": "list",
             "elements": "str",
@@ -97,6 +98,7 @@ class Packer:
 
     archive: tarfile.TarFile
     bytes_left: int
+    only: str = ""
     files: int = 0
     left_out: list[str] = field(default_factory=list)
 
@@ -174,7 +176,8 @@ class Packer:
         try:
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode):
-                self._add_file(descriptor, name, found)
+                if self.only in entry:
+                    self._add_file(descriptor, name, found)
             elif stat.S_ISDIR(found.st_mode) and depth:
                 self._add_folder(descriptor, name, depth - 1)
             else:
@@ -234,7 +237,7 @@ def packed_in(
     try:
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
-            packer = Packer(tar, min(most, values["limit_megabytes"]) * MEGABYTE)
+            packer = Packer(tar, min(most, values["limit_megabytes"]) * MEGABYTE, values["only"])
             packer.add_run(values)
     except OSError as error:
         if path:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.people import deployed_by
 
 DOCUMENTATION = {
     "module": "ssh_identity",
@@ -43,6 +44,8 @@ host_key: {returned: always, type: str, description: The public key of this host
 prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
 authority: {returned: always, type: str, description: "Public key of who signs for those that are let in."}
 cluster: {returned: always, type: str, description: "The cluster of those that are let in."}
+certificate: {returned: always, type: str, description: "What the account shows elsewhere; empty at first."}
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
 addresses: {returned: always, type: list, description: "Those that C(name) has here, without loopback."}
 """
 
@@ -118,6 +121,8 @@ def main() -> None:
         prepared=not lacks and is_prepared(folder / KEY, user, module.params["accounts"]),
         authority=text_of(home / "user_ca.pub"),
         cluster=text_of(home / "principals"),
+        certificate=text_of(folder / f"{KEY}-cert.pub"),
+        deployed_by=deployed_by(home.parent),
         addresses=addresses_of(module.params["name"]),
     )
 

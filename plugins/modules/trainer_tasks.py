@@ -21,6 +21,7 @@ from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
 from ..module_utils.host.host_checks import data_check
 from ..module_utils.host.lease import FILE, look
+from ..module_utils.host.people import begun_by, deployed_by
 from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
 from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
@@ -106,6 +107,7 @@ deployed:
   returned: always
   type: dict
   description: The plan that deploy.yml left on this host; of the one that was asked for C(hash) alone.
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
 release: {returned: always, type: str, description: "The trainer's release in use, empty for none."}
 environment: {returned: always, type: str, description: "The hash of the environment in use, empty for none."}
@@ -118,8 +120,9 @@ tasks:
   returned: always
   type: list
   description:
-    - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase)
-      and C(reason). The exit code is null where systemd has forgotten it and the task told none.
+    - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase),
+      C(begun) (who began that run and when, empty where nobody said so) and C(reason). The exit code is null
+      where systemd has forgotten it and the task told none.
     - C(ended_by) is C(psfleet) where a playbook ended it, C(host) where its host went down, which was booted
       since, C(itself) where it was neither, empty while it is alive. What a playbook ended has not C(failed),
       whatever its exit code.
@@ -239,6 +242,7 @@ class Tasks:
             "restarts": max(int(values.get("NRestarts") or 0), self.ended.get(name, 0)),
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
+            "begun": begun_by(run_file(self.configuration, job, index), run_id),
             "phase": str(progress.get("phase", "")),
             "reason": reason,
             **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
@@ -332,6 +336,7 @@ def main() -> None:
     module.exit_json(
         changed=changed,
         deployed=deployed_plan(tasks.configuration / "plan.json", module.params["plan_hash"]),
+        deployed_by=deployed_by(tasks.configuration),
         tensorflow=installed_tensorflow(install),
         release=in_use(install, "current"),
         environment=in_use(install, "environment"),

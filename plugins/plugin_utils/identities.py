@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.certificates import foreign_authority, own_authorities, source_addresses, unsigned
+from psfleet.carry.certificates import (
+    foreign_authority,
+    is_behind,
+    own_authorities,
+    source_addresses,
+    unsigned,
+)
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
@@ -31,11 +37,19 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
     """Raise ValueError where a host of this cluster lets in what was signed from elsewhere."""
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
+        last = f", last by {by}," if (by := answer["deployed_by"]) else ""
         raise ValueError(
             f"{host} lets in whom another authority of the cluster {cluster} has signed ({other}): it was "
-            "deployed from another controller, by another user, or by an inventory at another path. The "
-            f"directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count no "
-            f"more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+            f"deployed{last} from another controller, by another user, or by an inventory at another path. "
+            f"The directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count "
+            f"no more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+        )
+    if is_behind(Path(directory), host, answer["certificate"]):
+        by = f" by {answer['deployed_by']}" if answer["deployed_by"] else ""
+        raise ValueError(
+            f"{host} was deployed{by} with a copy of {directory} that has signed, and perhaps revoked, more "
+            "than this one knows. Take that directory in place of this one; where it is lost: "
+            f"rm {directory}/signed/{host}/user-cert.pub"
         )
 
 

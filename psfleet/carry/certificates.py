@@ -136,6 +136,23 @@ def foreign_authority(directory: Path, public_key: str) -> str:
     return "" if found in own else found
 
 
+def is_behind(directory: Path, host: str, told: str) -> bool:
+    """Tell whether a host has a certificate of its login that is newer than the one kept here for it.
+
+    A copy of this directory has signed it since, and what is here lacks what that one has signed and revoked.
+    """
+    file = directory / "signed" / host / "user-cert.pub"
+    with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
+        kept, there = (ssh.load_ssh_public_identity(text) for text in (file.read_bytes(), told.encode()))
+        if isinstance(kept, ssh.SSHCertificate) and isinstance(there, ssh.SSHCertificate):
+            there.verify_cert_signature()
+            # A host has nothing else that this authority has signed for this login.
+            by = [each.signature_key().public_bytes(*_OPENSSH) for each in (kept, there)]
+            same = by[0] == by[1] and kept.key_id.split()[0] == there.key_id.split()[0]
+            return same and there.valid_after > kept.valid_after
+    return False
+
+
 def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
     """Return the beginning of a certificate. Raises ValueError for what cannot be signed as a public key."""
     try:

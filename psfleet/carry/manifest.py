@@ -21,17 +21,22 @@ class CarriedFile(NamedTuple):
     sha256: str
 
 
-def find_files(sources: Mapping[str, Path]) -> dict[str, Path]:
+def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
     """Return the files of folders or single files by the name they are carried under, in a fixed order.
 
-    `sources` has for each source the path that its files go below on the hosts, "" for none. Raises
+    `sources` has for each source the path that its files go below on the hosts, "" for none; of them come
+    those `only` whose names have this in them. Raises
     ValueError for what cannot be carried, FileNotFoundError where a source is not there.
     """
     found: dict[str, Path] = {}
     for below, source in sources.items():
         if not source.exists():
             raise FileNotFoundError(f"there is no {source}")
-        found |= {f"{below}/{name}" if below else name: path for name, path in files_below(source).items()}
+        found |= {
+            f"{below}/{name}" if below else name: path
+            for name, path in files_below(source).items()
+            if only in path.name
+        }
     return dict(sorted(found.items()))
 
 
@@ -51,12 +56,12 @@ def read_index(path: Path) -> dict[str, CarriedFile]:
 
 
 def write_index(
-    sources: Mapping[str, Path], index: Path, say: Callable[[str], None]
+    sources: Mapping[str, Path], index: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, CarriedFile]:
     """Take the SHA-256 of the files that changed since the manifest was written last, and write it anew."""
     known, files, hashed = read_index(index), {}, 0
     with told(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
-        for name, path in find_files(sources).items():
+        for name, path in find_files(sources, only).items():
             found, before = path.stat(), known.get(name)
             as_it_is = (str(path), found.st_size, found.st_mtime_ns)
             if before and before[:3] == as_it_is:

@@ -16,6 +16,7 @@ from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment
 from trainer.host.error_lines import in_short
 from trainer.host.host_facts import SYSTEM_DIRECTORIES
+from trainer.host.people import BEGUN, PERSON
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 
@@ -42,6 +43,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
     "state": lambda value: value in get_args(State),
     "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
+    "person": lambda value: value == "" or (isinstance(value, str) and bool(PERSON.fullmatch(value))),
+    "begun": lambda value: value == "" or (isinstance(value, str) and bool(BEGUN.fullmatch(value))),
     "switch": lambda value: isinstance(value, bool),
     "whole": lambda value: isinstance(value, int) and number(value) is not None,
     "count": lambda value: _KINDS["whole"](value) and value >= 0,
@@ -72,7 +75,7 @@ ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
         **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
-        **{"objects": "tasks checks", "named counts": "stopped"},
+        **{"objects": "tasks checks", "named counts": "stopped", "person": "deployed_by"},
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
@@ -93,7 +96,8 @@ ANSWERS: Mapping[str, Fields] = {
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
     "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {
-        **{"text": "user_key host_key authority cluster", "switch": "prepared", "texts": "addresses"},
+        **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},
+        **{"texts": "addresses", "person": "deployed_by"},
     },
     "ssh_login": {"switch": "proven"},
     "trainer_units": {"texts": "stopped"},
@@ -118,6 +122,7 @@ _PARTS: Mapping[str, Fields] = {
         "count": "index restarts pid",
         "switch": "alive failed",
         "code": "exit_code",
+        "begun": "begun",
         "figure": "bytes_received bytes_sent",
     },
 }

@@ -1,6 +1,6 @@
 """Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from psfleet.run.folder import FolderState, lead_of
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.task_traces import RUN_ID
-from trainer.host.wording import cut, grouped
+from trainer.host.wording import cut, first_of, grouped
 
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
@@ -46,10 +46,11 @@ def decide(
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
     (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
-    `deployed` (a plan or {}), `release` and `environment` (hashes, or ""), `tensorflow` (the version
-    installed there, or ""), `lacks_cuda` (whether it was built without), `unfenced` (why its fence does not
-    stand, or ""), `programs` (their hashes), `holds_run` (whether files of this run are there)
-    `tasks`, and `checks` that failed of what its tasks need to start. Raises RefusedError.
+    `deployed` (a plan or {}), `deployed_by` (who did so last, or ""), `release` and `environment` (hashes, or
+    ""), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was built without),
+    `unfenced` (why its fence does not stand, or ""), `programs` (their hashes), `holds_run` (whether files of
+    this run are there), `tasks`, and `checks` that failed of what its tasks need to start. Raises
+    RefusedError.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
@@ -90,6 +91,7 @@ def deploy_problems(
     Where the user has `told` it to deploy beside a run, that is one whose plan is not today's: a task that
     leaves its place in the plan is ended by a deployment.
     """
+    beside = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
     lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
     busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
@@ -98,8 +100,15 @@ def deploy_problems(
         return [*lacking, *_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
     if not busy or told:
         return lacking
-    beside = "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"
-    return [*lacking, *_other_runs("", busy), beside]
+    return [*lacking, *_other_runs("", busy, beside)]
+
+
+def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
+    """Say which hosts somebody else than this person has deployed last, and who."""
+    others = grouped((str(found["deployed_by"]), host) for host, found in hosts.items())
+    return [
+        f"{', '.join(names)}: deployed last by {by}" for by, names in others.items() if by not in {"", person}
+    ]
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
@@ -108,16 +117,17 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     `asked` is the run that the user named; "" for whichever it is. Raises RefusedError for another one, for
     several, and for a name that is none.
     """
-    tasks = [task for found in hosts.values() for task in found["tasks"]]
+    tasks = _tasks_on(hosts)
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
     if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
         raise RefusedError(*spoiled)
     if len(run_ids) > 1:
-        raise RefusedError(f"several runs are going on: {', '.join(run_ids)}; stop their units on the hosts")
+        named = (f"{run_id}{_begun(tasks, run_id)}" for run_id in run_ids)
+        raise RefusedError(f"several runs are going on: {'; '.join(named)}. Stop their units on the hosts")
     if asked and run_ids and asked != run_ids[0]:
         raise RefusedError(
-            f"run_id is {asked}, but the run that is going on is {run_ids[0]}; nothing was stopped. To "
-            f"stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
+            f"run_id is {asked}, but the run that is going on is {run_ids[0]}{_begun(tasks, run_ids[0])}; "
+            f"nothing was stopped. To stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
         )
     return run_ids[0] if run_ids else ""
 
@@ -174,7 +184,9 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
     other = [host for host, its in deployed.items() if its.get("hash") != plan["hash"]]
     if other:
         differences = "; ".join(_differences(deployed[other[0]], plan))
-        where = f"deployed on {', '.join(other)}"
+        people = sorted({str(hosts[host]["deployed_by"]) for host in other} - {""})
+        by = f", last by {first_of(people, 3, ' or ')}," if people else ""
+        where = f"deployed on {', '.join(other)}{by}"
         yield f"the plan {where} is not today's inventory ({differences}); run deploy.yml"
 
 
@@ -249,8 +261,9 @@ def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Say which hosts have something of a run that is new here: it would go on from what somebody left."""
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
-            f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name "
-            f"(runs/{run_id} in the state directory); choose another, or remove them there"
+            f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"
+            f"{_begun(_tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): it goes on from "
+            "where it was begun; choose another, or remove them there"
         )
 
 
@@ -273,7 +286,18 @@ def _places(plan: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [task for found in hosts.values() for task in found["tasks"]]
+
+
+def _begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
+    """Say who began a run and when, by the word of its hosts; "" where none has one."""
+    said = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
+    return f", begun by {first_of(said, 3, ' or ')}" if said else ""
+
+
+def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
+    """Name the runs that are going on, and what can be done beside each. Ending it is the last of that."""
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
         (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
@@ -282,8 +306,9 @@ def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator
             yield f"{_spoiled(other)} ({', '.join(tasks)})"
         elif other != run_id:
             yield (
-                f"run {other} is going on ({', '.join(tasks)}): watch it with ansible-playbook train.yml "
-                f"-e run_id={other}, or end it with ansible-playbook stop.yml"
+                f"run {other} is going on ({', '.join(tasks)}){_begun(_tasks_on(hosts), other)}: watch it "
+                f"with ansible-playbook train.yml -e run_id={other}, or wait for its end{beside}. Where it "
+                f"is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id={other}"
             )
 
 

@@ -8,20 +8,22 @@ from psfleet.run.folder import begun_run, described_run
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
+# What TensorBoard reads has this in its name, wherever a program writes it.
+EVENTS = "tfevents"
 # Where the files of hosts go whose names another host has taken.
 OTHER_HOSTS = "other_hosts"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of one run, or of all runs of a cluster, by name.
+    """Return the folders of the runs that are named, with commas between them, or of all of a cluster.
 
-    Raises ValueError where the run that is named has no folder.
+    Raises ValueError where a run that is named has no folder.
     """
-    if run_id:
-        folder = runs_directory / run_id
-        if Path(run_id).name != run_id or not folder.is_dir():
-            raise ValueError(f"run_id is {run_id!r}; expected the name of a folder in {runs_directory}")
-        return [folder]
+    if names := [name.strip() for name in run_id.split(",") if name.strip()]:
+        for name in names:
+            if Path(name).name != name or name == ".." or not (runs_directory / name).is_dir():
+                raise ValueError(f"run_id is {name!r}; expected the name of a folder in {runs_directory}")
+        return [runs_directory / name for name in dict.fromkeys(names)]
     plans = runs_directory.glob("*/plan.json")
     return sorted(plan.parent for plan in plans if read_object(plan).get("cluster_name") == cluster_name)
 
@@ -44,8 +46,11 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 def sources_of(runs: Sequence[Path]) -> dict[str, str]:
     """Return the folders with something to be shown, by the names that TensorBoard shows them under."""
-    found = {run.name: run / SUMMARIES for run in runs}
+    found = {}
     for run in runs:
-        others = sorted((run / OTHER_HOSTS).glob(f"*/{SUMMARIES}"))
-        found |= {f"{run.name}/{folder.parent.name}": folder for folder in others}
-    return {name: str(folder) for name, folder in found.items() if any(folder.rglob("*tfevents*"))}
+        for of_host in (run, *sorted((run / OTHER_HOSTS).glob("*"))):
+            name = run.name if of_host is run else f"{run.name}/{of_host.name}"
+            for folder in sorted(path for path in of_host.iterdir() if path.is_dir()):
+                if folder.name != OTHER_HOSTS and any(folder.rglob(f"*{EVENTS}*")):
+                    found[name if folder.name == SUMMARIES else f"{name}/{folder.name}"] = str(folder)
+    return found

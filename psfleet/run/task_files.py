@@ -83,6 +83,7 @@ def run_files(
     configuration = paths["configuration_directory"]
     of_program = f"{configuration}/run/program.json"
     of_run = _of_the_run(run, paths["state_directory"]) | {
+        "PSFLEET_RUN_BEGUN": str(settings.get("begun", "")),
         "PSFLEET_RELEASE": deployed["release"],
         "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",
         "PSFLEET_PYTHON": f"{install}/environments/{deployed['environment']}/bin/python",

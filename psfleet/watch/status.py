@@ -219,6 +219,8 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4g}")
     parts.append(f"led by {name} on {host}")
+    if task["begun"]:
+        parts.append(f"begun by {task['begun']}")
     reason = progress.reason if progress.phase != "finished" else ""
     return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.waiting, reason)))}")
 

@@ -100,6 +100,7 @@ def answers_of_tasks() -> dict[str, Any]:
         tasks.setdefault(of.host, []).append(task(of.name, **counted, **more, run_id=RUN_ID))
     of_host = {
         "deployed": PLAN.to_json(),
+        "deployed_by": "ana@desk",
         "tensorflow": "2.21.0",
         "lacks_cuda": False,
         "unfenced": "",

@@ -148,11 +148,16 @@ def run_file(configuration: Path, job: str, index: int) -> Path:
     return configuration / "run" / f"{job}-{index}.env"
 
 
+def told_of_run(file: Path) -> dict[str, str]:
+    """Return what the environment file of a task says of the run that it was last prepared for."""
+    lines = bytes_of(file).decode("utf-8", "replace").splitlines()
+    values = (line.split("=", 1) for line in lines if "=" in line)
+    return {name: value.strip('"') for name, value in values}
+
+
 def run_id_of(file: Path) -> str:
     """Return the run that a task was last prepared for, by its environment file; empty without one."""
-    lines = bytes_of(file).decode("utf-8", "replace").splitlines()
-    values = dict(line.split("=", 1) for line in lines if "=" in line)
-    return values.get("PSFLEET_RUN_ID", "").strip('"')
+    return told_of_run(file).get("PSFLEET_RUN_ID", "")
 
 
 def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:

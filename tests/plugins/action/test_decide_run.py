@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from plugins.action import decide_run
+from psfleet.run.settings import run_settings
 from psfleet.run.start import RefusedError
 from tests.plugins.modules.module_run import action_of
+from tests.psfleet.report.made_runs import make_plan
+from tests.psfleet.run.test_start import found
+from trainer.contract.settings import TrainingSettings
 
 NOW = datetime(2026, 11, 25, 4, 5, 6, tzinfo=timezone.utc)
 NAME = "lab-20261125-040506"
@@ -55,3 +59,22 @@ def test_a_check_and_a_run_that_is_refused_take_no_name(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     assert begun(tmp_path / "runs") == f"{tmp_path}/runs: File exists"
+
+
+def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
+    plan = make_plan()
+    settings = run_settings(plan, {task.name: TrainingSettings() for task in plan.tasks})
+    there: dict[str, Any] = {"deployed": plan.to_json(), "lacks_cuda": False}
+    hosts = {task.host: found(task.name, **there) for task in plan.tasks}
+    action = action_of(
+        decide_run.ActionModule,
+        cluster_plan=plan.to_json(),
+        cluster_settings=settings,
+        cluster_person="ana@desk",
+    )
+    run = action._act({"run_id": "", "runs_directory": str(tmp_path), "found": hosts})["run"]
+    assert run["settings"]["begun"] == "ana@desk, 2026-11-25 04:05 UTC"
+    # Who watches it has not begun it.
+    lead = {run["lead"]["host"]: found(run["lead"]["name"], alive=True, run_id="r1", **there)}
+    watched = action._act({"run_id": "r1", "runs_directory": str(tmp_path), "found": hosts | lead})["run"]
+    assert (watched["action"], "begun" in watched["settings"]) == ("attach", False)

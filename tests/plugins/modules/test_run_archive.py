@@ -49,6 +49,14 @@ def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], li
     return [member.name for member in members], answer["left_out"]
 
 
+def test_of_a_run_the_event_files_alone_are_brought_where_they_are_asked_for(tmp_path: Path) -> None:
+    events = ["checkpoints/events.out.tfevents.3", "output/tb/events.out.tfevents.2", "summaries/e.tfevents"]
+    beside = ["checkpoints/model.ckpt-5.index", "output/tfevents/large.csv", "events/worker0.jsonl"]
+    written(tmp_path, *(f"{OF_R1}/{name}" for name in (*events, *beside)))
+    folders = ["summaries", "output", "checkpoints"]
+    assert packed(tmp_path, folders=folders, only="tfevents") == ([events[2], events[1], events[0]], [])
+
+
 def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
     wanted = [
         "events/worker0.jsonl",

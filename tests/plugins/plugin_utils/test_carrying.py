@@ -7,7 +7,7 @@ from tests.plugins.modules.module_run import action_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node1"
 IDENTITY: dict[str, Any] = {"host_key": KEY, "user_key": "", "prepared": False, "addresses": ["10.0.0.1"]}
-IDENTITY |= {"authority": "", "cluster": ""}
+IDENTITY |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": ""}
 STEPS = [
     {"name": "Look at the keys", "module": "ssh_identity", "fact": "psfleet_identity"},
     {"name": "Write files", "module": "managed_files"},

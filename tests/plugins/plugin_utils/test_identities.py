@@ -3,17 +3,18 @@
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plugins.plugin_utils.identities import identity_problem
-from psfleet.carry.certificates import authority, public_text, remember_own
+from psfleet.carry.certificates import Wanted, authority, public_text, remember_own, signed
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
-TOLD |= {"authority": "", "cluster": ""}
+TOLD |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": ""}
 
 
 def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
@@ -66,12 +67,51 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
     assert (
         problem(told | {"cluster": "other"}, str(here)) == problem(told | {"authority": "x"}, str(here)) == ""
     )
+    by = problem(told | {"deployed_by": "bob@ws"}, str(here))
+    assert "it was deployed, last by bob@ws, from another controller, by another user" in by
     command = refused.rpartition(": ")[2].partition(",")[0]
     subprocess.run(["sh", "-c", command], check=True)
     assert problem(told, str(here)) == ""
     shutil.rmtree(here)
     shutil.copytree(there, here)
     assert problem(told, str(here)) == ""
+
+
+def test_an_older_copy_of_the_authority_is_refused_until_the_newer_one_is_here(tmp_path: Path) -> None:
+    old, new = tmp_path / "old" / "ssh_ca", tmp_path / "new" / "ssh_ca"
+    old.mkdir(parents=True)
+    told = TOLD | {"authority": made(old), "cluster": "lab", "deployed_by": "bob@ws"}
+    told["certificate"] = certified(old, "node2", days_ago=6)
+    shutil.copytree(old, new)
+    assert problem(told, str(old)) == problem(told, str(new)) == ""
+    told["certificate"] = certified(new, "node2", days_ago=1)
+    refused = problem(told, str(old))
+    assert refused.startswith(f"node2 was deployed by bob@ws with a copy of {old} that has signed")
+    assert problem(told, str(new)) == ""
+    # What was signed for another host, by another authority or by none is no reason, nor one that is older.
+    (tmp_path / "other").mkdir()
+    made(tmp_path / "other")
+    for certificate in (
+        certified(new, "node3", days_ago=0),
+        certified(tmp_path / "other", "node2", days_ago=0),
+        "x",
+        certified(new, "node2", days_ago=9),
+    ):
+        assert problem(told | {"certificate": certificate}, str(old)) == ""
+    subprocess.run(["sh", "-c", refused.rpartition(": ")[2]], check=True)
+    assert problem(told, str(old)) == ""
+
+
+def certified(directory: Path, host: str, *, days_ago: int) -> str:
+    """Return a certificate of the login of a host, which a deployment has signed and kept."""
+    key = authority(directory, "user", make=True)
+    assert key
+    wanted = Wanted(KEY, f"psfleet-ssh@{host} of lab from 10.0.0.2", ("lab",), 7)
+    text = signed(key, "user", wanted, time.time() - days_ago * 86_400).public_bytes().decode()
+    file = directory / "signed" / host / "user-cert.pub"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\n")
+    return text
 
 
 def test_a_host_keeps_to_new_authorities_of_the_same_controller(tmp_path: Path) -> None:

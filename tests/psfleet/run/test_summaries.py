@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from plugins.filter.filters import tunnel_command
-from psfleet.run.summaries import runs_going_on, runs_of, sources_of
+from psfleet.carry.manifest import find_files
+from psfleet.run.summaries import EVENTS, runs_going_on, runs_of, sources_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 TASKS = (
@@ -44,7 +45,48 @@ def test_summaries_that_two_hosts_have_under_one_name_are_both_shown(tmp_path: P
     assert sources_of([run]) == {"one": f"{run}/summaries", "one/c": str(other)}
 
 
-@pytest.mark.parametrize("name", ["three", "../one", "one/summaries"])
+def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "one")
+    for name in (
+        "output/tb/train",
+        "saved/worker1/tmp/tb",
+        "checkpoints",
+        "other_hosts/c/output",
+        "other_hosts/c/summaries",
+    ):
+        (run / name).mkdir(parents=True, exist_ok=True)
+        (run / name / "events.out.tfevents.2.c").write_bytes(b"y")
+        (run / name / "model.ckpt-5.index").write_bytes(b"z" * 99)
+    (run / "logs").mkdir()
+    sources = sources_of([run])
+    assert sources == {
+        "one": f"{run}/summaries",
+        "one/output": f"{run}/output",
+        "one/saved": f"{run}/saved",
+        "one/checkpoints": f"{run}/checkpoints",
+        "one/c": f"{run}/other_hosts/c/summaries",
+        "one/c/output": f"{run}/other_hosts/c/output",
+    }
+    # Nothing that lies beside them is carried.
+    assert sorted(find_files({name: Path(source) for name, source in sources.items()}, EVENTS)) == [
+        "one/c/events.out.tfevents.2.c",
+        "one/c/output/events.out.tfevents.2.c",
+        "one/checkpoints/events.out.tfevents.2.c",
+        "one/output/tb/train/events.out.tfevents.2.c",
+        "one/saved/worker1/tmp/tb/events.out.tfevents.2.c",
+        "one/worker0/events.out.tfevents.1.b",
+    ]
+
+
+def test_several_runs_are_named_with_commas(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        make_run(tmp_path, name)
+    assert [run.name for run in runs_of(tmp_path, "three, one,three", "psfleet")] == ["three", "one"]
+    with pytest.raises(ValueError, match="run_id is 'four'; expected the name of a folder in"):
+        runs_of(tmp_path, "one,four", "psfleet")
+
+
+@pytest.mark.parametrize("name", ["..", "one,..", "three", "../one", "one/summaries"])
 def test_a_run_without_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     make_run(tmp_path, "one")
     with pytest.raises(ValueError, match="expected the name of a folder in"):

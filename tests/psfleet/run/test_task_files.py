@@ -19,6 +19,8 @@ from psfleet.run.task_files import (
 )
 from tests.repository import ROOT
 from trainer.contract.plan import ClusterPlan, PlannedTask
+from trainer.host.people import begun_by
+from trainer.host.task_traces import run_id_of
 
 # The parser of environment files, which systemd has for logins, too.
 SYSTEMD_READS = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
@@ -139,9 +141,12 @@ DEPLOYED = {"release": "0a0a0a0a0a0a", "environment": "1b1b1b1b1b1b"}
 RUN_TASKS = [{"name": "ps0", "job": "ps", "index": 0}, {"name": "server1", "job": "server", "index": 1}]
 
 
+BEGUN = "ana as cluster@desk, 2026-11-25 09:12 UTC"
+
+
 def files(program: dict[str, Any] | None = None) -> dict[str, str]:
     settings = {"tasks": {"ps0": {"flags": "--a=1"}, "server1": {"flags": "--a=2 --b=3"}}, "program": program}
-    run = {"id": "r1", "settings": settings}
+    run = {"id": "r1", "settings": {"begun": BEGUN, **settings}}
     return {file["path"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
 
 
@@ -152,6 +157,14 @@ def test_each_task_is_told_its_run_and_its_flags() -> None:
     assert 'PSFLEET_RUN_ID="r1"' in lines
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
     assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
+
+
+def test_who_began_a_run_is_read_from_the_file_of_its_tasks_alone(tmp_path: Path) -> None:
+    file = tmp_path / "ps-0.env"
+    file.write_text(files()["/etc/psfleet/run/ps-0.env"])
+    assert (begun_by(file, "r1"), begun_by(file, "r0")) == (BEGUN, "")
+    file.write_text(file.read_text().replace("cluster@desk", "cluster\x1b[2J@desk"))
+    assert (run_id_of(file), begun_by(file, "r1")) == ("r1", "")
 
 
 def test_a_run_is_told_what_it_was_started_with() -> None:

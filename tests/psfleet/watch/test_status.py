@@ -35,6 +35,7 @@ def task(name: str, state: str = "active (running)", **changes: Any) -> dict[str
         "restarts": 0,
         "pid": 77,
         "run_id": "night-1",
+        "begun": "",
         "reason": "",
         "result": "success",
         "finished": "",
@@ -85,6 +86,9 @@ def test_a_run_that_goes_on() -> None:
     expected = "Run night-1: training, step 50 of 200 (25%), loss 0.25, led by worker0 on node1"
     assert shown.run == expected
     assert shown.summary == "3 tasks on 2 hosts: 3 running"
+    begun = "ana@desk, 2026-11-25 09:12 UTC"
+    lead_task = task("worker0", begun=begun, **stepping(progress=TRAINING))
+    assert status(answer(lead_task)).run == f"{expected}, begun by {begun}"
 
 
 def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_still_fits() -> None:

@@ -153,6 +153,19 @@ def scattered(session_of: Callable[[], tf.compat.v1.Session]) -> None:
         session.run([train, v1.scatter_sub(table, [1, 2], 0.1 * gradient), v1.assign_add(seen, loss)])
 
 
+def rows_of_a_table(session_of: Callable[[], tf.compat.v1.Session]) -> None:
+    """A step whose gradients are those of some rows, of a table in two parts."""
+    parts = v1.get_variable(
+        "table", [4, 1], initializer=v1.zeros_initializer(), partitioner=v1.fixed_size_partitioner(2)
+    )
+    loss = tf.reduce_mean(tf.square(1.0 - v1.nn.embedding_lookup(parts, tf.constant([0, 3]))))
+    step = v1.train.get_or_create_global_step()
+    train = v1.train.AdagradOptimizer(0.1).minimize(loss, step)
+    with session_of() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+
+
 def made_up(session_of: Callable[[], tf.compat.v1.Session]) -> None:
     """One step by what is no gradient of anything."""
     loss, weight = loss_of(tf.constant([1.0]))
@@ -284,6 +297,7 @@ GRAPHS = (
     two_counters,
     without_a_step,
     scattered,
+    rows_of_a_table,
     made_up,
     of_zeros,
     in_a_condition,

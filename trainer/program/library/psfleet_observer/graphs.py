@@ -176,8 +176,8 @@ def _note_update(operation: Any, counter: Any, pairs: Sequence[Any], replicas: i
 
 def tensors_of(gradient: Any) -> list[tf.Tensor]:
     """Return what a gradient consists of: itself, or the rows of a table and which they are."""
-    parts = [gradient] if hasattr(gradient, "op") and hasattr(gradient, "consumers") else []
-    return parts or [part for part in (getattr(gradient, "values", None),) if hasattr(part, "consumers")]
+    of = getattr(gradient, "values", gradient)  # rows have `op` and `consumers` as a tensor has, and no `ref`
+    return [of] if hasattr(of, "op") and hasattr(of, "consumers") else []
 
 
 def variable_of(operation: tf.Operation | None) -> tf.Operation | None:

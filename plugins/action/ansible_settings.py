@@ -1,0 +1,53 @@
+"""Require of Ansible's configuration what safety needs, and print the lines of ours that it lacks."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.loader import connection_loader
+from ansible.utils.display import Display
+
+from psfleet.inventory.ansible_settings import SAFE, lacking_lines
+
+from ..plugin_utils.actions import ControllerAction
+
+display = Display()
+OURS = Path(__file__).resolve().parents[2] / "ansible.cfg"
+
+
+class ActionModule(ControllerAction):
+    """It fails where a setting is not as safety needs it; all that lacks is printed once, to be copied."""
+
+    def _act(self, _arguments: dict[str, Any]) -> dict[str, Any]:
+        unsafe = _unsafe()
+        file = constants.CONFIG_FILE
+        theirs = Path(file).read_text(encoding="utf-8", errors="replace") if file else ""
+        place = file or "an ansible.cfg in this folder"
+        if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, unsafe):
+            why = "for safety, speed and what is shown" if unsafe else "for speed and for what is shown"
+            decide = "" if unsafe else "; another value of yours is as good, and is not told of again"
+            head = f"To be copied into {place}, each below its section, {why}{decide}:"
+            display.display("\n".join([head, "", *lines, ""]))
+        reasons = (
+            f"{name} is {str(name == 'inject_facts_as_vars').lower()}, by {origin}: {SAFE[name]}"
+            for name, origin in unsafe.items()
+        )
+        failure = ". ".join([*reasons, f"Copy the lines above into {place}, in place of what says otherwise"])
+        return self._failure(f"{failure}.") if unsafe else {}
+
+
+def _unsafe() -> dict[str, str]:
+    """Return what has the wrong value, by name, and where it has that from."""
+    connection_loader.get("ssh", class_only=True)  # so that its own settings are known
+    of_ssh = {"plugin_type": "connection", "plugin_name": "ssh"}
+    found = {
+        "inject_facts_as_vars": constants.config.get_config_value_and_origin("INJECT_FACTS_AS_VARS"),
+        "host_key_checking": constants.config.get_config_value_and_origin("host_key_checking", **of_ssh),
+    }
+    wrong = {"inject_facts_as_vars": True, "host_key_checking": False}
+    return {
+        name: "Ansible's default" if origin == "default" else str(origin)
+        for name, (value, origin) in found.items()
+        if value == wrong[name]
+    }

@@ -1,0 +1,76 @@
+"""Serve the event files of runs in TensorBoard on this machine, until Ctrl-C ends the playbook."""
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ansible.utils.display import Display
+
+from psfleet.carry.own_cache import own_cache
+
+from ..plugin_utils.actions import ControllerAction
+
+display = Display()
+LOCKS = Path(__file__).resolve().parents[2] / "roles" / "package_store" / "files"
+LOOK_SECONDS = 1.0
+LINES_KEPT = 5
+
+
+class ActionModule(ControllerAction):
+    """Arguments: `runs` (their folders), `port`, `cache_directory`. It fails where TensorBoard does."""
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            own = own_cache(arguments["cache_directory"]) / "tensorboard"
+        except (OSError, ValueError) as error:
+            return self._failure(str(error))
+        python = sys.executable if find_spec("tensorboard") else str(own / "bin" / "python")
+        if not Path(python).exists():
+            return self._failure(_needed(own))
+        if self._task.check_mode:
+            return {}
+        port = int(arguments["port"])
+        folder = own.with_name("tensorboard-runs") / str(port)
+        if folder.exists():  # of another time: Ctrl-C lets nobody tidy up
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        # Links, which it follows: of several runs each has its name, and it sees what comes.
+        for run in map(Path, arguments["runs"]):
+            (folder / run.name).symlink_to(run)
+        return self._served([python, "-m", "tensorboard.main"], folder, port)
+
+    def _served(self, command: Sequence[str], folder: Path, port: int) -> dict[str, Any]:
+        """Show what it says for as long as it goes on, and this playbook does."""
+        places = ("--host=127.0.0.1", f"--port={port}", f"--logdir={folder}", "--load_fast=false")
+        begun = ["setpriv", "--pdeathsig=TERM", *command, *places]
+        parent, said = os.getppid(), list[str]()
+        with subprocess.Popen(begun, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
+            assert server.stderr
+            os.set_blocking(server.stderr.fileno(), False)
+            while os.getppid() == parent:
+                ended = server.poll()
+                select.select([server.stderr], [], [], LOOK_SECONDS)
+                for line in (server.stderr.read() or b"").decode(errors="replace").splitlines():
+                    said = [*said, line][-LINES_KEPT:]
+                    if " at http" in line:
+                        display.display(line.replace("Press CTRL+C", "Ctrl-C"))
+                if ended is not None:
+                    return self._failure("\n".join([f"TensorBoard has ended, exit code {ended}", *said]))
+            server.terminate()
+        return {}
+
+
+def _needed(own: Path) -> str:
+    """Say what is to be typed, by the lock that hosts have, too: nothing comes that is not pinned."""
+    lock = LOCKS / f"tensorboard-python{sys.version_info.major}.{sys.version_info.minor}.txt"
+    return (
+        "TensorBoard is not installed on this machine. An environment of its own, with the versions and "
+        f"hashes that psfleet pins:\n  {sys.executable} -m venv {own}\n"
+        f"  {own}/bin/pip install --require-hashes -r {lock}\nThen type this again"
+    )

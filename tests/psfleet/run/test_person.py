@@ -1,0 +1,47 @@
+import socket
+from datetime import datetime, timezone
+
+import pytest
+
+from psfleet.run.person import beginning, person
+from trainer.host.people import BEGUN, PERSON
+
+NOW = datetime(2026, 11, 25, 9, 12, 59, tzinfo=timezone.utc)
+ANA = "ana@desk, 2026-11-25 09:12 UTC"
+
+
+@pytest.mark.parametrize(
+    ("login", "came", "named"),
+    [
+        ("ana", "", "ana"),
+        ("cluster", "ana", "ana as cluster"),
+        ("root", "root", "root"),
+        ('a"\n$(sh)\x1b[2J', "", "a____sh___2J"),
+        ("ä" * 99, "", "_" * 80),
+    ],
+)
+def test_who_types_is_named_in_letters_that_steer_nothing(
+    monkeypatch: pytest.MonkeyPatch, login: str, came: str, named: str
+) -> None:
+    monkeypatch.setenv("LOGNAME", login)
+    monkeypatch.setenv("SUDO_USER", came)
+    machine = person().removeprefix(f"{named}@")
+    assert machine == socket.gethostname()
+    assert PERSON.fullmatch(person())
+    assert BEGUN.fullmatch(beginning({}, person(), NOW))
+
+
+@pytest.mark.parametrize(
+    ("settings", "by", "told"),
+    [
+        ({}, "ana@desk", ANA),
+        ({"begun": ANA.replace("25", "24")}, "ana@desk", ANA.replace("25", "24")),
+        ({"begun": ANA}, "bob@ws", ANA.replace("ana@desk", "bob@ws")),
+        ({"begun": [7]}, "ana@desk", ANA),
+        ({"begun": 'ana@desk, "\n'}, "ana@desk", ANA),
+    ],
+)
+def test_a_run_that_goes_on_was_begun_by_who_lets_it_go_on(
+    settings: dict[str, object], by: str, told: str
+) -> None:
+    assert beginning(settings, by, NOW) == told
