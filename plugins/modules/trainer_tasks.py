@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..module_utils.documented import documented_module
+from ..module_utils.host.boots import boot_file, boot_of, rebooted_since
 from ..module_utils.host.check import Check
 from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
-    MOST_BYTES_OF_PLAN,
+    deployed_plan,
     in_use,
     installed_tensorflow,
     lacks_cuda,
@@ -24,8 +26,11 @@ from ..module_utils.host.port_checks import port_check, read_port_facts, running
 from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
+    exit_code,
+    holds,
     last_failure,
     last_lines_of,
+    last_step,
     read_object,
     run_file,
     run_id_of,
@@ -118,8 +123,9 @@ tasks:
     - Each task's C(name), C(job), C(index), C(state), C(exit_code), C(restarts), C(run_id), C(phase),
       C(begun) (who began that run and when, empty where nobody said so) and C(reason). The exit code is null
       where systemd has forgotten it and the task told none.
-    - C(ended_by) is C(psfleet) where a playbook ended it, C(itself) where not, empty while it is alive. What
-      a playbook ended has not C(failed), whatever its exit code.
+    - C(ended_by) is C(psfleet) where a playbook ended it, C(host) where its host went down, which was booted
+      since, C(itself) where it was neither, empty while it is alive. What a playbook ended has not C(failed),
+      whatever its exit code.
     - With C(traffic) C(bytes_received) and C(bytes_sent) over all restarts, since what the task is told to do
       was last changed; null if not counted.
     - With C(details) C(result), C(since_seconds) in this state, C(finished) (the reason that it recorded),
@@ -139,6 +145,8 @@ STATE_PROPERTIES = (
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
 # As the units have it (SuccessExitStatus=); None where nobody knows.
 GOOD_ENDS = (None, 0, 143)
+# systemd has sent SIGTERM, or there was no time to.
+ENDS_BY_HOST = (None, 143)
 
 
 class Tasks:
@@ -182,17 +190,26 @@ class Tasks:
             of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
             if self.past not in {"", run_id} and not is_alive(values):
                 # What systemd knows is of the run that came after.
-                of_run, run_id, moved = self._of_the_past(unit), self.past, (None, None)
+                of_run, run_id, moved = self._of_the_past(unit, self.past), self.past, (None, None)
+            elif self._rebooted(unit, values):
+                of_run = self._of_the_past(unit, run_id, rebooted=True)
             traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
             told.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
         return told
 
-    def _of_the_past(self, unit: str) -> dict[str, str]:
-        """Return what systemd would say of a task's end in the run `past`, by what the task told itself."""
+    def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
+        """Tell whether a task is not there, and was started before its host was booted."""
+        known = is_alive(values) or int(values.get("ExecMainPID") or 0)
+        return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
+
+    def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
+        """Return what systemd would say of a task's end in a run, by what the task told itself."""
         job, index = self.units[unit]
-        good = told_exit_code(self.runs / self.past, f"{job}{index}") in GOOD_ENDS
+        code = told_exit_code(self.runs / run_id, f"{job}{index}")
         ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
-        return {**ended, "Result": "success" if good else "exit-code"}
+        if rebooted and code in ENDS_BY_HOST:
+            return {**ended, "Result": "reboot"}
+        return {**ended, "Result": "success" if code in GOOD_ENDS else "exit-code"}
 
     def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
         name = f"{job}{index}"
@@ -204,11 +221,15 @@ class Tasks:
         reason = ""
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
+        elif failed and (result := values.get("Result", "")) == "reboot":
+            step = last_step(events).get("global_step")
+            reason = "its host went down, and was booted since"
+            reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
         elif failed:
-            result = values.get("Result", "")
             reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
             if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
                 reason = f"{reason}\nNo space left on its host: {lacks}".strip()
+        ended_by = "host" if failed and values.get("Result") == "reboot" else "itself"
         return {
             "name": name,
             "job": job,
@@ -216,7 +237,7 @@ class Tasks:
             "state": f"{values.get('ActiveState')} ({values.get('SubState')})",
             "alive": alive,
             "failed": failed,
-            "ended_by": "" if alive else "psfleet" if was_stopped else "itself",
+            "ended_by": "" if alive else "psfleet" if was_stopped else ended_by,
             "exit_code": exit_code(values, self.runs / run_id, name),
             "restarts": max(int(values.get("NRestarts") or 0), self.ended.get(name, 0)),
             "pid": int(values.get("MainPID") or 0),
@@ -237,6 +258,10 @@ class Tasks:
         if idle:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
+            for unit in idle:
+                # Without it a reboot goes unnoticed, which is no reason not to train.
+                with suppress(OSError):
+                    boot_file(self.configuration, *self.units[unit]).write_text(f"{boot_of()}\n")
         systemctl("start", *self.units)
 
     def _run_to_start(self) -> str:
@@ -255,7 +280,10 @@ class Tasks:
 
     def stop(self) -> None:
         """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
+        lost = set()
         for unit, values in self.show().items():
+            if self._rebooted(unit, values):
+                lost.add(unit)
             # One that has just failed and waits for its restart is not ended by this, it has ended already.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
@@ -266,6 +294,9 @@ class Tasks:
             left = [f"{job}{index}" for job, index in self._alive()]
             if left:
                 raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+        # What has ended by now no reboot ends.
+        for unit in self.units.keys() - lost:
+            boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)
 
     def _alive(self) -> list[tuple[str, int]]:
         return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
@@ -283,29 +314,6 @@ def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
     directory = parameters["data_directory"] if parameters["ready"] else ""
     checks.append(Check("data", *data_check(directory, carried=parameters["data_carried"])))
     return [check.to_json() for check in checks if check.state == "failed"]
-
-
-def holds(place: Path) -> bool:
-    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
-    try:
-        return any(place.iterdir())
-    except FileNotFoundError:
-        return place.is_symlink()
-    except NotADirectoryError:
-        return True
-
-
-def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
-    if int(values.get("ExecMainPID") or 0):
-        return int(values.get("ExecMainStatus") or 0)
-    return told_exit_code(run_directory, task)
-
-
-def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan of a file, of the one with this hash no more than that, {} where nobody asked."""
-    plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
-    return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
 def main() -> None:

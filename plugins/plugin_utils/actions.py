@@ -55,7 +55,9 @@ class HostAction(ActionBase):
             for (module, arguments), answer in zip(
                 calls, run_on_host(self, calls, self.variables), strict=False
             ):
-                yield checked(module.removeprefix(OURS), answer, arguments)
+                kept = checked(module.removeprefix(OURS), answer, arguments)
+                # It names playbooks as people type them who have one inventory.
+                yield kept | (self._failure(kept["msg"]) if kept.get("failed") else {})
         except (RecursionError, UnusableError) as error:
             raise AnswerError(f"its answer to {names} is damaged: {error}") from error
 

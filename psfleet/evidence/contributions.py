@@ -83,7 +83,7 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
     broken = len(worker.of("recovering"))
     if _is_served(run, worker):
         # The client's sessions drive this worker; one breaks also when the client is killed.
-        broken += len(run.chief.of("recovering")) + run.chief.restarts
+        broken += len(run.chief.of("recovering")) + max(len(run.chief.processes) - 1, 0)
     return broken
 
 

@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from psfleet.evidence.untrusted_files import MOST_COUNTED
-from trainer.contract.exit_codes import FINISHED
+from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.host.error_lines import in_short
+
+# What `ended_by` says.
+HOST, ITSELF, PLAYBOOK = "host", "itself", "psfleet"
 
 
 @dataclass(frozen=True)
 class Ending:
     """How one task ended. Bytes are those of its unit, None where systemd did not count.
 
-    `ended_by` is "psfleet" where a playbook ended it, "itself" where not, "" in files that do not tell.
+    `ended_by` is "psfleet" where a playbook ended it, "host" where its host went down, "itself" where it was
+    neither, "" in files that do not tell.
     `exit_code` is None where systemd had forgotten it and the task told none.
     """
 
@@ -33,7 +37,22 @@ class Ending:
     @property
     def by_itself(self) -> bool:
         """Whether it ended well without being told to."""
-        return self.well and self.exit_code == FINISHED and self.ended_by != "psfleet"
+        return self.well and self.exit_code == FINISHED and self.ended_by != PLAYBOOK
+
+    @property
+    def in_words(self) -> str:
+        """How it ended, said of a task that has."""
+        if self.alive:
+            return "was still running"
+        if self.by_itself:
+            return "ended by itself"
+        if self.ended_by == HOST:
+            return "was lost"
+        if self.failed:
+            return f"failed with exit code {self.exit_code}"
+        if self.ended_by == ITSELF and self.exit_code == STOPPED:
+            return "was ended by SIGTERM, which no playbook sent"
+        return "was ended by a playbook"
 
     @property
     def exchanged(self) -> tuple[int, int] | None:

@@ -29,8 +29,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.workers)
     first, last = smoothed_loss(run)
-    told = run.contributions
-    steps = {worker.name: told.get(worker.name, worker.local_steps) for worker in run.workers}
+    steps = {worker.name: run.applied.get(worker.name, 0) for worker in run.workers}
     total = sum(steps.values())
     speeds, pace = speeds_of(run), pace_of(run)
     return {

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from psfleet.evidence import convergence, sharing
 from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
-from psfleet.evidence.endings import Ending
+from psfleet.evidence.endings import PLAYBOOK, Ending
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.program_learning import goals_reached, losses_that_stay
 from psfleet.evidence.program_sharing import (
@@ -83,7 +83,7 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
         if not (run.folder / "logs" / f"{name}.out").exists():
             findings.lacking.append(f"{name} left no log: nothing shows that it ran")
         ended[name] = _in_words(ending)
-        if ending.well and ending.exit_code is None and ending.ended_by != "psfleet":
+        if ending.well and ending.exit_code is None and ending.ended_by != PLAYBOOK:
             findings.lacking.append(
                 f"nobody knows how {name} ended: systemd has forgotten it, it told nothing"
             )
@@ -237,8 +237,11 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
         ending = run.endings.get(task.name)
         if ending is None or not ending.well:
             continue
-        if not ending.by_itself and task.job in {"worker", "chief"}:
-            why = "it still ran, and a playbook ended it"
+        # What a coordinator had a worker do was done when it ended itself.
+        served = run.coordinated and run.contributions.get(task.name)
+        if not (ending.by_itself or served) and task.job in {"worker", "chief"}:
+            by_playbook = ending.in_words == "was ended by a playbook"
+            why = "it still ran, and a playbook ended it" if by_playbook else f"it {ending.in_words}"
             answers.open[f"{task.name} had done its work"] = why
         if ending.restarts:
             why = f"it was started again {counted(ending.restarts, 'time')}"
@@ -246,11 +249,5 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
 
 
 def _in_words(ending: Ending) -> str:
-    words = "was ended by a playbook"
-    if ending.alive:
-        words = "was still running"
-    elif ending.by_itself:
-        words = "ended by itself"
-    elif ending.failed:
-        words = f"failed with exit code {ending.exit_code}"
-    return words + (f", started again {counted(ending.restarts, 'time')}" if ending.restarts else "")
+    again = f", started again {counted(ending.restarts, 'time')}" if ending.restarts else ""
+    return ending.in_words + again

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Process, Run
 from psfleet.evidence.replication_rules import rules_of
@@ -103,15 +104,16 @@ def ended_well(findings: Findings, run: Run) -> Good:
     """
     workers, failures = {worker.name for worker in run.workers}, []
     for task in (*run.workers, *run.ps, *run.servers):
-        ending = task.ending
-        if ending is None:
+        ending, told = task.ending, run.endings.get(task.name)
+        if told and told.ended_by == HOST:
+            findings.wrong.append(f"{task.name} {told.in_words}: {in_a_line(told.reason)}")
+        elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
             failures.append((task.name, f"failed {in_a_line(recorded_failure(task))}"))
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
-            told = run.endings.get(task.name)
-            by = " by a playbook" if told and told.ended_by == "psfleet" else ""
+            by = " by a playbook" if told and told.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     findings.wrong += together(failures)
     last_step = run.last_step
@@ -123,6 +125,8 @@ def ended_well(findings: Findings, run: Run) -> Good:
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     good = f"all workers finished, global step {run.global_steps} of {last_step}"
+    stops = max((len(task.processes) - 1 - task.restarts for task in run.all_tasks), default=0)
+    good += f", gone on with {counted(stops, 'time')} after a stop" if stops > 0 else ""
     return good + (f", started again: {again}" if restarts else ""), {
         "global_step": run.global_steps,
         "last_step": last_step,

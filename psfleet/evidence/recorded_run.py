@@ -187,8 +187,9 @@ class TaskRecords:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
-        return max(len(self.processes) - 1, 0)
+        """How often it was started again, but for a run that was stopped and goes on."""
+        endings = [life.ending for life in self.processes[:-1]]
+        return sum(ending is None or ending.text("reason") != "stopped" for ending in endings)
 
     def of(self, *events: str) -> tuple[Record, ...]:
         """Its records of these events, in the order of its file."""
@@ -301,6 +302,17 @@ class Run:
         """Whether the workers of a program did what its coordinator told them, which alone tells of it."""
         alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
         return self.program is not None and bool(self.contributions) and alone
+
+    @cached_property
+    def applied(self) -> Mapping[str, int]:
+        """How many steps of each worker went into the model.
+
+        As the ps or a coordinator counted them, which takes none itself; else those that it took.
+        """
+        if self.coordinated or (self.program is None and self.contributions):
+            workers = self.of_job("worker") if self.coordinated else self.workers
+            return {worker.name: self.contributions.get(worker.name, 0) for worker in workers}
+        return {worker.name: worker.local_steps for worker in self.workers}
 
     @cached_property
     def model(self) -> str:

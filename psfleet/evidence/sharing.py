@@ -109,10 +109,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     told = run.coordinated or (run.program is None and bool(run.contributions))
     if run.program is None and not told:
         findings.lacking.append("the chief does not tell what each worker contributed")
-    counts = {
-        worker.name: run.contributions.get(worker.name, 0) if told else worker.local_steps
-        for worker in (run.of_job("worker") if run.coordinated else run.workers)
-    }
+    counts = run.applied
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
     least = settings.minimum_share / max(len(counts), 1)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from psfleet.evidence.answer import counted, size
+from psfleet.evidence.endings import HOST
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.report.wording import shortened, span
 from trainer.contract.records import EVALUATOR
@@ -72,7 +73,9 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is not None and kind != "bad":
-        if ending.failed:
+        if ending.ended_by == HOST:
+            kind, words = "bad", "lost: its host went down"
+        elif ending.failed:
             kind, words = "bad", f"failed, exit code {ending.exit_code}"
         elif ending.alive:
             kind, words = "open", "still running"

@@ -1,10 +1,14 @@
 """Advice that means the hosts at hand: what lets them answer, and with which inventory to type a playbook."""
 
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ansible import constants
 
+# That names a playbook, and no inventory yet.
+_COMMAND = re.compile(r"ansible-playbook (?!-i )")
 # What ssh says -> what lets a host answer; and what does where nothing tells more.
 _REMEDIES = {
     "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
@@ -29,9 +33,12 @@ def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[
 
 
 def with_inventory(text: str, sources: Sequence[str]) -> str:
-    """Return the text with the inventory (`ansible_inventory_sources`) behind each `ansible-playbook`."""
+    """Return the text with the inventory (`ansible_inventory_sources`) behind each `ansible-playbook`.
+
+    One that has an inventory keeps it.
+    """
     if list(sources) == list(constants.DEFAULT_HOST_LIST):
         return text
     here = f"{Path.cwd()}/"
-    inventory = " ".join(f"-i {source.removeprefix(here)}" for source in sources)
-    return text.replace("ansible-playbook ", f"ansible-playbook {inventory} ")
+    inventory = " ".join(f"-i {shlex.quote(source.removeprefix(here))}" for source in sources)
+    return _COMMAND.sub(lambda _: f"ansible-playbook {inventory} ", text)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
@@ -50,8 +50,16 @@ class Snapshot:
         return self.progress.phase, tuple(sorted(self.progress.awaited))
 
     @property
+    def moved_by(self) -> tuple[object, ...]:
+        """What a log hears of now and then, where it is another than it was: no clock, no rate."""
+        states = [(task.name, task.trouble, task.runs) for task in (*self.workers, *self.serving)]
+        return replace(self.progress, wall=0.0, elapsed=None), self.saved_step, self.lacks_room_on, *states
+
+    @property
     def stands(self) -> bool:
-        """Whether a step takes unusually long."""
+        """Whether a step takes unusually long; none is awaited behind the last."""
+        if 0 < self.progress.last_step <= self.progress.global_step:
+            return False
         return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
 
 

@@ -101,6 +101,8 @@ class Standstill:
         """Take a reading, and tell where no step was taken for long, and when it goes on."""
         # Before the first step the barrier says for whom it waits, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
+        # Behind the last step none is awaited.
+        stands = stands and not 0 < now.last_step <= now.global_step
         line = "" if now.global_step else now.last_line
         if not stands or (now.global_step, line) != (self._step, self._line):
             if self._told and now.global_step > self._step:

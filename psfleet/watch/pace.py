@@ -15,6 +15,8 @@ RECENT_SECONDS = 5.0
 RECENT_STEPS = 10
 # The time left is reckoned from a longer stretch: it should not jump.
 STEADY_SECONDS = 30.0
+# What is reckoned from less is a guess: the first steps are slow, and few.
+ENOUGH_SECONDS = 10.0
 READINGS_KEPT = 600
 LOSSES_KEPT = 480
 # The trend is that of the newest losses; fewer than this say nothing.
@@ -70,7 +72,9 @@ class RunHistory:
         steady, _ = self._stretch(STEADY_SECONDS, RECENT_STEPS)
         seconds = now.wall - recent.wall
         per_second = (now.global_step - steady.global_step) / (now.wall - steady.wall)
-        left = (now.last_step - now.global_step) / per_second if now.last_step and per_second else None
+        _, enough = self._stretch(ENOUGH_SECONDS, RECENT_STEPS)
+        known = enough and now.last_step and per_second
+        left = (now.last_step - now.global_step) / per_second if known else None
         return Pace(
             (now.global_step - recent.global_step) / seconds,
             tuple(count / seconds for count in _gained(recent, now)),

@@ -40,7 +40,7 @@ class Screen:
     """
 
     def __init__(self, plain_seconds: float, parting: Sequence[str], inventory: Sequence[str]) -> None:
-        """Without a terminal, show a line every `plain_seconds`."""
+        """Without a terminal, show a line every `plain_seconds` where something has moved."""
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
         draws = display.verbosity < VERBOSITY_OF_COMMANDS and os.environ.get("TERM", DUMB) != DUMB
@@ -69,7 +69,7 @@ class Screen:
             self._draw("".join(f"{row}\n" for row in self._drawn))
             os.close(self._terminal)
             self._terminal = None
-        elif self._view is not None and self._view is not self._told:
+        elif self._view is not None and self._moved(self._view):
             self._tell(self._view)
 
     @property
@@ -94,8 +94,11 @@ class Screen:
             drawn = self._console.lines(*block(view, self._console, rows, verbose=self._verbose))
             self._drawn = [" " * INDENT + row for row in drawn]
             self._draw(drawing(self._drawn))
-        if changed or time.monotonic() - self._told_at >= self._plain_seconds:
+        if changed or (time.monotonic() - self._told_at >= self._plain_seconds and self._moved(view)):
             self._tell(view)
+
+    def _moved(self, view: Snapshot) -> bool:
+        return self._told is None or view.moved_by != self._told.moved_by
 
     def note(self, notice: Notice, seconds: float) -> None:
         """Say something that stays on the screen, so many seconds into the run."""

@@ -171,7 +171,7 @@ def _message(task: Mapping[str, Any], state: str) -> str:
     if state == "restarting":
         return f"after {_ended_by(task)}: {last}" if last else f"after {_ended_by(task)}"
     age = task["last_step_age_seconds"]
-    if state == "running" and age is not None and not _takes_steps(task):
+    if state == "running" and age is not None and not (_takes_steps(task) or task["finished"]):
         return f"no step for {duration(age)}; {last}"
     return last
 

@@ -4,11 +4,13 @@ import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import in_a_line
+from trainer.host.boots import boot_file, rebooted_command
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import told_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
@@ -17,6 +19,7 @@ from trainer.host.wording import grouped
 # Of a task that systemd does not start again.
 FAILED = "failed"
 RESTARTING = "restarting"
+REBOOTED = "its host was rebooted"
 
 # Of a host without an answer. It is asked several times in each.
 SILENT_SECONDS = 60.0
@@ -31,6 +34,7 @@ _LOG_BYTES = 16384
 class UnitState:
     """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed.
 
+    `rebooted`: its host was booted since it was started.
     `saves` is where its program saves.
     """
 
@@ -39,6 +43,7 @@ class UnitState:
     exit_code: int | None
     restarts: int
     why: str
+    rebooted: bool = False
     saves: tuple[SavedPlace, ...] = ()
 
 
@@ -52,6 +57,7 @@ class Units:
     # What people were told of those that are given up; how often in a row others were not there.
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
+    _rebooted: set[str] = field(default_factory=set)
     _reasons: Reasons = field(default_factory=Reasons)
     # When each host was heard last, and those of which people were told that they are silent.
     _heard: dict[str, float] = field(default_factory=dict)
@@ -63,9 +69,14 @@ class Units:
         return next(iter(self._failures.values()), "")
 
     def answered(
-        self, host: str, states: Mapping[str, UnitState], at: float, needed: Container[str] = ()
+        self,
+        host: str,
+        states: Mapping[str, UnitState],
+        at: float,
+        needed: Container[str] = (),
+        step: int = 0,
     ) -> Iterator[Notice]:
-        """Take how a host's tasks are, and tell of those that systemd gave up, or that run again.
+        """Take how a host's tasks are, and tell of those that are lost or given up, or that run again.
 
         Of the `needed` ones, which stay as long as the run goes on, also of those that do not run.
         """
@@ -76,13 +87,22 @@ class Units:
         for task, state in states.items():
             self.troubles[task] = state.trouble
             (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
-            is_absent = task in needed and not (state.alive or state.trouble)
+            is_gone = not (state.alive or state.trouble)
+            if is_gone and state.rebooted:
+                self.troubles[task] = REBOOTED
+                if task not in self._rebooted:
+                    by = f" by step {step} of the run" if step else ""
+                    yield Notice(f"{task} does not run any more: {host} went down{by}, and was booted since")
+                self._rebooted.add(task)
+                continue
+            self._rebooted.discard(task)
+            is_absent = task in needed and is_gone
             self._absent[task] = self._absent.get(task, 0) + 1 if is_absent else 0
             if is_absent:
                 self.troubles[task] = "does not run"
                 # At the end of a run they leave before the lead says that it is over.
                 if self._absent[task] == ABSENT_LOOKS:
-                    why = "systemd starts none of a run, as after a reboot of its host"
+                    why = "systemd does not start it again"
                     yield Notice(f"{task} on {host} does not run any more, and {why}")
             elif state.trouble != FAILED:
                 if self._failures.pop(task, ""):
@@ -115,7 +135,7 @@ class Units:
 
 def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
     """Return for each host the command that prints what `unit_states` reads, of what `read_command` takes."""
-    commands = {}
+    commands, configuration = {}, Path(paths["configuration_directory"])
     for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():
         units = [unit_name(task["job"], task["index"]) for task in tasks]
         logs = [f"{paths['log_directory']}/{run['id']}/{task['name']}.out" for task in tasks]
@@ -125,7 +145,9 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
             read += [bytes_of(f"{notes}/{task['name']}.jsonl", "head", most=_LOG_BYTES) for task in tasks]
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
+        boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
         commands[host] = (
+            f"{rebooted_command(boots)}; echo; "
             f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
         )
     return commands
@@ -136,6 +158,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
     shown, *ends = answer.split(SEPARATOR, 2 * len(tasks))
     notes = ends[len(tasks) :]
     units = {values.get("Id"): values for values in parse_show(shown)}
+    rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
     for task, log, noted in zip(tasks, chain(ends, repeat("")), chain(notes, repeat("")), strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
@@ -151,6 +174,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
             exit_code=counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),
+            rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
             saves=tuple(noted_places(noted)),
         )
     return states

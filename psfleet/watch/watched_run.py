@@ -65,8 +65,9 @@ class WatchedRun:
                 if self._program or not task.startswith("worker")
             )
             # Of a model all stay until the lead says that its run ends.
-            needed = self.now.progress.phase == "training" and not self._program
-            units = self.units.answered(host, states, at, states if needed else ())
+            now = self.now.progress
+            needed = states if now.phase == "training" and not self._program else ()
+            units = self.units.answered(host, states, at, needed, now.global_step)
             return [*saves, *chain.from_iterable(restarts), *units]
         return []
 

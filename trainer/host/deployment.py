@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .check import Finding, failed, ok, skipped, warning
 from .content_directory import HASH_DIGITS
@@ -41,6 +42,12 @@ class Today:
     plan: str
     release: str
     lock: str
+
+
+def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
+    """Return the plan of a file, of the one with this hash no more than that, {} where nobody asked."""
+    plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
+    return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
 def is_installed(install_directory: Path, lock: str) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,13 @@ def told_exit_code(run_directory: Path, task: str) -> int | None:
     """Return the exit code that a task's last process told when it left, None where it told none."""
     code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
     return None if code is None or not 0 <= code < 256 else int(code)
+
+
+def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
+    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
+    if int(values.get("ExecMainPID") or 0):
+        return int(values.get("ExecMainStatus") or 0)
+    return told_exit_code(run_directory, task)
 
 
 def last_step(events: Path) -> dict[str, float | None]:
@@ -124,6 +131,16 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
                 stream.seek(max(found.st_size - most, 0) if last else 0)
                 return stream.read(most)
     return b""
+
+
+def holds(place: Path) -> bool:
+    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
+    try:
+        return any(place.iterdir())
+    except FileNotFoundError:
+        return place.is_symlink()
+    except NotADirectoryError:
+        return True
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:

@@ -14,7 +14,9 @@ from plugins.modules import trainer_tasks
 from psfleet.run.host_answers import checked
 from tests.plugins.modules.module_run import answer_of
 from tests.trainer.step_record import STEP
-from trainer.host.task_traces import run_file, why_ended
+from trainer.host.boots import boot_of
+from trainer.host.deployment import deployed_plan
+from trainer.host.task_traces import exit_code, run_file, why_ended
 
 
 def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
@@ -167,11 +169,11 @@ def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
 
 def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    assert trainer_tasks.deployed_plan(file, "abc") == {}
+    assert deployed_plan(file, "abc") == {}
     file.write_text('{"hash": "abc", "tasks": []}')
-    assert trainer_tasks.deployed_plan(file, "") == {}
-    assert trainer_tasks.deployed_plan(file, "abc") == {"hash": "abc"}
-    assert trainer_tasks.deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
+    assert deployed_plan(file, "") == {}
+    assert deployed_plan(file, "abc") == {"hash": "abc"}
+    assert deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
         (tmp_path / "endings").mkdir()
         (tmp_path / "endings" / "worker0.json").write_text(told)
     values = {"ExecMainPID": process, "ExecMainStatus": status}
-    assert trainer_tasks.exit_code(values, tmp_path, "worker0") == known
+    assert exit_code(values, tmp_path, "worker0") == known
 
 
 SYSTEMCTL = """#!/bin/sh
@@ -262,6 +264,70 @@ def test_tasks_that_are_not_of_one_run_are_not_started(
             file.write_text(f'PSFLEET_RUN_ID="{run_id}"\n')
     with pytest.raises(OSError, match=f"^the tasks to be started are not of one run: {said}. Nothing was"):
         tasks._run_to_start()
+
+
+WENT_DOWN = "its host went down, and was booted since; the last step that it recorded is 400"
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        (143, (True, "host", WENT_DOWN)),
+        (None, (True, "host", WENT_DOWN)),
+        (0, (False, "itself", "")),
+        (70, (True, "itself", "exit-code")),
+    ],
+)
+def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int | None, known: tuple[object, ...]
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked: dict[str, Any] = {
+        "tasks": [{"job": "worker", "index": 0}],
+        "paths": dict.fromkeys(names, str(tmp_path)),
+    }
+    run = tmp_path / "runs/r1"
+    for folder in (tmp_path / "run", run / "events", run / "endings"):
+        folder.mkdir(parents=True)
+    (tmp_path / "run/worker-0.env").write_text('PSFLEET_RUN_ID="r1"\n')
+    (run / "events/worker0.jsonl").write_text(json.dumps(STEP | {"global_step_after": 400}))
+    if told is not None:
+        (run / "endings/worker0.json").write_text(json.dumps({"exit_code": told}))
+
+    def ending(state: str = "queried") -> tuple[object, ...]:
+        (task,) = answer_of(trainer_tasks.main, **asked, state=state)["tasks"]
+        return tuple(task[name] for name in ("failed", "ended_by", "reason", "exit_code"))
+
+    boot = tmp_path / "run/worker-0.boot"
+    boot.write_text(f"{boot_of()}\n")
+    assert ending() == (False, "itself", "", told)
+    boot.write_text("of another boot\n")
+    assert ending(state="stopped") == (*known, told)
+    assert ending() == (*known, told), "who looks later hears the same"
+    # What has ended in this boot no later one has ended.
+    boot.write_text(f"{boot_of()}\n")
+    ending(state="stopped")
+    assert not boot.exists()
+
+
+def test_the_boot_is_noted_of_each_task_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    paths = {name: str(tmp_path / name) for name in names}
+    told = run_file(Path(paths["configuration_directory"]), "worker", 0)
+    for folder in (*paths.values(), str(told.parent)):
+        Path(folder).mkdir()
+    told.write_text('PSFLEET_RUN_ID="r1"\n')
+    tasks = [{"job": "worker", "index": 0}]
+    answer_of(trainer_tasks.main, tasks=tasks, paths=paths, state="started")
+    assert told.with_suffix(".boot").read_text() == f"{boot_of()}\n"
 
 
 def test_a_host_tells_who_holds_a_port_of_its_tasks_and_which_data_it_lacks(tmp_path: Path) -> None:

@@ -124,3 +124,6 @@ def test_of_a_worker_that_was_lost_it_is_not_said_that_it_shared_nothing(
     assert verdict.headline == "NOT PROVEN: not every worker took part to the end"
     write(run, "tasks.json", json.dumps([ending("worker1", 143, ended_by="psfleet")]))
     assert detail(verdict_of(run), "ended_well").endswith(": stopped by a playbook")
+    lost = ending("worker1", 143, ended_by="host", failed=True, reason="its host went down")
+    write(run, "tasks.json", json.dumps([lost]))
+    assert detail(verdict_of(run), "ended_well").endswith("worker1 was lost: its host went down")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.program_folders import end
 from tests.psfleet.evidence.run_folders import begin_with, checks, edit, records, rewrite, verdict_of
 from tests.trainer.program.launched import RUN_ID
+from trainer.contract.plan import ClusterPlan, PlannedTask
 
 SEEN = {
     "tasks_ended_well",
@@ -79,6 +81,8 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     verdict = verdict_of(observed)
     assert verdict.verdict == "proven", verdict.failing
     assert json.loads(json.dumps(verdict.as_json()))["figures"]
+    end(observed, "worker1", exit_code=143)
+    assert "worker1 had done its work" not in "".join(verdict_of(observed).not_shown)
     end_with(worker0=799, worker1=1)
     assert checks(verdict_of(observed), False) == {"fair_shares"}
     # It handed out what changes no variable of the model, as where it trains alone.
@@ -86,6 +90,25 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     verdict = verdict_of(observed)
     assert verdict.verdict == "completed", verdict.failing
     assert "no function that the coordinator had them run is seen to change" in verdict.not_shown[0]
+
+
+def test_shares_are_the_same_in_checks_and_in_figures(observed: Path) -> None:
+    """A coordinator has recorded all steps as its own, and takes none."""
+    tasks = ClusterPlan.from_json(json.loads((observed / "plan.json").read_text())).tasks
+    plan = ClusterPlan("test", (*tasks, PlannedTask("chief", 0, "host9", "127.0.0.1", 1)))
+    (observed / "plan.json").write_text(json.dumps(plan.to_json()))
+    chief = {"job": "chief", "index": 0, "task": "chief0"}
+    by_chief = [record | chief for record in records(observed, "worker0")]
+    by_chief[-1]["contributions"] = {"worker0": 390, "worker1": 410}
+    rewrite(observed, "chief0", by_chief)
+    for task in ("worker0", "worker1", "ps0"):
+        (observed / "events" / f"{task}.jsonl").unlink()
+    verdict = verdict_of(observed)
+    (fair,) = (check for check in verdict.checks if check.check == "fair_shares")
+    workers = json.loads(json.dumps(verdict.as_json()))["figures"]["workers"]
+    shares = {name: of["share"] for name, of in workers.items()}
+    assert fair.evidence["shares"] == {"worker0": 0.4875, "worker1": 0.5125}
+    assert shares == {"chief0": 0.0, "worker0": 0.4875, "worker1": 0.5125}
 
 
 def test_of_synchronous_gradients_only_those_count_that_cannot_all_have_come_too_late(

@@ -83,6 +83,24 @@ def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
     assert "worker1 had done its work" in not_shown(silent)
 
 
+REBOOTED = "its host went down, and was booted since; the last step that it recorded is 400"
+
+
+def test_a_worker_whose_host_went_down_was_lost_and_nobody_ended_it(silent: Path) -> None:
+    end(silent, "worker1", exit_code=143, failed=True, ended_by="host", reason=REBOOTED)
+    verdict = verdict_of(silent)
+    assert verdict.exit_code == 1
+    assert f"worker1 was lost: {REBOOTED}" in detail(verdict, "tasks_ended_well")
+    assert "worker1 had done its work" not in not_shown(silent)
+
+
+def test_sigterm_of_somebody_else_is_not_said_to_be_a_playbooks(silent: Path) -> None:
+    end(silent, "worker1", exit_code=143, ended_by="itself")
+    said = "worker1 had done its work: it was ended by SIGTERM, which no playbook sent"
+    assert said in not_shown(silent)
+    assert said.partition(": it ")[2] in detail(verdict_of(silent), "tasks_ended_well")
+
+
 def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
     """Where there is a chief, its end is the run's, and a worker may be ended by train.yml."""
     tasks = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks

@@ -48,3 +48,13 @@ def test_a_task_that_was_killed_and_came_back_leaves_a_run_that_is_proven(
     verdict = verdict_of(trained(kind))
     assert checks(verdict, False, None) == set(), verdict.failing
     assert f"started again: {CAME_BACK[kind][1]} 1 time" in detail(verdict, "ended_well")
+
+
+def test_a_run_that_was_stopped_and_goes_on_was_not_started_again(run: Path) -> None:
+    for task in ("worker0", "worker1", "ps0"):
+        first, *more, last = records(run, task)
+        stopped, later = last | {"reason": "stopped"}, {"nonce": 7, "pid": 99999}
+        rewrite(run, task, [first, stopped, *(record | later for record in (first, *more, last))])
+    verdict = verdict_of(run)
+    assert detail(verdict, "ended_well").endswith(", gone on with 1 time after a stop")
+    assert "started again" not in "".join(check.detail for check in verdict.checks)

@@ -316,6 +316,8 @@ def test_advice_names_the_inventory_unless_it_is_the_default(
     monkeypatch.chdir(tmp_path)
     text = "end it with ansible-playbook stop.yml"
     assert with_inventory(text, [f"{tmp_path}/mine"]) == "end it with ansible-playbook -i mine stop.yml"
+    assert with_inventory(with_inventory(text, ["other"]), ["mine"]).count("-i") == 1
+    assert with_inventory(text, ["my hosts"]) == "end it with ansible-playbook -i 'my hosts' stop.yml"
     assert with_inventory(text, list(constants.DEFAULT_HOST_LIST)) == text
 
 

@@ -20,6 +20,7 @@ from psfleet.watch.lead_reading import (
 from trainer.contract.progress import Progress
 
 PATHS = {
+    "configuration_directory": "/etc/psfleet",
     "state_directory": "/var/lib/psfleet",
     "log_directory": "/var/log/psfleet",
     "install_directory": "/opt/psfleet",

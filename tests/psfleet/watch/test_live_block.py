@@ -181,3 +181,23 @@ def test_a_terminal_without_utf_8_gets_ascii_alone() -> None:
 def test_words_that_nobody_made_safe_are_drawn_escaped() -> None:
     (line_of,) = PlaybookConsole().lines(Text.assemble("x\x1b[2J", ("\x9b\u202e", "red")))
     assert line_of.replace("\x1b[31m", "").replace("\x1b[0m", "") == r"x\x1b[2J\x9b\u202e"
+
+
+def test_a_log_hears_nothing_anew_where_only_time_has_passed() -> None:
+    run = PlayedRun(decided_run(2))
+    run.goes_on(12, [50, 50])
+    before = run.view.now
+    run.goes_on(12, [0, 0])
+    assert run.view.now.elapsed > before.elapsed
+    assert run.view.now.moved_by == before.moved_by
+    run.goes_on(1, [0, 0], missing=[MISSING])
+    assert run.view.now.moved_by != before.moved_by
+    run.goes_on(1, [1, 0])
+    assert run.view.now.moved_by != before.moved_by
+
+
+def test_behind_the_last_step_none_is_missed() -> None:
+    run = PlayedRun(decided_run(2), last_step=1000)
+    notes = run.goes_on(10, [50, 50]) + run.goes_on(200, [0, 0])
+    assert notes == []
+    assert "no step for" not in line(run.view.now)

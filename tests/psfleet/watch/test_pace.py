@@ -29,8 +29,14 @@ def test_rates_are_of_each_worker_and_the_time_left_is_by_global_steps() -> None
 def test_the_time_left_is_by_global_steps_whatever_went_into_them(contributions: list[int]) -> None:
     seen = RunHistory()
     seen.add(progress(wall=10.0, global_step=100, contributions=[0, 0, 0]))
-    seen.add(progress(wall=12.0, global_step=200, contributions=contributions))
-    assert seen.pace().seconds_left == pytest.approx(4)
+    seen.add(progress(wall=20.0, global_step=200, contributions=contributions))
+    assert seen.pace().seconds_left == pytest.approx(20)
+
+
+def test_the_time_left_is_not_told_by_the_first_steps() -> None:
+    assert history(0.5, seconds=12, last_step=100_000).pace().seconds_left is None, "six steps"
+    assert history(500, seconds=9, last_step=100_000).pace().seconds_left is None, "nine seconds"
+    assert history(500, seconds=10, last_step=100_000).pace().seconds_left == pytest.approx(190)
 
 
 def test_a_worker_that_stopped_shows_within_seconds() -> None:

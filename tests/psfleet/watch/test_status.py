@@ -102,6 +102,8 @@ def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
     shown = row_of(status(answer(task("worker0", **stepping(age=200.0)))), "worker0")
     assert [shown.figures[name] for name in STEP] == [48, 0.5, None]
     assert shown.message == "no step for 3m; the last line"
+    done = task("worker0", **stepping(age=200.0) | {"finished": "last step"})
+    assert row_of(status(answer(done)), "worker0").message == "the last line"
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> N
     assert heard(run, ended, "node0") == []
     run.goes_on(1, [5, 5])
     assert (run.view.now.serving[0].runs, run.view.now.serving[0].trouble) == (False, "does not run")
-    (rebooted,) = heard(run, ended, "node0")
-    assert rebooted.startswith("ps0 on node0 does not run any more, and systemd starts none of a run")
+    (absent,) = heard(run, ended, "node0")
+    assert absent == "ps0 on node0 does not run any more, and systemd does not start it again"
     assert heard(run, ended, "node0") == []
     assert heard(run, answer, "node0") == []
     assert run.goes_on(1, [5, 5]) == [] and run.view.now.serving[0].runs
@@ -131,3 +131,18 @@ def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> N
         f"the host node{host} does not answer: nothing is known of its tasks" for host in (0, 1)
     ]
     assert not run.view.now.serving[0].runs
+
+
+@pytest.mark.parametrize("program", [None, {"release": "abc"}])
+def test_a_task_whose_host_was_rebooted_is_told_of_once_also_of_a_program(program: object) -> None:
+    run = PlayedRun(decided_run(2, program=program), silent=True)
+    run.goes_on(1, [20, 20])
+    gone = f"/etc/psfleet/run/worker-1.boot\n\n{worker1('inactive', 'dead')}"
+    told = "worker1 does not run any more: node1 went down by step 40 of the run, and was booted since"
+    assert [note.text for note in run.view.asked("node1", gone, 1.0)] == [told]
+    assert run.view.asked("node1", gone, 2.0) == []
+    run.goes_on(1, [20, 20])
+    assert run.view.now.workers[1].trouble == "its host was rebooted"
+    assert run.view.asked("node1", worker1("active", "running"), 3.0) == []
+    run.goes_on(1, [20, 20])
+    assert run.view.now.workers[1].trouble == ""

@@ -80,6 +80,8 @@ class Task:
         self.last_step = self.local_step = self.examples = 0
         self.global_step: int | None = None
         self.loss: float | None = None
+        # Of each worker, by index, where a coordinator knows them.
+        self.contributions: list[int] | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
         self.lock = threading.RLock()
@@ -151,7 +153,8 @@ class Task:
         if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
         self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
-        known = {"global_step": self.global_step, "last_step": self.last_step, "loss": self.loss}
+        known: dict[str, object] = {"global_step": self.global_step, "last_step": self.last_step}
+        known |= {"loss": self.loss, "contributions": self.contributions}
         told = {name: value for name, value in known.items() if value is not None}
         with contextlib.suppress(OSError):  # a full disk does not stop the program
             program_run.update_progress(self.run_directory, told)

@@ -1,7 +1,9 @@
 """Looks, from within its process, at how a program trains, and records it as `psfleet_records` does.
 
-The program is not changed: parts of TensorFlow are wrapped as they are loaded. What goes wrong in here is
-said in the log and ends the looking, never the program. One that calls `psfleet_records` is left alone.
+The program is not changed: parts of TensorFlow are wrapped as they are loaded. But where a coordinator of
+TensorFlow 2 does not say on which disk its checkpoints lie, it is its own (checkpoints.py). What goes wrong
+in here is said in the log and ends the looking, never the program. One that calls `psfleet_records` is left
+alone.
 
 What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py,
 training_runs.py); the
@@ -31,6 +33,9 @@ _WRAPPED = {
     "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",
     "tensorflow.python.training.server_lib": "sessions:wrap_servers",
     "tensorflow.python.distribute.coordinator.cluster_coordinator": "coordinator:wrap_coordinator",
+    "tensorflow.python.distribute.coordinator.values": "coordinator:wrap_results",
+    "tensorflow.python.distribute.parameter_server_strategy_v2": "checkpoints:wrap_strategy",
+    "tensorflow.python.checkpoint.checkpoint_options": "checkpoints:wrap_options",
 }
 # And what is wrapped in saves.py, which goes on where nothing else can be looked at any more.
 _SAVING = {

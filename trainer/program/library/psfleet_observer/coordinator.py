@@ -8,18 +8,31 @@ from __future__ import annotations
 import atexit
 import functools
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from psfleet_observer.graphs import WRITING, names_of_functions
+from psfleet_observer.graphs import WRITING, names_of_functions, place_of_loss
 from psfleet_observer.guard import guarded, stop
 from psfleet_observer.process import end, task_of_process
 
 if TYPE_CHECKING:
     from psfleet_records import Task
+
+_SECONDS_FOR_LOSSES = 5.0
+_LOSS = "_psfleet_loss"
+
+
+@dataclass
+class _Loss:
+    """Where among the results of a step its loss is, and which step it was of all; 0 until it is done."""
+
+    place: int
+    step: int = 0
 
 
 class _Handed:
@@ -31,35 +44,57 @@ class _Handed:
         self.written = 0
         # Of what changes no variable of the model, or may do so unseen.
         self.others: Counter[str] = Counter()
+        # What the program has fetched, by step.
+        self.losses: dict[int, float] = {}
+        self.written_at = time.monotonic()
+        self.workers = [name for name in task.workers if name.startswith("worker")]
         self.lock = threading.Lock()
         task.start({"observed": "a coordinator"}, 0)
         atexit.register(self.finish)
 
-    def add(self, worker: str, *, trains: bool) -> None:
+    def add(self, worker: str, loss: _Loss | None, *, trains: bool) -> None:
         """Count a function that a worker has run to its end, which is a step where it trains."""
         with self.lock:
             (self.done if trains else self.others)[worker] += 1
-            if self.done.total() - self.written >= self.task.windows.room:
-                self.write()
+            reached = self.done.total()
+            self.task.contributions = [self.done[name] for name in self.workers]
+            if loss is not None:
+                loss.step = reached
+            # The program may fetch its loss at any time, or never.
+            waits = loss is not None and time.monotonic() - self.written_at < _SECONDS_FOR_LOSSES
+            if reached - self.written >= self.task.windows.room and not waits:
+                self.write(reached)
+            elif trains:
+                self.task.tell(reached, None)
 
-    def write(self) -> None:
-        """Write what is not written yet."""
-        if count := self.done.total() - self.written:
-            self.task.take([None] * count, self.written, self.written + count)
-            self.written += count
+    def see(self, step: int, loss: float) -> None:
+        """Take the loss of a step, as the program has fetched it."""
+        with self.lock:
+            if step > self.written:
+                self.losses[step] = loss
+                if step - self.written >= self.task.windows.room:
+                    self.write(step)
+
+    def write(self, reached: int) -> None:
+        """Write what is not written yet, as far as a step."""
+        steps = range(self.written + 1, reached + 1)
+        if steps:
+            self.task.take([self.losses.pop(step, None) for step in steps], self.written, reached)
+            self.written, self.written_at = reached, time.monotonic()
 
     @guarded
     def finish(self) -> None:
         """Write what is left, and what each worker has done."""
         with self.lock:
-            self.write()
+            self.write(self.done.total())
             stop()
             workers = sorted(self.done | self.others)
             end(self.task, {"contributions": {worker: self.done[worker] for worker in workers}})
 
 
 _handed: list[_Handed] = []
-_training: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+# Function -> whether it trains, and where its loss is among what it returns.
+_functions: WeakKeyDictionary[Any, tuple[bool, int | None]] = WeakKeyDictionary()
 _creating = threading.Lock()
 
 
@@ -69,23 +104,62 @@ def wrap_coordinator(module: ModuleType) -> None:
 
     @functools.wraps(execute)
     def counting(self: Any, worker: Any) -> Any:
+        if type(self) is not module.Closure:
+            return execute(self, worker)
+        trains, loss = _looked_at(self) or (False, None)
         result = execute(self, worker)
-        if type(self) is module.Closure:
-            _count(f"worker{worker.worker_index}", getattr(self, "_concrete_function", None))
+        _count(f"worker{worker.worker_index}", loss, trains=trains)
         return result
 
     module.Closure.execute_on = counting
 
 
+def wrap_results(module: ModuleType) -> None:
+    """Take note of a loss that the program fetches."""
+    get = module.RemoteValueImpl.get
+
+    @functools.wraps(get)
+    def noting(self: Any) -> Any:
+        found = get(self)
+        _see(self, found)
+        return found
+
+    module.RemoteValueImpl.get = noting
+
+
 @guarded
-def _count(worker: str, function: Any) -> None:
+def _looked_at(closure: Any) -> tuple[bool, _Loss | None]:
+    """Return whether a function trains, and where its loss will be; its result is told the same."""
+    function = getattr(closure, "_concrete_function", None)
+    if function is None:
+        return False, None
+    with _creating:
+        if function not in _functions:
+            trains = _changes_the_model(function)
+            _functions[function] = trains, place_of_loss(function) if trains else None
+        trains, place = _functions[function]
+    loss = None if place is None else _Loss(place)
+    closure.maybe_call_with_output_remote_value(lambda value: setattr(value, _LOSS, loss))
+    return trains, loss
+
+
+@guarded
+def _see(value: Any, found: Any) -> None:
+    import tensorflow as tf
+
+    loss: _Loss | None = getattr(value, _LOSS, None)
+    if loss is not None and loss.step and _handed:
+        setattr(value, _LOSS, None)  # it may be fetched again
+        _handed[0].see(loss.step, float(tf.nest.flatten(found)[loss.place]))
+
+
+@guarded
+def _count(worker: str, loss: _Loss | None, *, trains: bool) -> None:
     with _creating:
         if not _handed and (task := task_of_process()) is not None:
             _handed.append(_Handed(task))
-        if function is not None and function not in _training:
-            _training[function] = _changes_the_model(function)
     if _handed:
-        _handed[0].add(worker, trains=function is not None and _training[function])
+        _handed[0].add(worker, loss, trains=trains)
 
 
 def _changes_the_model(function: Any) -> bool:

@@ -20,6 +20,8 @@ WRITING = (
     *("Assign", "Scatter", "Apply", "SparseApply", "ResourceScatter", "ResourceApply"),
     *("ResourceSparseApply",),
 )
+# What makes one loss of several, or leaves it as it is.
+_SAME_LOSS = {"Identity", "Mean", "Sum"}
 _VARIABLES = {"VarHandleOp", "VariableV2", "Variable"}
 
 
@@ -42,12 +44,14 @@ class Update:
 class Known:
     """What was noted of a graph: of which losses gradients were asked for, by what, and the results.
 
-    `losses` has the loss by the operation of each variable, in the order of the calls.
+    `losses` has the loss by the operation of each variable, in the order of the calls; `targets` is all of
+    which gradients were asked for, also of variables that are no operations.
     """
 
     updates: list[Update] = field(default_factory=list)
     losses: dict[tf.Operation, tf.Tensor] = field(default_factory=dict)
     gradients: set[tf.Operation] = field(default_factory=set)
+    targets: set[tf.Operation] = field(default_factory=set)
 
 
 _graphs: WeakKeyDictionary[tf.Graph, Known] = WeakKeyDictionary()
@@ -149,6 +153,7 @@ def _note_loss(ys: Any, xs: Any, found: Any) -> None:
     known = known_of(_outermost(graph))
     minimized = getattr(_inside, "loss", None)
     loss = losses[0] if minimized is None else minimized
+    known.targets.add(loss.op)
     known.gradients |= {part.op for one in tf.nest.flatten(found) for part in tensors_of(one)}
     for x in tf.nest.flatten(xs):
         variable = variable_of(getattr(x, "op", None))
@@ -200,6 +205,22 @@ def _outermost(graph: Any) -> tf.Graph:
     while (outer := getattr(graph, "outer_graph", None)) is not None:
         graph = outer
     return graph
+
+
+def place_of_loss(function: Any) -> int | None:
+    """Return where among the results of a function its loss is, if it is: also the mean or sum of several."""
+    import tensorflow as tf
+
+    targets = known_of(_outermost(function.graph)).targets
+    for place, tensor in enumerate(tf.nest.flatten(function.structured_outputs)):
+        if not (tf.is_tensor(tensor) and tensor.shape.rank == 0 and tensor.dtype.is_floating):
+            continue
+        operation = tensor.op
+        while operation not in targets and operation.type in _SAME_LOSS:
+            operation = operation.inputs[0].op
+        if operation in targets:
+            return place
+    return None
 
 
 def after(operation: tf.Operation) -> set[tf.Operation]:

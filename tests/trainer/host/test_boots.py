@@ -1,0 +1,38 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trainer.host.boots import boot_file, boot_of, rebooted_command, rebooted_since
+
+
+def proc(folder: Path, boot: str, began: int, name: str = "systemd") -> Path:
+    (folder / "sys/kernel/random").mkdir(parents=True)
+    (folder / "sys/kernel/random/boot_id").write_text(f"{boot}\n")
+    (folder / "1").mkdir()
+    fields = [f"1 ({name}) S", *map(str, range(4, 22)), str(began), "50036736 4162"]
+    (folder / "1/stat").write_text(" ".join(fields) + "\n")
+    return folder
+
+
+def test_each_boot_is_another_also_of_a_container_on_the_same_machine(tmp_path: Path) -> None:
+    boots = [("a", 3, "systemd"), ("b", 3, "systemd"), ("a", 99, "systemd"), ("a", 99, "odd ) name")]
+    told = [boot_of(proc(tmp_path / str(place), *boot)) for place, boot in enumerate(boots)]
+    assert told == ["a 3", "b 3", "a 99", "a 99"]
+
+
+@pytest.mark.parametrize(
+    ("told", "rebooted"), [(None, False), ("", False), (boot_of(), False), ("other 7", True)]
+)
+def test_a_task_was_started_before_this_boot_where_another_one_was_noted(
+    tmp_path: Path, told: str | None, rebooted: bool
+) -> None:
+    """Also by the shell of a host, which the watcher asks."""
+    file = boot_file(tmp_path, "worker", 1)
+    file.parent.mkdir()
+    if told is not None:
+        file.write_text(told and f"{told}\n")
+    assert rebooted_since(file) is rebooted
+    command = rebooted_command([file, boot_file(tmp_path, "ps", 0)])
+    printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (printed.stdout.splitlines(), printed.stderr) == ([str(file)] * rebooted, "")
