@@ -23,6 +23,8 @@ MOST = 2.0**63  # of a number: a larger one is damage
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 # As trainer/program/launcher.py says it.
 _TOLD_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit code [0-9]+\)$"
+# As trainer/task/worker.py and trainer/process/failure.py say it, also where no record can be written.
+_OWN_WORD = re.compile(r"\w+ failed \([\w ]+\): ")
 # Where systemd knows more than the process could tell, in words.
 _RESULTS = {
     "oom-kill": "the kernel has ended it, for the memory of its host was used up",
@@ -106,6 +108,9 @@ def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
     """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
     if result == "exit-code" and (failure := told_failure(task, lines)):
         return failure
+    own = [number for number, line in enumerate(lines) if _OWN_WORD.match(line)]
+    if result == "exit-code" and own:
+        return in_short("\n".join(lines[own[-1] :]))
     raised = exception_in("\n".join(lines)) if result == "exit-code" else ""
     said = in_short(raised) or last_words(lines)
     told = _RESULTS.get(result) or ("" if said else result)

@@ -134,3 +134,19 @@ def test_no_rate_is_without_end(tmp_path: Path) -> None:
     (tmp_path / "worker0.jsonl").write_text(json.dumps(step))
     found = task_traces.last_step(tmp_path / "worker0.jsonl")
     assert (found["steps_per_second"], found["examples_per_second"]) == (None, None)
+
+
+def test_the_trainers_own_word_counts_where_it_could_not_be_recorded() -> None:
+    """Of a full disk: behind it the log goes on, and before it stands what TensorFlow has raised."""
+    full = "the last checkpoint, of global step 301, is not saved: No space left on device"
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "save.py", line 1, in save',
+        "OSError: [Errno 28] No space left on device",
+        f"Training failed (input): {full}",
+        *(f"line {number} behind it" for number in range(5)),
+    ]
+    assert task_traces.why_ended("worker0", "exit-code", lines).startswith(
+        f"Training failed (input): {full}\n"
+    )
+    assert task_traces.why_ended("worker0", "watchdog", lines).startswith("systemd has ended it")
