@@ -31,13 +31,12 @@ class ActionModule(HostAction):
         holder = f"{person()} ({arguments.get('what', '')})"
         given = {name: arguments[name] for name in ("file",) if name in arguments}
         leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
-        if self._task.check_mode and arguments["state"] == "released":
-            return {}
-        if self._task.check_mode:
+        if arguments["state"] == "released":
+            if not self._task.check_mode:
+                leases.give_back()
+        elif self._task.check_mode:
             for host, problem in leases.hindered().items():
                 display.warning(f"{host}: {problem}")
-        elif arguments["state"] == "released":
-            leases.give_back()
         elif problems := leases.take(looked, PATIENCE_SECONDS) if hosts else {}:
             lines = (f"- {host}: {problem}" for host, problem in problems.items())
             return self._failure("\n".join([OTHERS, *lines]))

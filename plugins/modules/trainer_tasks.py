@@ -9,7 +9,6 @@ from typing import Any
 
 from ..module_utils.documented import documented_module
 from ..module_utils.host.boots import boot_file, boot_of, rebooted_since
-from ..module_utils.host.check import Check
 from ..module_utils.host.content_directory import HASH_DIGITS
 from ..module_utils.host.deployment import (
     deployed_plan,
@@ -19,10 +18,8 @@ from ..module_utils.host.deployment import (
 )
 from ..module_utils.host.disk_space import LEAST_ROOM, lacking_space
 from ..module_utils.host.fence_state import fence_problem
-from ..module_utils.host.host_checks import data_check
 from ..module_utils.host.lease import FILE, look
 from ..module_utils.host.people import begun_by, deployed_by
-from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
 from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import (
     RUN_ID,
@@ -48,8 +45,8 @@ from ..module_utils.host.task_units import (
     task_of,
     unit_name,
 )
-from ..module_utils.metrics_timer import MEND_DIRECTORY, directory_problem
 from ..module_utils.run_links import RunLinks
+from ..module_utils.start_checks import failed_checks
 from ..module_utils.task_details import DETAIL_PROPERTIES, task_details
 from ..module_utils.unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
@@ -215,13 +212,15 @@ class Tasks:
         name = f"{job}{index}"
         alive = is_alive(values)
         was_stopped = name in self.ended
-        failed = not alive and values.get("Result", "success") != "success" and not was_stopped
+        result = values.get("Result", "success")
+        failed = not alive and result != "success" and not was_stopped
+        went_down = failed and result == "reboot"
         events, log = self.runs / run_id / "events" / f"{name}.jsonl", self.logs / run_id / f"{name}.out"
         progress = read_object(self.runs / run_id / "progress.json")
         reason = ""
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
-        elif failed and (result := values.get("Result", "")) == "reboot":
+        elif went_down:
             step = last_step(events).get("global_step")
             reason = "its host went down, and was booted since"
             reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
@@ -229,7 +228,7 @@ class Tasks:
             reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
             if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
                 reason = f"{reason}\nNo space left on its host: {lacks}".strip()
-        ended_by = "host" if failed and values.get("Result") == "reboot" else "itself"
+        ended_by = "host" if went_down else "itself"
         return {
             "name": name,
             "job": job,
@@ -302,20 +301,6 @@ class Tasks:
         return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
 
 
-def lacking(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the checks that fail of what tasks need: a place for metrics, their ports, the data to read."""
-    checks = []
-    if problem := directory_problem(parameters["metrics_directory"]):
-        checks = [Check("metrics", "failed", problem, MEND_DIRECTORY)]
-    ports = task_ports(parameters["tasks"]) if parameters["ready"] else []
-    facts = read_port_facts([port.port for port in ports])
-    running = running_units(ports) if ports else {}
-    checks += [Check("ports", *port_check([port], facts, running), task=port.name) for port in ports]
-    directory = parameters["data_directory"] if parameters["ready"] else ""
-    checks.append(Check("data", *data_check(directory, carried=parameters["data_carried"])))
-    return [check.to_json() for check in checks if check.state == "failed"]
-
-
 def main() -> None:
     """Run the module."""
     module = documented_module(DOCUMENTATION)
@@ -342,7 +327,7 @@ def main() -> None:
         environment=in_use(install, "environment"),
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
-        checks=lacking(module.params),
+        checks=failed_checks(module.params),
         holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if module.params["fence"] else "",
         tasks=described,

@@ -9,6 +9,7 @@ from trainer.host.error_lines import in_short
 
 # What `ended_by` says.
 HOST, ITSELF, PLAYBOOK = "host", "itself", "psfleet"
+ENDED_BY_PLAYBOOK = "was ended by a playbook"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Ending:
             return f"failed with exit code {self.exit_code}"
         if self.ended_by == ITSELF and self.exit_code == STOPPED:
             return "was ended by SIGTERM, which no playbook sent"
-        return "was ended by a playbook"
+        return ENDED_BY_PLAYBOOK
 
     @property
     def exchanged(self) -> tuple[int, int] | None:

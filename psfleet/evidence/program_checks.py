@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from psfleet.evidence import convergence, sharing
 from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
-from psfleet.evidence.endings import PLAYBOOK, Ending
+from psfleet.evidence.endings import ENDED_BY_PLAYBOOK, PLAYBOOK, Ending
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.program_learning import goals_reached, losses_that_stay
 from psfleet.evidence.program_sharing import (
@@ -240,7 +240,7 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
         # What a coordinator had a worker do was done when it ended itself.
         served = run.coordinated and run.contributions.get(task.name)
         if not (ending.by_itself or served) and task.job in {"worker", "chief"}:
-            by_playbook = ending.in_words == "was ended by a playbook"
+            by_playbook = ending.in_words == ENDED_BY_PLAYBOOK
             why = "it still ran, and a playbook ended it" if by_playbook else f"it {ending.in_words}"
             answers.open[f"{task.name} had done its work"] = why
         if ending.restarts:

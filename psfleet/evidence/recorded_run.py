@@ -303,13 +303,15 @@ class Run:
         alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
         return self.program is not None and bool(self.contributions) and alone
 
+    @property
+    def contributions_told(self) -> bool:
+        """Whether somebody who takes no step counted those of each worker: the ps, or a coordinator."""
+        return self.coordinated or (self.program is None and bool(self.contributions))
+
     @cached_property
     def applied(self) -> Mapping[str, int]:
-        """How many steps of each worker went into the model.
-
-        As the ps or a coordinator counted them, which takes none itself; else those that it took.
-        """
-        if self.coordinated or (self.program is None and self.contributions):
+        """How many steps of each worker went into the model, as was told; else those that it took."""
+        if self.contributions_told:
             workers = self.of_job("worker") if self.coordinated else self.workers
             return {worker.name: self.contributions.get(worker.name, 0) for worker in workers}
         return {worker.name: worker.local_steps for worker in self.workers}

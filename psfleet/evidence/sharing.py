@@ -106,8 +106,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
     each must have offered gradients all the time: one that stands still for most of the run was not there.
     """
-    told = run.coordinated or (run.program is None and bool(run.contributions))
-    if run.program is None and not told:
+    if run.program is None and not run.contributions_told:
         findings.lacking.append("the chief does not tell what each worker contributed")
     counts = run.applied
     total = sum(counts.values())
@@ -120,7 +119,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
         findings.add(
             f"{name} applied {counts[name]} of {total} steps ({shares[name]:.1%}), "
             f"expected at least {least:.1%}{but}",
-            certain=told or (run.program is not None and run.whole),
+            certain=run.contributions_told or (run.program is not None and run.whole),
         )
     for worker in () if run.coordinated else run.workers:
         if worker.name in below and not worker.local_steps:

@@ -106,15 +106,16 @@ def told_failure(task: str, lines: Sequence[str]) -> str:
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
     """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
-    if result == "exit-code" and (failure := told_failure(task, lines)):
-        return failure
-    own = [number for number, line in enumerate(lines) if _OWN_WORD.match(line)]
-    if result == "exit-code" and own:
-        return in_short("\n".join(lines[own[-1] :]))
-    raised = exception_in("\n".join(lines)) if result == "exit-code" else ""
-    said = in_short(raised) or last_words(lines)
+    said = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
     told = _RESULTS.get(result) or ("" if said else result)
     return "\n".join(part for part in (told, said) if part)
+
+
+def _why_exited(task: str, lines: Sequence[str]) -> str:
+    """Return its launcher's last word, else the trainer's own, else the last exception; "" for none."""
+    own = [number for number, line in enumerate(lines) if _OWN_WORD.match(line)]
+    said = "\n".join(lines[own[-1] :]) if own else exception_in("\n".join(lines))
+    return told_failure(task, lines) or in_short(said)
 
 
 def last_lines_of(file: Path) -> list[str]:

@@ -1,0 +1,32 @@
+"""What keeps the tasks of a host from starting, or their metrics from being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .host.check import Check
+from .host.host_checks import data_check
+from .host.port_checks import port_check, read_port_facts, running_units, task_ports
+from .metrics_timer import MEND_DIRECTORY, directory_problem
+
+
+def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the checks that fail of what C(trainer_tasks) was asked for: metrics, ports and data."""
+    checks = [*_of_metrics(parameters["metrics_directory"])]
+    if parameters["ready"]:
+        checks += _of_start(parameters)
+    return [check.to_json() for check in checks if check.state == "failed"]
+
+
+def _of_metrics(directory: str) -> Iterator[Check]:
+    if problem := directory_problem(directory):
+        yield Check("metrics", "failed", problem, MEND_DIRECTORY)
+
+
+def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
+    ports = task_ports(parameters["tasks"])
+    facts, running = read_port_facts([port.port for port in ports]), running_units(ports) if ports else {}
+    for port in ports:
+        yield Check("ports", *port_check([port], facts, running), task=port.name)
+    yield Check("data", *data_check(parameters["data_directory"], carried=parameters["data_carried"]))
