@@ -72,6 +72,18 @@ def test_every_link_leads_somewhere(page: str) -> None:
             assert not anchor or anchor in anchors(str(target.relative_to(ROOT))), link
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if "zh-CN" in page])
+def test_a_translation_has_the_commands_and_names_of_its_page(page: str) -> None:
+    """What it shows as code stands in the original, too, but for comments; each links to the other."""
+    original = TEXTS[page.replace("/zh-CN", "").replace(".zh-CN", "")]
+    blocks = "\n".join("".join(block) for block in BLOCK.findall(TEXTS[page]))
+    lines = (re.split(r"(?:^|\s)# ", line)[0].strip() for line in blocks.splitlines())
+    codes = {*CODE.findall(re.sub(r"``.*?``", "", BLOCK.sub("", TEXTS[page]))), *lines}
+    assert sorted(code for code in codes if code not in original) == []
+    assert f"[中文]({page.removeprefix('docs/')})" in original
+    assert "*[English](" in TEXTS[page]
+
+
 def test_the_table_of_features_is_one_to_look_through() -> None:
     for row in rows(TEXTS["docs/features.md"]):
         assert re.search(r"\]\([^)]+\.md", row[2]), row[0]
