@@ -188,7 +188,7 @@ def test_the_rules_are_published_as_data() -> None:
     assert rules["version"] == 1
     assert {name: rule["exit_code"] for name, rule in rules["verdicts"].items()} == EXIT_CODES
     assert rules["thresholds"] == EvidenceSettings().as_dict()
-    models, programs = (rows(section("docs/verdict.md", of)) for of in ("Checks", "Programs of one's own"))
+    models, programs = (rows(section("docs/verdict.md", of)) for of in ("Checks", "Programs"))
     told = {}
     for cell, *when in models:
         name, _, asked = cell.partition(" (")
@@ -204,7 +204,7 @@ def test_the_rules_are_published_as_data() -> None:
 
 
 def test_checks_of_the_verdict_and_of_the_doctor() -> None:
-    assert set(first_names("docs/verdict.md", "Checks", "Programs of one's own")) == set(_ADVICE)
+    assert set(first_names("docs/verdict.md", "Checks", "Programs")) == set(_ADVICE)
     groups = ("The host", "GPUs", "What is deployed")
     assert tuple(tuple(first_names("docs/doctor.md", group)) for group in groups) == doctor_findings.GROUPS
 

@@ -26,7 +26,7 @@ def test_every_example_is_tested() -> None:
         "How the workers train together",
         "Data",
         "A program of your own",
-        "Where a program may go",
+        "What a program may reach",
         "A chief",
     ]
 
