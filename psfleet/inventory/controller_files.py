@@ -75,7 +75,7 @@ def _problems(
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
         said = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
-        found.append(InventoryProblem(said, place.partition(".")[0], tuple(hosts)))
+        found.append(InventoryProblem(said, place, tuple(hosts)))
     return found
 
 

@@ -1,7 +1,6 @@
 """Inventory in; the cluster plan and every task's settings out, or every problem that the inventory has."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,7 +58,7 @@ class Inventory:
             known = {name: value for name, value in given.items() if name in self.rules}
             converted[host], problems = convert_all(known, self.rules, str)
             refused += [
-                ((re.split(r"\W", each.name)[0], f"{each.name} {found_of(each.value)}", each.expected), host)
+                ((each.name.partition("[")[0], f"{each.name} {found_of(each.value)}", each.expected), host)
                 for each in problems
             ]
         found = []
@@ -192,7 +191,7 @@ def _argument_problems(
     said = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
     for told, texts in {variable: arguments, **said}.items():
         for what in _unfilled(texts, lacking):
-            yield InventoryProblem(f"{told} has {what}", told.partition(".")[0], hosts)
+            yield InventoryProblem(f"{told} has {what}", told, hosts)
 
 
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:

@@ -116,27 +116,31 @@ def test_what_is_wrong_with_files_is_said_of_the_program_or_once_of_all() -> Non
         clicks={"path": "nowhere.py"},
         digits={"path": "clicks.py"},
     )
-    where, of_all = (
-        "   edit cluster/group_vars/tf_cluster.yml:1",
-        "   edit cluster/group_vars/tf_cluster.yml:12",
-    )
     here = Path.cwd()
     lines = checked(place)[1].splitlines()
     assert lines[0] == "The inventory has 6 problems. Nothing was touched."
     beginnings = [
-        ("1. trainer_programs.mnist.arguments has {taskindex}, which nothing fills in; expected", where),
-        (
-            "2. trainer_programs.mnist.arguments has {data_dir}, and worker0, worker1 has none; expected",
-            where,
-        ),
-        (
-            f"3. trainer_programs.mnist.entry is 'main.py', and there is no file {here}/cluster/main.py;",
-            where,
-        ),
-        ("4. trainer_programs.mnist.requirements is 'neither.txt', and there is no file", where),
-        (f"5. trainer_programs.clicks.path is 'nowhere.py', and there is no {here}/nowhere.py;", where),
-        ("6. trainer_program_requirements is 'nowhere.txt', and there is no file", of_all),
+        ("1. trainer_programs.mnist.arguments has {taskindex}, which nothing fills in; expected", 5),
+        ("2. trainer_programs.mnist.arguments has {data_dir}, and worker0, worker1 has none; expected", 5),
+        (f"3. trainer_programs.mnist.entry is 'main.py', and there is no file {here}/cluster/main.py;", 2),
+        ("4. trainer_programs.mnist.requirements is 'neither.txt', and there is no file", 4),
+        (f"5. trainer_programs.clicks.path is 'nowhere.py', and there is no {here}/nowhere.py;", 9),
+        ("6. trainer_program_requirements is 'nowhere.txt', and there is no file", 12),
     ]
-    for (beginning, cure), said, edit in zip(beginnings, lines[1::2], lines[2::2], strict=True):
+    for (beginning, line), said, edit in zip(beginnings, lines[1::2], lines[2::2], strict=True):
         assert said.startswith(beginning), said
-        assert edit == cure
+        assert edit == f"   edit cluster/group_vars/tf_cluster.yml:{line}"
+
+
+def test_a_line_is_that_of_the_program_whose_name_it_has() -> None:
+    refusal = checked(inventory(**{"v1.2": {"path": "nowhere"}, "v1": {"path": "nowhere"}}))[1]
+    assert "trainer_programs.v1.2.path is 'nowhere'" in refusal
+    assert refusal.splitlines()[2::2] == [
+        f"   edit cluster/group_vars/tf_cluster.yml:{line}" for line in (3, 5)
+    ]
+
+
+def test_what_is_wrong_on_the_command_line_is_said_to_be_there() -> None:
+    refusal = checked(inventory(), {"trainer_programs": {"clicks": {"path": "nowhere"}}})[1]
+    assert "trainer_programs.clicks.path is 'nowhere'" in refusal
+    assert refusal.endswith("\n   given with -e on the command line")
