@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from psfleet.inventory.named_programs import PROGRAM_KEYS
 from tests.psfleet.inventory.checked import checked, facts, hosts_file, written
+from tests.psfleet.inventory.inventories import RULES
 from trainer.host.content_directory import content_hash
 
 
@@ -34,6 +36,11 @@ def program_of(place: Path, **command_line: object) -> dict[str, Any]:
     program = facts(place, command_line)["cluster_settings"]["program"]
     assert program is None or isinstance(program, dict)
     return program or {}
+
+
+def test_a_program_may_say_all_that_the_inventory_says_of_all_but_where_tasks_may_go() -> None:
+    variables = {name for name in RULES if f"{name}_".startswith("trainer_program_")}
+    assert variables == {*PROGRAM_KEYS.values(), "trainer_program_may_reach"}
 
 
 def test_all_are_carried_and_each_is_what_it_says_or_what_the_inventory_says_of_all() -> None:
