@@ -36,7 +36,8 @@ SAYING = {"debug", "ansible.builtin.debug"}
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
 # A task that takes longer is named before it is over, but for those that show things themselves.
 LONG_SECONDS = 5.0
-REACHING = f"{COLLECTION}reach_host"
+# What goes well also where a host does not answer, and says so.
+ASKING = {f"{COLLECTION}{name}" for name in ("reach_host", "host_status", "host_runs", "host_doctor")}
 SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
 
 # What fails once for all hosts, Ansible's recap counts for the first of them.
@@ -75,7 +76,9 @@ class TrueRecap(Default):
         super().v2_runner_on_failed(result, ignore_errors)
 
     def _note_unreached(self, result: CallbackTaskResult) -> None:
-        if result.task.action == REACHING and result.result.get("reached") is False:
+        values = result.result
+        unreached = values.get("problem") or values.get("reached") is False
+        if result.task.action in ASKING and unreached:
             self._unreached.add(result.host.get_name())
 
     def _note_once(self, result: CallbackTaskResult, ignore_errors: bool) -> None:

@@ -76,8 +76,10 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
 
 @pytest.mark.parametrize("more", ["", "-v"])
 def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more: str) -> None:
+    paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
     play = written_play(
         tmp_path,
+        {"psfleet.cluster.host_runs": {"paths": paths}},
         {"psfleet.cluster.reach_host": {}, "register": "host_look"},
         {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/reached.yml"},
     )
