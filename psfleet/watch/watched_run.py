@@ -124,10 +124,13 @@ class WatchedRun:
 
     def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
         counts, rates = (progress.contributions, pace.rates) if works else ((), ())
+        # Where one worker records steps, another that does not has taken none.
+        workers = (str(task["name"]) for task in self._tasks if task["job"] == "worker")
+        recorded = any(self.units.rates.get(worker) is not None for worker in workers)
         for task in self._tasks:
             index, name = int(task["index"]), str(task["name"])
             rate = rates[index] if index < len(rates) else self.units.rates.get(name)
-            known = counts or self.units.troubles.get(name) or rate is not None
+            known = counts or self.units.troubles.get(name) or recorded
             if (task["job"] == "worker") != works or (works and self._program and not known):
                 continue
             count = counts[index] if index < len(counts) else None

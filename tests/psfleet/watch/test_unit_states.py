@@ -168,11 +168,12 @@ def test_the_rate_of_a_worker_of_a_program_is_that_of_its_own_newest_record() ->
     run = played()
     runs = worker1("active", "running")
     assert heard(run, with_step(runs)) == []
-    (worker,) = run_workers(run)
+    (other, worker) = run_workers(run)
     assert (worker.name, worker.rate, worker.share) == ("worker1", 15.0, None)
+    assert (other.name, other.rate) == ("worker0", None)
     # One that takes no more has recorded nothing since: what is shown falls.
     heard(run, with_step(runs, age=60))
-    assert [worker.rate for worker in run_workers(run)] == [1.0]
+    assert [worker.rate for worker in run_workers(run)] == [None, 1.0]
     heard(run, with_step(worker1("activating", "auto-restart")))
     assert [(worker.rate, worker.trouble) for worker in run_workers(run)] == [(None, "restarting")]
     heard(run, with_step(worker1("inactive", "dead")))
@@ -185,7 +186,7 @@ def test_the_rate_of_the_lead_is_shown_as_those_of_others() -> None:
     none = f"{NOW}\n"
     units = f"{unit('ps', 0)}\n{unit('worker', 0)}"
     heard(run, "\n--psfleet--\n".join([units, "", "", "", "", none, step]), "node0")
-    assert [(worker.name, worker.rate) for worker in run_workers(run)] == [("worker0", 15.0)]
+    assert [worker.rate for worker in run_workers(run)] == [15.0, None]
 
 
 @pytest.mark.parametrize(
