@@ -1,9 +1,11 @@
 """What a playbook changes and says, without all that is as it should be."""
 
+from collections import Counter
 from threading import Timer
 from typing import Any
 
 from ansible import constants
+from ansible.executor.stats import AggregateStats
 from ansible.executor.task_result import CallbackTaskResult
 from ansible.playbook.play import Play
 from ansible.playbook.task import Task
@@ -19,6 +21,7 @@ type: stdout
 short_description: what changes, what is said and what fails, a line for each task
 description:
   - A line for each task that changed something, with the hosts; the messages of C(debug); each failure once.
+  - The recap blames no host for what failed once for all of them, nor for others that did not answer.
   - A task that takes longer than a few seconds is named while it lasts.
   - From C(-v) on it is P(ansible.builtin.default#callback), with all tasks.
   - What these returned is shown from C(-vv) on.
@@ -33,13 +36,62 @@ SAYING = {"debug", "ansible.builtin.debug"}
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
 # A task that takes longer is named before it is over, but for those that show things themselves.
 LONG_SECONDS = 5.0
+# What goes well also where a host does not answer, and says so.
+ASKING = {f"{COLLECTION}{name}" for name in ("reach_host", "host_status", "host_runs", "host_doctor")}
 SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
+
+# What fails once for all hosts, Ansible's recap counts for the first of them.
+WHOLE = "(whole cluster)"
 
 escape_all_messages()
 
 
-class CallbackModule(Default):
-    """Ansible's own callback, but for what it says of tasks that went well, and how of those that did not."""
+class TrueStats(AggregateStats):
+    """The counts of a playbook, of each host its own: `once` of what failed for all, `unreached` hosts."""
+
+    def __init__(self, stats: AggregateStats, once: Counter[str], unreached: set[str]) -> None:
+        super().__init__()
+        self.__dict__.update(vars(stats))
+        self.failures = {**Counter(stats.failures) - once, WHOLE: once.total()}
+        self.dark = Counter(stats.dark) + Counter(unreached)
+        self.processed = stats.processed | ({WHOLE: 1} if once else {})
+
+
+class TrueRecap(Default):
+    """Ansible's own callback, whose recap blames no host for what failed of others, or of all together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._once: Counter[str] = Counter()
+        self._unreached: set[str] = set()
+
+    def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
+        """Note a host that does not answer: to find that out is what went well."""
+        self._note_unreached(result)
+        super().v2_runner_on_ok(result)
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
+        """Note what failed for all hosts together."""
+        self._note_once(result, ignore_errors)
+        super().v2_runner_on_failed(result, ignore_errors)
+
+    def _note_unreached(self, result: CallbackTaskResult) -> None:
+        values = result.result
+        unreached = values.get("problem") or values.get("reached") is False
+        if result.task.action in ASKING and unreached:
+            self._unreached.add(result.host.get_name())
+
+    def _note_once(self, result: CallbackTaskResult, ignore_errors: bool) -> None:
+        if result.task.run_once and not ignore_errors:
+            self._once[result.host.get_name()] += 1
+
+    def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
+        """Give the recap."""
+        super().v2_playbook_on_stats(TrueStats(stats, self._once, self._unreached))
+
+
+class CallbackModule(TrueRecap):
+    """The same, but for what it says of tasks that went well, and how of those that did not."""
 
     CALLBACK_NAME = f"{COLLECTION}brief"
 
@@ -78,6 +130,7 @@ class CallbackModule(Default):
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """Keep who changed something, for the task's end; say at once what is a message."""
+        self._note_unreached(result)
         self._handle_warnings_and_exception(result)
         if result.result.get("changed"):
             for title in result.result.get("changed_steps", [self._task_title]):
@@ -95,7 +148,9 @@ class CallbackModule(Default):
         """Say an error once, as it was meant for people."""
         if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
-        elif "results" not in result.result:  # of a loop each failure was said
+            return
+        self._note_once(result, ignore_errors)
+        if "results" not in result.result:  # of a loop each failure was said
             self._say_failure(result)
 
     def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
@@ -125,7 +180,7 @@ class CallbackModule(Default):
         on_stderr = bool(self.get_option("display_failed_stderr"))
         self._display.display(text, color=constants.COLOR_ERROR, stderr=on_stderr)
 
-    def v2_playbook_on_stats(self, stats: object) -> None:
+    def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         """Give the recap."""
         self._end_task()
         super().v2_playbook_on_stats(stats)
@@ -140,7 +195,7 @@ class CallbackModule(Default):
 
 if Display().verbosity:  # of the command line, which was read before
 
-    class CallbackModule(Default):  # type: ignore[no-redef]
+    class CallbackModule(TrueRecap):  # type: ignore[no-redef]
         """Ansible's own callback, but that what tasks returned is for C(-vv): whole plans are among it."""
 
         def _run_is_verbose(self, result: CallbackTaskResult, verbosity: int = 0) -> bool:

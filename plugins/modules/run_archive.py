@@ -143,12 +143,21 @@ class Packer:
                 if not parts and not place.is_elsewhere:
                     self.left_out.append(f"{place.path}: {task} saved there, and it ended with the task")
                 is_usual = not name.startswith(f"{SAVED}/")
-                if is_usual or added & {parts[:count] for count in range(1, len(parts) + 1)}:
+                # Of a folder of which members alone are added, others may be in it.
+                inside = place.members
+                key = (*parts, "") if inside else parts
+                if is_usual or added & {key[:count] for count in range(1, len(key) + 1)}:
                     continue
-                added.add(parts)
-                with self._in(state, ("runs", *parts[:-1]), name) as folder:
-                    if folder is not None:
+                added.add(key)
+                with self._in(state, ("runs", *(parts if inside else parts[:-1])), name) as folder:
+                    if folder is not None and inside:
+                        self._add_members(folder, name, inside)
+                    elif folder is not None:
                         self._add_named(folder, name)
+
+    def _add_members(self, folder: int, name: str, members: Sequence[str]) -> None:
+        for entry in sorted({*members} & {*os.listdir(folder)}):
+            self._add_entry(folder, entry, f"{name}/{entry}", DEPTH - 2)
 
     def _add_named(self, folder: int, name: str) -> None:
         """Add what has this name in a directory, else the checkpoint of that name: files that begin so."""

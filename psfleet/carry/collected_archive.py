@@ -1,6 +1,8 @@
 """Unpack the archive that a host made up: nothing in it is believed."""
 
 import gzip
+import io
+import re
 import shutil
 import tarfile
 import tempfile
@@ -20,6 +22,11 @@ MOST_OF_A_HEADER = 1024 * 1024
 # Of texts that a host made up, so many are shown, so far.
 MOST_SHOWN = 21
 LONGEST_SHOWN = 300
+# What TensorFlow finds the newest checkpoint of a folder by, as far as a folder has checkpoints.
+CHECKPOINT_STATE, MOST_OF_A_STATE = "checkpoint", 1024 * 1024
+_PATH_OF_HOST = re.compile(
+    rb'^((?:model_checkpoint_path|all_model_checkpoint_paths): ")/[^"\n]*/', re.MULTILINE
+)
 # What reading a damaged archive raises.
 DAMAGED = (OSError, EOFError, tarfile.TarError, zlib.error, ValueError, OverflowError, RecursionError)
 
@@ -76,6 +83,8 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
                     refused.append(f"{member.name!r}: {why}")
                     continue
                 packed.bytes_left += member.size
+                if place.name == CHECKPOINT_STATE and member.size <= MOST_OF_A_STATE:
+                    content = io.BytesIO(relative_state(content.read()))
                 _write(place, content)
             except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
                 refused.append(f"{member.name!r}: {error.strerror}, of another host")
@@ -83,6 +92,14 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
                 refused.append(f"{member.name!r}: {error.strerror or error}")
             else:
                 names.append(member.name)
+
+
+def relative_state(state: bytes) -> bytes:
+    """Return the same with checkpoints named as they lie beside it: on the host a path may be of its disk.
+
+    Here TensorFlow would find nothing there, or what somebody else has.
+    """
+    return _PATH_OF_HOST.sub(rb"\1", state)
 
 
 def _write(place: Path, content: IO[bytes]) -> None:

@@ -4,11 +4,19 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from psfleet.evidence.answer import listed, size
 from psfleet.evidence.untrusted_files import read_bytes
-from trainer.host.saved_places import NOTES, SAVED, SavedPlace, noted_places
+from trainer.host.saved_places import (
+    NOTES,
+    SAVED,
+    SAVED_MODEL_FILES,
+    SAVED_MODEL_FOLDERS,
+    SavedPlace,
+    noted_places,
+)
 
 # Of a run's folder, in the order in which they are told.
 _FOLDERS = (SAVED, "checkpoints", "output", "other_hosts")
@@ -98,11 +106,12 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
         folders.sort()
         path = os.path.relpath(place, folder)
         if _SAVED_MODEL & {*names}:
-            inner = os.walk(place)
+            # A checkpoint in it is a part of it; where it lies in the task's /tmp, others lie beside it.
+            parts = [os.path.join(place, each) for each in SAVED_MODEL_FOLDERS if each in folders]  # noqa: PTH118 - as os.walk has it
+            inner = [(place, [], {*names} & {*SAVED_MODEL_FILES}), *chain.from_iterable(map(os.walk, parts))]
             total = sum(_size(within, each) for within, _, files in inner for each in files)
             yield FoundModel(path, "SavedModel", total)
-            folders.clear()  # a checkpoint in it is a part of it
-            continue
+            folders[:] = [each for each in folders if each not in SAVED_MODEL_FOLDERS]
         sizes = {each: _size(place, each) for each in sorted(names)}
         for each, total in sizes.items():
             suffix = next((end for end in (".weights.h5", ".h5", ".keras") if each.endswith(end)), "")

@@ -144,7 +144,9 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
 
 def _workers(view: Snapshot) -> list[Text]:
     # Before the first step there is nothing to say of them but who is waited for.
-    told = any(worker.contributed or worker.trouble not in {"", WAITED_FOR} for worker in view.workers)
+    told = any(
+        worker.contributed or worker.rate or worker.trouble not in {"", WAITED_FOR} for worker in view.workers
+    )
     return worker_pieces(view.workers) if told else []
 
 

@@ -12,7 +12,7 @@ from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import in_a_line
 from trainer.host.boots import boot_file, rebooted_command
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
-from trainer.host.task_traces import told_failure, why_ended
+from trainer.host.task_traces import number, object_in, told_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
 from trainer.host.wording import grouped
 
@@ -35,7 +35,7 @@ class UnitState:
     """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed.
 
     `rebooted`: its host was booted since it was started.
-    `saves` is where its program saves.
+    `saves` is where its program saves, `rate` its steps a second while it runs, by its newest record.
     """
 
     alive: bool
@@ -45,6 +45,7 @@ class UnitState:
     why: str
     rebooted: bool = False
     saves: tuple[SavedPlace, ...] = ()
+    rate: float | None = None
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Units:
     hosts: Mapping[str, str]
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    # A second, of those that run and record their own.
+    rates: dict[str, float | None] = field(default_factory=dict)
     # What people were told of those that are given up; how often in a row others were not there.
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
@@ -128,6 +131,7 @@ class Units:
                 continue
             self.troubles[task] = "host does not answer"
             self.running.discard(task)
+            self.rates.pop(task, None)
             if host not in self._silent:
                 self._silent.add(host)
                 yield Notice(f"the host {host} does not answer: nothing is known of its tasks")
@@ -141,8 +145,9 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         logs = [f"{paths['log_directory']}/{run['id']}/{task['name']}.out" for task in tasks]
         read = [bytes_of(log, "tail", most=_LOG_BYTES) for log in logs]
         if run["settings"]["program"]:
-            notes = f"{paths['state_directory']}/runs/{run['id']}/{NOTES}"
-            read += [bytes_of(f"{notes}/{task['name']}.jsonl", "head", most=_LOG_BYTES) for task in tasks]
+            left = f"{paths['state_directory']}/runs/{run['id']}"
+            read += [bytes_of(f"{left}/{NOTES}/{task['name']}.jsonl", "head", _LOG_BYTES) for task in tasks]
+            read += [_last_step(f"{left}/events/{task['name']}.jsonl") for task in tasks]
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
@@ -153,19 +158,37 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
     return commands
 
 
+def _last_step(events: str) -> str:
+    """Return the command that prints the time and a task's newest record of steps."""
+    told = shlex.quote('"event":"step"')
+    return f"date +%s; {bytes_of(events, 'tail')} | grep -aF {told} | tail -n 1"
+
+
+def _rate(answer: str) -> float | None:
+    """Return the steps a second of a record, no more than one that takes none any more can have by now."""
+    time, _, line = answer.strip().partition("\n")
+    now, record = counted(time.strip()), object_in(line)
+    steps, seconds, wall = (number(record.get(name)) for name in ("steps", "seconds", "wall"))
+    if now is None or steps is None or seconds is None or wall is None:
+        return None
+    lasted = max(seconds, now - wall)
+    return steps / lasted if steps >= 0 and lasted > 0 else None
+
+
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
     """Read what the host of these tasks printed. Raises ValueError where systemd said nothing of one."""
-    shown, *ends = answer.split(SEPARATOR, 2 * len(tasks))
-    notes = ends[len(tasks) :]
+    shown, *ends = answer.split(SEPARATOR, 3 * len(tasks))
+    told = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)
     units = {values.get("Id"): values for values in parse_show(shown)}
     rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
-    for task, log, noted in zip(tasks, chain(ends, repeat("")), chain(notes, repeat("")), strict=False):
+    for task, (log, noted, step) in zip(tasks, told, strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
         if "ActiveState" not in values:
             raise ValueError(f"systemctl said nothing of {task['name']}")
         failed, lines = values["ActiveState"] == FAILED, log.splitlines()
         restarting = values.get("SubState") == "auto-restart"
+        runs = is_alive(values) and not (failed or restarting)
         name, result = task["name"], values.get("Result", "")
         why = why_ended(name, result, lines) if failed else told_failure(name, lines)
         states[name] = UnitState(
@@ -176,5 +199,6 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
             why=in_a_line(why, 200),
             rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
             saves=tuple(noted_places(noted)),
+            rate=_rate(step) if runs else None,
         )
     return states

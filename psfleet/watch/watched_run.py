@@ -56,6 +56,7 @@ class WatchedRun:
         with suppress(ValueError):
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
             saves = [note for task, state in states.items() for note in self._saves.look(task, state.saves)]
+            self.units.rates |= {task: state.rate for task, state in states.items()}
             # Of the lead is read at each look.
             states.pop(self._restarts.lead, None)
             restarts = (
@@ -123,17 +124,21 @@ class WatchedRun:
 
     def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
         counts, rates = (progress.contributions, pace.rates) if works else ((), ())
+        # Where one worker records steps, another that does not has taken none.
+        workers = (str(task["name"]) for task in self._tasks if task["job"] == "worker")
+        recorded = any(self.units.rates.get(worker) is not None for worker in workers)
         for task in self._tasks:
             index, name = int(task["index"]), str(task["name"])
-            untold = works and self._program and not counts and not self.units.troubles.get(name)
-            if (task["job"] == "worker") != works or untold:
+            rate = rates[index] if index < len(rates) else self.units.rates.get(name)
+            known = counts or self.units.troubles.get(name) or recorded
+            if (task["job"] == "worker") != works or (works and self._program and not known):
                 continue
             count = counts[index] if index < len(counts) else None
             yield TaskState(
                 name=name,
                 host=str(task["host"]),
                 address=str(task["address"]),
-                rate=rates[index] if index < len(rates) else None,
+                rate=rate if works else None,
                 share=count / sum(counts) if count is not None and any(counts) else None,
                 contributed=count,
                 restarts=self._restarts.counts.get(name, 0),

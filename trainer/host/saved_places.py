@@ -16,6 +16,11 @@ NOTES, SAVED = "saves", "saved"
 COLLECTED = ("checkpoints", "summaries", "output")
 # Both are one folder, which stays beside the run's directory, in one of root's.
 TEMPORARY, KEPT = ("tmp", "var/tmp"), ".tmp"
+# What a SavedModel is made of: all that is collected of one that lies in the task's /tmp itself, or in the
+# run's directory.
+SAVED_MODEL = "SavedModel"
+SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "fingerprint.pb", "keras_metadata.pb")
+SAVED_MODEL_FOLDERS = ("assets", "assets.extra", "variables")
 MOST_PLACES = 200
 LONGEST = 1000
 
@@ -36,6 +41,8 @@ class SavedPlace:
     def below_tmp(self) -> tuple[str, ...] | None:
         """Its parts below the task's /tmp, None where it is elsewhere."""
         for folder in TEMPORARY:
+            if self.path == f"/{folder}":
+                return self._root
             if self.path.startswith(f"/{folder}/"):
                 return _plain(self.path.removeprefix(f"/{folder}/"))
         return None
@@ -43,7 +50,19 @@ class SavedPlace:
     @property
     def below_run(self) -> tuple[str, ...] | None:
         """Its parts below the run's directory, None where it is elsewhere."""
+        if self.path == ".":
+            return self._root
         return None if self.path.startswith("/") or self.is_elsewhere else _plain(self.path)
+
+    @property
+    def _root(self) -> tuple[str, ...] | None:
+        """Its parts where it is a folder of everybody's files: of these those of a SavedModel are known."""
+        return () if self.kind == SAVED_MODEL else None
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """What alone of the folder is collected; empty for all of it."""
+        return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if () in (self.below_tmp, self.below_run) else ()
 
     def kept_at(self, run_id: str, task: str) -> tuple[str, ...]:
         """Return its parts on the host, below the directory of all runs; none where it ends with the task."""
@@ -54,7 +73,7 @@ class SavedPlace:
     def brought_to(self, task: str) -> str:
         """Return where in the run's folder on the controller it comes to, "" where it is not collected."""
         if (parts := self.below_run) is not None:
-            return "/".join(parts if parts[0] in COLLECTED else (SAVED, task, *parts))
+            return "/".join(parts if parts[:1] and parts[0] in COLLECTED else (SAVED, task, *parts))
         return "" if (parts := self.below_tmp) is None else "/".join((SAVED, task, "tmp", *parts))
 
 

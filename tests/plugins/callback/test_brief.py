@@ -1,12 +1,13 @@
 """The console of ansible.cfg, seen from outside."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.repository import HERE, played, written_play
+from tests.repository import HERE, ROOT, played, written_play
 
 TASKS = [
     {"name": "Look", "ansible.builtin.command": "true", "changed_when": False},
@@ -71,6 +72,31 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
     said = played(play, "-i", "a,", *HERE).stdout
     assert "FAILED   Write another: a\n" in said
     assert "\nchanged  Write a file: a\n" in said
+
+
+@pytest.mark.parametrize("more", ["", "-v"])
+def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more: str) -> None:
+    paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
+    play = written_play(
+        tmp_path,
+        {"psfleet.cluster.host_runs": {"paths": paths}},
+        {"psfleet.cluster.reach_host": {}, "register": "host_look"},
+        {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/reached.yml"},
+    )
+    # Nothing listens there.
+    away = "away ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_ssh_retries=0"
+    (tmp_path / "hosts.ini").write_text(f"a\n{away}\nc\n")
+    done = played(play, "-i", str(tmp_path / "hosts.ini"), *HERE, *more.split())
+    assert "away, user" in done.stdout and done.returncode == 2
+    counts = r"^(\S.*?) +: ok=\d+ +changed=0 +unreachable=(\d) +failed=(\d)"
+    # Who is asked for an answer as root.
+    here = "0" if os.geteuid() == 0 else "1"
+    assert re.findall(counts, done.stdout, re.MULTILINE) == [
+        ("(whole cluster)", "0", "1"),
+        ("a", here, "0"),
+        ("away", "1", "0"),
+        ("c", here, "0"),
+    ]
 
 
 # A title, all cleared, a sequence of one byte, words from right to left, and hidden ones.

@@ -87,8 +87,8 @@ def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
     assert packed(tmp_path, "r3") == ([], [])
 
 
-def noted(root: Path, task: str, *places: object) -> None:
-    lines = [json.dumps({"path": place, "kind": "checkpoint"}) for place in places]
+def noted(root: Path, task: str, *places: object, kind: str = "checkpoint") -> None:
+    lines = [json.dumps({"path": place, "kind": kind}) for place in places]
     written(root, f"{OF_R1}/saves/{task}.jsonl")
     (root / OF_R1 / f"saves/{task}.jsonl").write_text("\n".join([*lines, "no note", ""]))
 
@@ -119,6 +119,21 @@ def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> No
     assert left_out == ["/dev/shm/lost: ps0 saved there, and it ended with the task"]
 
 
+def test_of_a_model_in_a_folder_of_everybody_its_own_files_are_packed(tmp_path: Path) -> None:
+    tmp = "state/runs/.tmp/r1/worker0"
+    model = ["saved_model.pb", "variables/variables.index", "assets/words"]
+    others = [f"{tmp}/junk", f"{OF_R1}/progress.json", f"{OF_R1}/events/worker0.jsonl"]
+    written(tmp_path, *(f"{folder}/{name}" for folder in (tmp, OF_R1) for name in model), *others)
+    (tmp_path / tmp / "assets.extra").symlink_to(tmp_path / "state")
+    written(tmp_path, f"{tmp}/logs/model.ckpt-5.index")
+    noted(tmp_path, "worker0", "/tmp", "/var/tmp", ".", "/tmp/logs", kind="SavedModel")
+    names, left_out = packed(tmp_path, folders=["saved"], names=["worker0"])
+    wanted = [f"saved/worker0{folder}/{name}" for folder in ("", "/tmp") for name in model]
+    assert sorted(names) == sorted([*wanted, "saved/worker0/tmp/logs/model.ckpt-5.index"])
+    assert left_out == ["saved/worker0/tmp/assets.extra: a link, or no file"]
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "SavedModel"])
 @pytest.mark.parametrize(
     "place",
     [
@@ -126,13 +141,13 @@ def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> No
         *("/tmp/a\0b", "/tmp/to_secret", "/tmp/to_secret/x", "to_secret/x", "x" * 100_000, 7, None, ["/tmp"]),
     ],
 )
-def test_no_note_leads_root_elsewhere(tmp_path: Path, place: object) -> None:
+def test_no_note_leads_root_elsewhere(tmp_path: Path, place: object, kind: str) -> None:
     tmp = "state/runs/.tmp/r1/worker0"
     written(tmp_path, f"{tmp}/x", "secret/x", "state/secret/x")
     for folder in (tmp, OF_R1):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "to_secret").symlink_to(tmp_path / "secret")
-    noted(tmp_path, "worker0", place)
+    noted(tmp_path, "worker0", place, kind=kind)
     names, _ = packed(tmp_path, names=["worker0"])
     assert names == ["saves/worker0.jsonl"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.carry import collected_archive
-from psfleet.carry.collected_archive import MOST_OF_A_HEADER, most_packed, shown, unpack
+from psfleet.carry.collected_archive import MOST_OF_A_HEADER, most_packed, relative_state, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 
 HOSTS = ["n1", "n2", "n3"]
@@ -283,3 +283,19 @@ def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> No
         places.place("output/x")
         raise KeyboardInterrupt
     assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
+
+
+@pytest.mark.parametrize("folder", ["saved/worker0/tmp/logs", "checkpoints"])
+def test_tensorflow_finds_a_checkpoint_where_it_has_come_to(tmp_path: Path, folder: str) -> None:
+    newest, older = (f'paths: "/tmp/logs/model.ckpt-{step}"\n' for step in (9, 5))
+    state = f'model_checkpoint_path: "/tmp/logs/model.ckpt-9"\nall_model_checkpoint_{older}'
+    state += f"all_model_checkpoint_{newest}last_preserved_timestamp: 1.5\n"
+    note = 'all_model_checkpoint_paths: "/tmp/x"'
+    assert bring(tmp_path / "r1", "n1", {f"{folder}/checkpoint": state, f"{folder}/note": note}) == []
+    assert (tmp_path / "r1" / folder / "checkpoint").read_text() == state.replace("/tmp/logs/", "")
+    assert (tmp_path / "r1" / folder / "note").read_text() == note
+
+
+def test_a_state_that_names_what_lies_beside_it_stays_as_it_is() -> None:
+    for state in (b'model_checkpoint_path: "a-1"\n', b'x model_checkpoint_path: "/a/b"\n', b"\xff\0/", b""):
+        assert relative_state(state) == state

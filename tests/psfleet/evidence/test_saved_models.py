@@ -41,6 +41,16 @@ def test_each_kind_is_told_with_its_size_and_how_it_is_loaded(tmp_path: Path) ->
     ]
 
 
+def test_beside_a_model_in_a_folder_of_everybody_others_are_told(tmp_path: Path) -> None:
+    tmp = "saved/worker0/tmp"
+    names = [f"{tmp}/saved_model.pb", *checkpoint(f"{tmp}/variables/variables"), f"{tmp}/junk"]
+    assert lines(made(tmp_path, *names, *checkpoint(f"{tmp}/logs/a-1"), f"{tmp}/b.keras")) == [
+        (f"SavedModel, 3 kB: tf.saved_model.load('runs/r1/{tmp}')", True),
+        (f"Keras model, 1 kB: tf.keras.models.load_model('runs/r1/{tmp}/b.keras')", True),
+        (f"checkpoint, 2 kB: tf.train.load_checkpoint('runs/r1/{tmp}/logs/a-1')", True),
+    ]
+
+
 def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path: Path) -> None:
     made(
         tmp_path,

@@ -1,6 +1,12 @@
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from psfleet.watch.task_states import failures
+from psfleet.watch.task_states import TaskState, failures
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
@@ -146,3 +152,78 @@ def test_a_task_whose_host_was_rebooted_is_told_of_once_also_of_a_program(progra
     assert run.view.asked("node1", worker1("active", "running"), 3.0) == []
     run.goes_on(1, [20, 20])
     assert run.view.now.workers[1].trouble == ""
+
+
+NOW = 1_790_000_000
+
+
+def with_step(answer: str, *, age: float = 2.0, **changes: object) -> str:
+    """Return an answer of worker1's host, behind which is its newest record of steps, so old."""
+    record = {"event": "step", "local_step": 900, "steps": 60, "seconds": 4.0, "wall": NOW - age, **changes}
+    separated = "\n--psfleet--\n"
+    return separated.join([answer.partition("\n--psfleet--")[0], "", "", f"{NOW}\n{json.dumps(record)}\n"])
+
+
+def test_the_rate_of_a_worker_of_a_program_is_that_of_its_own_newest_record() -> None:
+    run = played()
+    runs = worker1("active", "running")
+    assert heard(run, with_step(runs)) == []
+    (other, worker) = run_workers(run)
+    assert (worker.name, worker.rate, worker.share) == ("worker1", 15.0, None)
+    assert (other.name, other.rate) == ("worker0", None)
+    # One that takes no more has recorded nothing since: what is shown falls.
+    heard(run, with_step(runs, age=60))
+    assert [worker.rate for worker in run_workers(run)] == [None, 1.0]
+    heard(run, with_step(worker1("activating", "auto-restart")))
+    assert [(worker.rate, worker.trouble) for worker in run_workers(run)] == [(None, "restarting")]
+    heard(run, with_step(worker1("inactive", "dead")))
+    assert run_workers(run) == ()
+
+
+def test_the_rate_of_the_lead_is_shown_as_those_of_others() -> None:
+    run = played()
+    (step,) = with_step(worker1("active", "running")).split("\n--psfleet--\n")[-1:]
+    none = f"{NOW}\n"
+    units = f"{unit('ps', 0)}\n{unit('worker', 0)}"
+    heard(run, "\n--psfleet--\n".join([units, "", "", "", "", none, step]), "node0")
+    assert [worker.rate for worker in run_workers(run)] == [15.0, None]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"steps": "60"}, {"steps": -1}, {"seconds": 0.0, "age": 0.0}, {"wall": None}, {"steps": 1e300}],
+)
+def test_a_record_that_is_none_shows_no_rate(changes: dict[str, Any]) -> None:
+    run = played()
+    heard(run, with_step(worker1("active", "running"), **changes))
+    assert run_workers(run) == ()
+
+
+def test_the_rates_of_a_silent_host_are_not_shown() -> None:
+    run = played()
+    heard(run, with_step(worker1("active", "running")))
+    run.goes_on(int(SILENT_SECONDS) + 1, [0, 0], contributions=[], last_step=0)
+    assert [task.rate for task in run_workers(run) if task.name == "worker1"] == [None]
+
+
+def test_what_a_host_is_asked_tells_the_newest_steps_of_each_task(tmp_path: Path) -> None:
+    run = decided_run(2, program={"release": "abc"})
+    events = tmp_path / "runs" / "night" / "events"
+    events.mkdir(parents=True)
+    lines = [{"event": "step", "steps": 5}, {"event": "step", "steps": 8}, {"event": "checkpointed"}]
+    (events / "worker1.jsonl").write_text("".join(f"{compact(line)}\n" for line in lines))
+    command = unit_commands(run, {**PATHS, "state_directory": str(tmp_path)}, "psfleet")["node1"]
+    asked = shlex.split(command)[-1]
+    printed = subprocess.run(["sh", "-c", asked], capture_output=True, text=True, check=True).stdout
+    time, record = printed.split("--psfleet--")[-1].split()
+    assert time.isdecimal()
+    assert json.loads(record) == {"event": "step", "steps": 8}
+
+
+def compact(values: object) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def run_workers(run: PlayedRun) -> tuple[TaskState, ...]:
+    run.goes_on(1, [0, 0], contributions=[], last_step=0)
+    return run.view.now.workers

@@ -30,6 +30,26 @@ def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
     assert place.brought_to("worker0") == brought_to
 
 
+@pytest.mark.parametrize(
+    ("path", "kept_at", "brought_to"),
+    [
+        ("/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
+        ("/var/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
+        (".", "runs/r1", "saved/worker0"),
+        ("/", "runs", ""),
+        ("", "runs", ""),
+    ],
+)
+def test_of_a_folder_of_everybody_a_saved_model_alone_is_collected(
+    path: str, kept_at: str, brought_to: str
+) -> None:
+    place = SavedPlace(path, "SavedModel")
+    assert "/".join(("runs", *place.kept_at("r1", "worker0"))) == kept_at
+    assert place.brought_to("worker0") == brought_to
+    assert ("variables" in place.members) == bool(brought_to)
+    assert SavedPlace("/tmp/m", "SavedModel").members == ()
+
+
 def test_what_is_no_note_counts_as_none() -> None:
     lines = ["", "x", "[]", '{"path": "/tmp/a"}', '{"path": 1, "kind": "x"}', '{"path": "", "kind": ""}']
     lines += [json.dumps({"path": "x" * (LONGEST + 1), "kind": ""}), "[" * 100_000]

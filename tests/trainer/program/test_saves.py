@@ -36,6 +36,7 @@ SAVES = """
     module = tf.Module()
     module.weight = tf.Variable(1.0)
     tf.saved_model.save(module, f"{at}/export/2")
+    tf.saved_model.save(module, ".")
     checkpoint = tf.train.Checkpoint(weight=module.weight)
     checkpoint.write(f"{at}/written/ckpt-7")
     tf.train.CheckpointManager(checkpoint, f"{at}/managed", max_to_keep=1).save()
@@ -68,6 +69,7 @@ def test_each_place_to_which_a_program_saves_is_noted_once(tmp_path: Path) -> No
         SavedPlace(f"{at}/summaries", "summaries"),
         SavedPlace("events.out.tfevents", "summaries"),
         SavedPlace(f"{at}/export/2", "SavedModel"),
+        SavedPlace(".", "SavedModel"),
         SavedPlace(f"{at}/written", "checkpoint"),
         SavedPlace(f"{at}/managed", "checkpoint"),
         SavedPlace("model.keras", "Keras"),

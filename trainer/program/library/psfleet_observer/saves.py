@@ -131,4 +131,4 @@ def _place(text: str, kind: str) -> str:
         place = folder
     elif kind == "summaries" and place in common:
         place = f"{place}/events.out.tfevents"
-    return os.path.relpath(place, run) if place.startswith(f"{run}/") else place
+    return os.path.relpath(place, run) if f"{place}/".startswith(f"{run}/") else place
