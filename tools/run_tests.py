@@ -70,7 +70,7 @@ def lint_commands() -> dict[str, list[str]]:
     imported = (":(exclude,glob)molecule/*/behaviours/*", ":!playbooks")
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
     return {
-        "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict", *plays],
+        "ansible-lint": [f"{BIN}/python", "tools/ansible_lint.py", "--offline", "--strict", *plays],
         "ruff check": [f"{BIN}/ruff", "check", "."],
         "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
         "mypy": [f"{BIN}/mypy"],
