@@ -17,7 +17,7 @@ def test_what_a_playbook_imports_is_linted_and_its_syntax_checked(tmp_path: Path
         (tmp_path / f"{name}.yml").write_text("---\n" + PLAY.format(tasks=tasks))
         imported = f"---\n- name: It\n  ansible.builtin.import_playbook: {name}.yml\n"
         (tmp_path / f"imports_{name}.yml").write_text(imported)
-    command = [sys.executable, ROOT / "tools" / "ansible_lint.py", "--offline", "--format=pep8", "--nocolor"]
+    command = [sys.executable, f"{ROOT}/tools/ansible_lint.py", "--offline", "--format=pep8", "--nocolor"]
     ran = subprocess.run(
         [*command, "imports_unnamed.yml", "imports_misspelled.yml"],
         cwd=tmp_path,
