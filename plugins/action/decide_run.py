@@ -75,6 +75,9 @@ class ActionModule(ControllerAction):
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
         plan_hash = str(read_object(folder / "plan.json").get("hash", ""))
         of_folder = Folder(state_of(folder), plan_hash, (begun or today)["program"])
+        if not begun and (names := today.get("unchosen")):
+            what = "trainer_programs has several programs, and a run is of one"
+            raise RefusedError(f"{what}: choose one with -e program=...: {', '.join(names)}")
         action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         settings = today
         if begun:

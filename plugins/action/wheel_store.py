@@ -21,8 +21,8 @@ class ActionModule(ControllerAction):
     """Arguments: `environments` (names of those that hosts need), `locks` (their folder), `cache_directory`.
 
     With `tensorboard: true` they are those of TensorBoard, which is in an environment of its own.
-    With `program_requirements`, the path of a user's requirements.txt, also what it needs beside the lock;
-    the lock of that is written beside the file.
+    With `program_requirements`, the paths of requirements.txt of the user's, also what they need together
+    beside the lock; the lock of that is written beside the first.
 
     Returns `environments`: for each name `python_version`, `lock_hash`, `archive`, `archive_sha256`,
     `archive_bytes`, `environment_bytes` (the disk that the installation takes) and `program`: {}, or the same
@@ -40,8 +40,8 @@ class ActionModule(ControllerAction):
                 for name in sorted(set(arguments["environments"]))
             }
             programs, stale = {}, []
-            if requirements := arguments.get("program_requirements"):
-                locks = {name: store.program_lock(Path(requirements)) for name, store in stores.items()}
+            if requirements := [Path(path) for path in arguments.get("program_requirements", ())]:
+                locks = {name: store.program_lock(*requirements) for name, store in stores.items()}
                 stale = [lock for lock in locks.values() if not lock.is_kept]
                 for name, lock in locks.items():
                     resolved = lock.resolve(display.display, keep=not self._task.check_mode)

@@ -7,6 +7,7 @@ from typing import Any
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
+from psfleet.run.settings import program_steps
 from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
@@ -47,6 +48,7 @@ FILTERS = (
     failures,
     own_cache,
     plan_table,
+    program_steps,
     remedies,
     task_files.evaluator_files,
     task_files.gpu_drop_ins,

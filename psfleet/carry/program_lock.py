@@ -19,7 +19,7 @@ from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, stated
 from trainer.host.content_directory import LOCK_SUFFIX, locked
 from trainer.host.environment import HostEnvironment, every_environment
 
-VARIABLE = "trainer_program_requirements"
+VARIABLE = "trainer_program_requirements or trainer_programs"
 HEAD = "# Resolved by psfleet"
 GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
@@ -71,18 +71,28 @@ class ProgramLock:
     """The packages that the user's file `requirements` needs beside the locks `base` of an environment.
 
     Their lock lies beside that file, where git has it; a check leaves it in `cache`, for the next deployment.
+    Files of `others` are resolved together with it, into the same lock.
     """
 
     requirements: Path
     base: tuple[Path, ...]
     environment: HostEnvironment
     cache: Path
+    others: tuple[Path, ...] = ()
+
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        return (self.requirements, *self.others)
+
+    @property
+    def _named(self) -> str:
+        return " and ".join(map(str, self._files))
 
     @property
     def key(self) -> str:
         """Hash of all that decides the resolution but the package index and older locks.
 
-        It begins with the hash of the user's file.
+        It begins with the hash of the user's files.
         """
         content = b"\0".join(lock.read_bytes() for lock in self.base)
         inputs = [hashlib.sha256(content).hexdigest(), self.environment.python, self._platform]
@@ -91,7 +101,8 @@ class ProgramLock:
 
     @property
     def _requirements_key(self) -> str:
-        return hashlib.sha256(self.requirements.read_bytes()).hexdigest()[:KEY_DIGITS]
+        content = b"\0".join(file.read_bytes() for file in self._files)
+        return hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
 
     @property
     def _platform(self) -> str:
@@ -155,7 +166,7 @@ class ProgramLock:
         why = ""
         if self.path.exists():
             why = " anew: they or psfleet's locks have changed since; its versions stay where they fit"
-        say(f"Resolve {self.requirements} for {self.environment.name}{why} ...")
+        say(f"Resolve {self._named} for {self.environment.name}{why} ...")
 
     def _write(self, lock: Path, text: str) -> None:
         fresh = lock.with_name(f".{lock.name}")
@@ -165,7 +176,7 @@ class ProgramLock:
         except OSError as error:
             raise ValueError(
                 f"{VARIABLE}: {lock} cannot be written ({error.strerror}), the lock of what "
-                f"{self.requirements} needs, which lies beside it so that git has it. Let this user write in "
+                f"{self._named} needs, which lies beside it so that git has it. Let this user write in "
                 f"{lock.parent}, or name a copy of the file in another folder: {VARIABLE}"
             ) from error
 
@@ -189,25 +200,20 @@ class ProgramLock:
         hashes = package.hashes & allowed if allowed else package.hashes
         if not hashes:
             raise ValueError(
-                f"{VARIABLE}: {self.requirements} allows {package.name} only with other hashes than those of "
+                f"{VARIABLE}: {self._named} allows {package.name} only with other hashes than those of "
                 f"{package.name}=={package.version}, which is the version for the hosts. "
-                f"Edit {self.requirements}"
+                f"Edit {self._named}"
             )
         return Pinned(package.name, package.version, hashes)
 
     def _asked(self) -> list[Asked]:
-        """Return what the user's file asks for, or raise ValueError for a line."""
-        text = self.requirements.read_text(encoding="utf-8")
-        return [self._asked_by(line, number) for number, line in logical_lines(text)]
-
-    def _asked_by(self, line: str, number: int) -> Asked:
-        try:
-            return Asked.of(line)
-        except ValueError as problem:
-            raise ValueError(
-                f"{VARIABLE}: {self.requirements}, line {number}: {line!r} is refused ({problem}); "
-                f"{EXPECTED}: hosts install offline what a hash names. Edit {self.requirements}"
-            ) from None
+        """Return what the user's files ask for, or raise ValueError for a line."""
+        texts = {file: file.read_text(encoding="utf-8") for file in self._files}
+        return [
+            _asked_by(file, line, number)
+            for file, text in texts.items()
+            for number, line in logical_lines(text)
+        ]
 
     def _resolvable(self, asked: Requirement, tensorflow: Pinned | None) -> str:
         """Return a requirement as uv is to resolve it: TensorFlow and its CUDA are the environment's own."""
@@ -264,16 +270,26 @@ class ProgramLock:
     def _failure(self, said: str) -> str:
         if any(words in said for words in UNREACHED):
             return (
-                f"{VARIABLE}: {self.requirements} cannot be resolved, because uv did not get what it asked a "
+                f"{VARIABLE}: {self._named} cannot be resolved, because uv did not get what it asked a "
                 "package index for. Put right the network, or pip's settings of this machine, which uv is "
                 f"told (python -m pip config list). uv said:\n{said}"
             )
         pins = " and ".join(str(lock) for lock in self.base)
         return (
-            f"{VARIABLE}: {self.requirements} cannot be resolved for {self.environment.name} beside the "
+            f"{VARIABLE}: {self._named} cannot be resolved for {self.environment.name} beside the "
             f"packages that psfleet pins ({pins}), which stay as they are. "
-            f"Edit {self.requirements}. uv said:\n{said}"
+            f"Edit {self._named}. uv said:\n{said}"
         )
+
+
+def _asked_by(file: Path, line: str, number: int) -> Asked:
+    try:
+        return Asked.of(line)
+    except ValueError as problem:
+        raise ValueError(
+            f"{VARIABLE}: {file}, line {number}: {line!r} is refused ({problem}); "
+            f"{EXPECTED}: hosts install offline what a hash names. Edit {file}"
+        ) from None
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -83,9 +83,9 @@ class WheelStore:
         """The environment that was filled from it here, packed: it is there entire, or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
-    def program_lock(self, requirements: Path) -> ProgramLock:
-        """Return the lock of what a user's requirements add to this one."""
-        return ProgramLock(requirements, self.locks, self.environment, self.cache)
+    def program_lock(self, requirements: Path, *others: Path) -> ProgramLock:
+        """Return the lock of what a user's files of requirements add to this one together."""
+        return ProgramLock(requirements, self.locks, self.environment, self.cache, others)
 
     def extended(self, lock: Path) -> "WheelStore | None":
         """Return the store of what such a lock adds to this one; None where it adds nothing."""

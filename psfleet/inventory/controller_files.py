@@ -5,57 +5,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
 from trainer.contract.settings import as_given
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
-PROGRAM_VARIABLES = {
-    f"trainer_program_{name}"
-    for name in (
-        "entry",
-        "arguments",
-        "environment",
-        "flags",
-        "observed",
-        "tensorflow1",
-        "end_deadline_minutes",
-        "collect",
-        "requirements",
-    )
-}
 
 # A variable, what was found of its value, and what is expected.
 _Finding = tuple[str, str, str]
 
 
-def program_fact(
-    values: Mapping[str, Any], hosts: Sequence[str]
-) -> tuple[dict[str, Any], list[InventoryProblem]]:
-    """Return the fact `cluster_program`, {} without a program, and what is wrong with its files.
+def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any], list[InventoryProblem]]:
+    """Return an element of the fact `cluster_programs`, and what is wrong with its files.
 
-    `values` holds the converted variables of the cluster, less those that were refused; `hosts` have them.
+    `hosts` have the program's variables.
     """
-    if not values.get("trainer_program") or not values.keys() >= PROGRAM_VARIABLES:
-        return {}, []
-    source, requirements = (
-        controller_path(values[f"trainer_program{name}"]) for name in ("", "_requirements")
-    )
-    fact = {
-        "source": str(source),
-        "entry": values["trainer_program_entry"] if _there(source, Path.is_dir) else source.name,
-        "arguments": values["trainer_program_arguments"],
-        "environment": values["trainer_program_environment"],
-        "flags": values["trainer_program_flags"],
-        "observed": values["trainer_program_observed"],
-        "tensorflow1": values["trainer_program_tensorflow1"],
-        "end_deadline_minutes": values["trainer_program_end_deadline_minutes"],
-        "collect": values["trainer_program_collect"],
-        "requirements": str(requirements) if values["trainer_program_requirements"] else "",
-    }
+    values, places = program.values, program.places
+    fact = {"name": program.name, **{key: values[variable] for key, variable in PROGRAM_KEYS.items()}}
+    source, requirements = controller_path(fact.pop("path")), controller_path(fact["requirements"])
+    fact["source"] = str(source)
+    if not _there(source, Path.is_dir):
+        fact["entry"] = source.name
+    if fact["requirements"]:
+        fact["requirements"] = str(requirements)
     findings: list[_Finding] = []
     try:
-        findings += _program_findings(source, fact["entry"])
+        findings += _program_findings(source, fact["entry"], places["trainer_program"])
         fact["release"] = "" if findings else content_hash(source)
     except ValueError as error:
         findings.append(("trainer_program", f"where {error}", "files and folders that can be carried"))
@@ -65,13 +41,13 @@ def program_fact(
     if fact["requirements"] and not _there(requirements, Path.is_file):
         found = f"and there is no file {requirements}"
         findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
-    return fact, _problems(findings, values, hosts)
+    return fact, _problems(findings, values, hosts, places)
 
 
 def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, list[InventoryProblem]]:
     """Return the absolute path of the data that is carried to the hosts, "" for none, and what is wrong.
 
-    `values` and `hosts` are as for `program_fact`.
+    `values` holds the converted variables of the cluster, less those that were refused; `hosts` have them.
     """
     if not values.get("trainer_data_source"):
         return "", []
@@ -89,14 +65,18 @@ def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, l
 
 
 def _problems(
-    findings: Iterable[_Finding], values: Mapping[str, Any], hosts: Sequence[str]
+    findings: Iterable[_Finding],
+    values: Mapping[str, Any],
+    hosts: Sequence[str],
+    places: Mapping[str, str] | None = None,
 ) -> list[InventoryProblem]:
-    return [
-        InventoryProblem(
-            f"{name} is {as_given(values[name])}, {found}; expected {expected}", name, tuple(hosts)
-        )
-        for name, found, expected in findings
-    ]
+    """Return a problem for each; `places` says where people set a variable, where that is not its name."""
+    found = []
+    for name, what, expected in findings:
+        place = (places or {}).get(name, name)
+        said = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
+        found.append(InventoryProblem(said, place, tuple(hosts)))
+    return found
 
 
 def controller_path(text: str) -> Path:
@@ -113,8 +93,11 @@ def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
         return False
 
 
-def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:
-    """Give what keeps a program from being carried. Raises ValueError or OSError where a file does."""
+def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Finding]:
+    """Give what keeps a program from being carried, which people set as `variable`.
+
+    Raises ValueError or OSError where a file does.
+    """
     if not source.exists():
         expected = "a Python file, or a folder with one, on this machine"
         yield "trainer_program", f"and there is no {source}", expected
@@ -124,10 +107,10 @@ def _program_findings(source: Path, entry: str) -> Iterator[_Finding]:
         yield "trainer_program", f"which holds the virtual environment {environment}", expected
         return
     sizes = {name: path.stat().st_size for name, path in content_files(source).items()}
-    if entry not in sizes:
+    if entry and entry not in sizes:
         left_out = (source / entry).is_file()
         found = "which is left out" if left_out else f"and there is no file {source / entry}"
-        expected = "a file of the folder trainer_program; what begins with a dot is left out"
+        expected = f"a file of the folder {variable}; what begins with a dot is left out"
         yield "trainer_program_entry", found, expected
     megabytes = sum(sizes.values()) / 1e6
     if megabytes > PROGRAM_MEGABYTES:

@@ -32,7 +32,7 @@ class Definitions:
         """Return what to do, in words: which file to edit, and at which line."""
         if problem.cure:
             return problem.cure
-        if problem.variable in self.command_line:
+        if problem.variable.partition(".")[0] in self.command_line:
             return "given with -e on the command line"
         places = [self._place(host, problem.variable) for host in problem.hosts if problem.variable]
         found = first_of([*dict.fromkeys(filter(None, places))], 3) or shown(self._hosts_file)
@@ -51,8 +51,7 @@ class Definitions:
 
     def _place(self, host: str, variable: str) -> str:
         """Return file and line of the definition that wins for a host, "" where nobody can tell."""
-        names = (name for layer in self._layers(host) for name in layer if name == variable)
-        origins = (Origin.get_tag(name) for name in names)
+        origins = (Origin.get_tag(name) for layer in self._layers(host) for name in _names(layer, variable))
         return next((f"{shown(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
@@ -64,6 +63,15 @@ class Definitions:
                 yield get_vars_from_inventory_sources(self.loader, self.sources, [owner], "task")
             for owner in owners:
                 yield owner.vars
+
+
+def _names(content: object, wanted: str) -> Iterator[str]:
+    """Give the names that lead to a variable, or to its part (trainer_programs.mnist), the last first."""
+    parts = content if isinstance(content, Mapping) else {}
+    for name in sorted(parts, key=lambda name: -len(str(name))):  # v1.2 before v1
+        if f"{wanted}.".startswith(f"{name}."):
+            yield from _names(parts[name], wanted.removeprefix(f"{name}."))
+            yield name
 
 
 def _files(source: Path) -> list[Path]:

@@ -16,7 +16,8 @@ _NAMED_HOSTS = 5
 class InventoryProblem:
     """What is wrong, and what to look for to mend it.
 
-    `variable` and `hosts` say whose definition is at fault; without `variable` the list of hosts is.
+    `variable` and `hosts` say whose definition is at fault, or what in it (trainer_programs.mnist.entry);
+    without `variable` the list of hosts is.
     `everywhere`: one value for the whole cluster is the cure. `cure`: what to do where no file is at fault.
     """
 

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from psfleet.inventory.groups import group_problems
+from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.placement import OfHosts, Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, found_of, named
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
@@ -66,6 +67,13 @@ class Inventory:
             found.append(InventoryProblem(f"{what}{where}; expected {expected}", name, tuple(hosts)))
         return converted, found
 
+    @cached_property
+    def programs(self) -> Programs:
+        """The user's own programs, less those that are refused."""
+        values = next(iter(self.converted[0].values()), {})
+        given = {name for of_host in self.variables.values() for name in of_host}
+        return programs_of(values, self.command_line, given)
+
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
     """Return the plan, and the settings of each task (task name -> settings).
@@ -74,7 +82,7 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
     """
     values, refused = inventory.converted
     placement = place(inventory.groups, values, inventory.variables)
-    program = any(chosen.get("trainer_program") for chosen in values.values())
+    program = any(of.get("trainer_program") or of.get(VARIABLE) for of in values.values())
     problems = [
         *group_problems(inventory.groups, inventory.children, program=program),
         *_unknown_names(inventory),
@@ -116,6 +124,7 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     if not hosts:
         return
     chosen = values[hosts[0]]
+    yield from choice_problems(chosen, inventory.command_line, inventory.programs.unchosen)
     if chosen.get("ssh_mesh_user", "") == chosen.get("trainer_user"):
         what = f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: who runs"
         yield InventoryProblem(f"{what} tasks may not log in among the hosts", "ssh_mesh_user", hosts)
@@ -161,7 +170,7 @@ def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryP
 def _argument_problems(
     inventory: Inventory, placement: Placement, values: OfHosts
 ) -> Iterator[InventoryProblem]:
-    """Give what of a program's arguments would reach it otherwise than it was meant."""
+    """Give what of the programs' arguments would reach them otherwise than it was meant."""
     variable, hosts = "trainer_program_arguments", tuple(values)
     given = next((of_host[variable] for of_host in inventory.variables.values() if variable in of_host), None)
     arguments: list[str] = next((chosen[variable] for chosen in values.values() if variable in chosen), [])
@@ -169,10 +178,6 @@ def _argument_problems(
     if isinstance(given, str) and arguments and variable not in inventory.command_line:
         what = f"{variable} is the text {as_given(given)}; expected a list"
         yield InventoryProblem(f"{what}: {variable}: {json.dumps(arguments)}", variable, hosts)
-    for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
-        what = f"{variable} has {{{name}}}, which nothing fills in; expected {{{meant}}}"
-        what = f"{what}, or \\{{{name}}} where the program is to have it so"
-        yield InventoryProblem(what, variable, hosts)
     lacking = [
         task.name
         for task in placement.tasks
@@ -180,10 +185,23 @@ def _argument_problems(
         and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
         and not _data_directory(values[task.host], placement.settings[task.name])
     ]
+    named_ones: Mapping[str, Any] = next(
+        (chosen[VARIABLE] for chosen in values.values() if VARIABLE in chosen), {}
+    )
+    said = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
+    for told, texts in {variable: arguments, **said}.items():
+        for what in _unfilled(texts, lacking):
+            yield InventoryProblem(f"{told} has {what}", told, hosts)
+
+
+def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
+    """Say of placeholders that nothing fills in; tasks that are `lacking` have no data directory."""
+    for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
+        what = f"{{{name}}}, which nothing fills in; expected {{{meant}}}"
+        yield f"{what}, or \\{{{name}}} where the program is to have it so"
     if lacking and any("data_dir" in placeholders(argument) for argument in arguments):
-        what = f"{variable} has {{data_dir}}, and {first_of(lacking)} has none; expected trainer_data_source,"
-        what = f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"
-        yield InventoryProblem(what, variable, hosts)
+        what = f"{{data_dir}}, and {first_of(lacking)} has none; expected trainer_data_source,"
+        yield f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"
 
 
 def _worker_count(inventory: Inventory, values: OfHosts) -> int | None:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from psfleet.inventory.asked_tasks import tasks_rule
+from psfleet.inventory.named_programs import OPTION, VARIABLE, named_programs_rule
 from trainer.contract.plan import JOBS
 from trainer.contract.settings import (
     BOOLEAN,
@@ -131,6 +132,28 @@ _PATH = checked(
 _TASK_KEYS = {"index": integer(0), "port": _PORT}
 _PS_KEYS = {**_TASK_KEYS, "gpus": _GPUS}
 _WORKER_KEYS = {**_PS_KEYS, **{name: RULES[name] for name in RULES if name in PER_HOST}}
+_PROGRAM_RULES: Mapping[str, Rule] = {
+    "trainer_program": _PATH,
+    "trainer_program_entry": Rule(
+        "the path of a Python file within trainer_program, such as main.py", _to_entry
+    ),
+    "trainer_program_arguments": Rule(
+        'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
+    ),
+    "trainer_program_environment": Rule(
+        'names and texts, such as {TF_USE_LEGACY_KERAS: "1"}; not PSFLEET_*, TF_CONFIG, PYTHONPATH, '
+        "CUDA_VISIBLE_DEVICES; true and null stand in quotes",
+        _to_environment,
+    ),
+    **dict.fromkeys((f"trainer_program_{name}" for name in ("flags", "observed", "tensorflow1")), BOOLEAN),
+    "trainer_program_requirements": _PATH,
+    "trainer_program_end_deadline_minutes": number(0),
+    "trainer_program_collect": Rule(
+        "a list of paths below /tmp, or relative to the run's directory, of letters, digits and _.=,+@-, "
+        'such as ["/tmp/model", "results"]',
+        _to_collected,
+    ),
+}
 _USER_RULE = _matching(
     _USER, "a system user's name of at most 27 lower case letters, digits, '_' and '-'; not root"
 )
@@ -153,25 +176,8 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_worker_tasks": tasks_rule("worker", _WORKER_KEYS),
     "trainer_ps_gpus": _GPUS,
     "trainer_worker_gpus": _GPUS,
-    "trainer_program": _PATH,
-    "trainer_program_entry": Rule(
-        "the path of a Python file within trainer_program, such as main.py", _to_entry
-    ),
-    "trainer_program_arguments": Rule(
-        'a list of texts, such as ["--layers", "3"]; true and null stand in quotes', _to_arguments
-    ),
-    "trainer_program_environment": Rule(
-        'names and texts, such as {TF_USE_LEGACY_KERAS: "1"}; not PSFLEET_*, TF_CONFIG, PYTHONPATH, '
-        "CUDA_VISIBLE_DEVICES; true and null stand in quotes",
-        _to_environment,
-    ),
-    "trainer_program_requirements": _PATH,
-    "trainer_program_end_deadline_minutes": number(0),
-    "trainer_program_collect": Rule(
-        "a list of paths below /tmp, or relative to the run's directory, of letters, digits and _.=,+@-, "
-        'such as ["/tmp/model", "results"]',
-        _to_collected,
-    ),
+    **_PROGRAM_RULES,
+    VARIABLE: named_programs_rule(_PROGRAM_RULES),
     "trainer_program_may_reach": Rule(
         'a list of addresses, networks and names, with ":port", ":first-last" or, for all ports, nothing, '
         'such as ["10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org"]',
@@ -212,7 +218,7 @@ PLACING_VARIABLES = {
 HOST_VARIABLES = PLACING_VARIABLES | {PREFIX + name for name in PER_HOST}
 
 # What the playbooks take by -e that is no variable of a role.
-ON_COMMAND_LINE = ("run_id",)
+ON_COMMAND_LINE = ("run_id", OPTION)
 # Names that people try, and what to say instead of the closest name.
 NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",

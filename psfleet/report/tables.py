@@ -85,7 +85,8 @@ def versions(run: Run) -> Pairs:
     for field, title in (("tensorflow", "TensorFlow"), ("python", "Python")):
         pairs.append((title, _shared((name, record.text(field)) for name, record in of_task.items())))
     if run.program is not None:
-        pairs.append(("program", str(run.program.get("file") or "-")))
+        named = [str(run.program[key]) for key in ("name", "file") if run.program.get(key)]
+        pairs.append(("program", ", ".join(named) or "-"))
         pairs.append(("release of the program", str(run.program.get("release") or "-")))
     if first := run.chief.of("started"):
         clock = f", by the clock of {run.chief.name}'s host"
@@ -97,7 +98,7 @@ def versions(run: Run) -> Pairs:
 def training_settings(run: Run) -> Pairs:
     """Return the settings that the run was asked for; of a program its arguments."""
     wanted = run.training if run.program is None else run.program
-    hidden = {"file", "release"} if run.program is not None else set()
+    hidden = {"name", "file", "release"} if run.program is not None else set()
     return as_pairs({name: value for name, value in wanted.items() if name not in hidden})
 
 

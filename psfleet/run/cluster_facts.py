@@ -21,9 +21,10 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
     Raises InventoryError with every problem of the inventory and of the files here that it names.
     """
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
-    program, program_problems = program_fact(values, hosts)
+    read = [program_fact(program, hosts) for program in inventory.programs.programs]
+    programs = [program for program, _ in read]
     data, data_problems = data_source(values, hosts)
-    problems = [*program_problems, *data_problems]
+    problems = [*dict.fromkeys(problem for _, wrong in read for problem in wrong), *data_problems]
     try:
         plan, settings = read_inventory(inventory)
     except InventoryError as error:
@@ -36,16 +37,17 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
     if proof:
         require_provable(plan, inventory.command_line)
         settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
-        program = {}
+    running = programs[inventory.programs.running] if programs and not proof else {}
     content = plan.to_json()
     return {
         "cluster_plan": {**content, "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
         "cluster_tasks": grouped((task["host"], task) for task in content["tasks"]),
-        "cluster_settings": run_settings(
-            plan, settings, run_program(program, values[PREFIX + "install_directory"])
-        ),
+        "cluster_settings": {
+            **run_settings(plan, settings, run_program(running, values[PREFIX + "install_directory"])),
+            "unchosen": [] if proof else list(inventory.programs.unchosen),
+        },
         "cluster_mesh": mesh,
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
-        "cluster_program": program,
+        "cluster_programs": programs,
         "cluster_data": {"source": data, "directories": data_directories(plan, settings)},
     }

@@ -1,6 +1,6 @@
 """What each task of a run trains: from the inventory for a new run, from its folder for one that goes on."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan
@@ -18,7 +18,7 @@ _OF_PS = (
 )
 # What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.
 _KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
-_KEPT_OF_PROGRAM = {"program": "release", "program_entry": "file"}
+_KEPT_OF_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_OF_PROGRAM = {
     "program_arguments": "arguments",
     "program_environment": "environment",
@@ -31,13 +31,14 @@ _FREE_OF_PROGRAM = {
 
 
 def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
-    """Return what the hosts are told of the program in the fact `cluster_program`, None where there is none.
+    """Return what the hosts are told of a program of the fact `cluster_programs`, None where there is none.
 
     Its `file` is the absolute path of the file to run, below `install_directory` on the hosts.
     """
     if not program:
         return None
     return {
+        "name": program["name"],
         "release": program["release"],
         "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
         "arguments": list(program["arguments"]),
@@ -48,6 +49,20 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         "end_deadline_minutes": program["end_deadline_minutes"],
         "collect": list(program["collect"]),
     }
+
+
+def program_steps(programs: Sequence[Mapping[str, Any]], install_directory: str) -> list[dict[str, Any]]:
+    """Return the steps that put programs of the fact `cluster_programs` on a host, each of its files once."""
+    sources = {program["release"]: program["source"] for program in programs}
+    folder = f"{install_directory}/programs"
+    return [
+        {
+            "name": f"Put the user's program {source} in place",
+            "module": "content_release",
+            "arguments": {"source": source, "release": release, "folder": folder},
+        }
+        for release, source in sources.items()
+    ]
 
 
 def run_settings(
@@ -114,13 +129,13 @@ def _resumed_program(
     begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
 ) -> dict[str, Any] | None:
     """Return the program of a run that goes on: its own, with the arguments that are chosen anew."""
-    if any(
-        name in chosen and (begun or {}).get(key) != (today or {}).get(key)
-        for name, key in _KEPT_OF_PROGRAM.items()
-    ):
+    # A run of an older release has no name of its program.
+    was, now = ({"name": "", **program} if program else {} for program in (begun, today))
+    if any(name in chosen and was.get(key) != now.get(key) for name, key in _KEPT_OF_PROGRAM):
+        variable = "program" if now.get("name") else "trainer_program"
         raise ValueError(
             f"it runs {_program_name(begun)}, and a run keeps its program; "
-            f"trainer_program is {_program_name(today)} now"
+            f"{variable} is {_program_name(today)} now"
         )
     if begun is None:
         return None
@@ -131,4 +146,5 @@ def _resumed_program(
 def _program_name(program: Mapping[str, Any] | None) -> str:
     if program is None:
         return "no program of one's own"
-    return f"{program['file'].rpartition('/')[2]} (release {program['release']})"
+    named = f"{program['name']}, " if program.get("name") else ""
+    return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"

@@ -100,7 +100,7 @@ def _read(folder: Path) -> RunRow:
     program, training, figures = settings.get("program"), settings.get("training"), verdict.get("figures")
     trains = ""
     if isinstance(program, dict):
-        trains = PurePosixPath(str(program.get("file", ""))).name
+        trains = str(program.get("name") or PurePosixPath(str(program.get("file", ""))).name)
     elif isinstance(training, dict):
         trains = str(training.get("model", ""))
     state, left_out = state_of(folder), was_left_out(folder)

@@ -72,7 +72,7 @@ def test_a_cluster_without_gpus_has_nothing_made_for_them(cluster: Path) -> None
 def test_requirements_that_are_refused_end_a_check_too(cluster: Path) -> None:
     requirements = cluster / "requirements.txt"
     requirements.write_text("--index-url=https://example.org\n")
-    variable = f"package_store_program_requirements={requirements}"
+    variable = json.dumps({"package_store_program_requirements": [str(requirements)]})
     code, _, said = checked(cluster, "-e", variable)
     assert code == 2
     assert "line 1: '--index-url=https://example.org' is refused" in said

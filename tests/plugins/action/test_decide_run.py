@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 
 from plugins.action import decide_run
 from psfleet.run.settings import run_settings
@@ -13,6 +14,7 @@ from psfleet.run.start import RefusedError
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_start import found
+from trainer.contract.json_files import write_json
 from trainer.contract.settings import TrainingSettings
 
 NOW = datetime(2026, 11, 25, 4, 5, 6, tzinfo=timezone.utc)
@@ -78,3 +80,40 @@ def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
     lead = {run["lead"]["host"]: found(run["lead"]["name"], alive=True, run_id="r1", **there)}
     watched = action._act({"run_id": "r1", "runs_directory": str(tmp_path), "found": hosts | lead})["run"]
     assert (watched["action"], "begun" in watched["settings"]) == ("attach", False)
+
+
+def test_a_new_run_is_of_a_program_that_is_chosen_and_one_that_goes_on_of_its_own(tmp_path: Path) -> None:
+    plan = make_plan()
+    of_tasks = {task.name: TrainingSettings() for task in plan.tasks}
+    own, other = (dict[str, Any](name=name, release=name, file=f"/{name}.py") for name in ("clicks", "mnist"))
+    hosts = {
+        task.host: found(task.name, deployed=plan.to_json(), lacks_cuda=False, programs=["clicks", "mnist"])
+        for task in plan.tasks
+    }
+
+    def decided(run_id: str, program: dict[str, Any], unchosen: Sequence[str] = ()) -> dict[str, Any]:
+        settings = run_settings(plan, of_tasks, program) | {"unchosen": [*unchosen]}
+        action = action_of(
+            decide_run.ActionModule,
+            cluster_plan=plan.to_json(),
+            cluster_settings=settings,
+            cluster_person="ana@desk",
+        )
+        action._loader = DataLoader()
+        answer: dict[str, Any] = action._act(
+            {"run_id": run_id, "runs_directory": str(tmp_path), "found": hosts}
+        )
+        return answer
+
+    for run_id in ("", "r1"):
+        refused = decided(run_id, other, ["mnist", "clicks"])
+        assert refused["failed"]
+        assert refused["msg"].endswith("choose one with -e program=...: mnist, clicks"), refused["msg"]
+    begun = decided("r1", own)["run"]
+    assert begun["settings"]["program"] == own
+    (tmp_path / "r1").mkdir()
+    write_json(tmp_path / "r1" / "plan.json", plan.to_json())
+    write_json(tmp_path / "r1" / "settings.json", begun["settings"])
+    write_json(tmp_path / "r1" / "state.json", {"state": "stopped"})
+    goes_on = decided("r1", other, ["mnist", "clicks"])["run"]
+    assert (goes_on["action"], goes_on["settings"]["program"]) == ("start", own)

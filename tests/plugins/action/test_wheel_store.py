@@ -35,7 +35,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         "environments": [CPU],
         "locks": ROOT / "roles" / "package_store" / "files",
         "cache_directory": str(tmp_path / "cache"),
-        "program_requirements": str(tmp_path / "requirements.txt"),
+        "program_requirements": [str(tmp_path / "requirements.txt")],
     }
 
 
@@ -58,7 +58,7 @@ def test_a_lock_is_written_by_a_deployment_alone_and_is_a_change(
     lock.unlink()
     assert deployed(arguments, check=True)["changed"]
     assert deployed(arguments) == made
-    assert deployed(arguments | {"program_requirements": ""})["environments"][CPU]["program"] == {}
+    assert deployed(arguments | {"program_requirements": []})["environments"][CPU]["program"] == {}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_two_hosts_or_more_get_is_filled_here_where_it_can_be(
 
     monkeypatch.setattr(WheelStore, "fill_environment", fill)
     monkeypatch.setattr(wheel_store, "can_fill", lambda _environment: fits)
-    asked = arguments | {"environments": environments, "program_requirements": ""}
+    asked = arguments | {"environments": environments, "program_requirements": []}
     deployed(asked, check=True)
     assert found == []
     described = deployed(asked)["environments"]

@@ -86,6 +86,32 @@ def test_a_conflict_with_a_pin_is_refused_in_uvs_words(lock: ProgramLock, line: 
     assert not lock.path.exists()
 
 
+def test_files_of_several_programs_are_resolved_together(lock: ProgramLock, tmp_path: Path) -> None:
+    other = tmp_path / "clicks.txt"
+    other.write_text("layers\n")
+    both = replace(lock, others=(other,))
+    assert resolved(both, "plots\n") == {"layers": "3.0", "plots": "1.0"}
+    assert (both.path, both.is_kept, lock.is_kept) == (lock.path, True, False)
+    other.write_text("plots\n")
+    assert not both.is_kept
+    other.write_text("onlysource\n")
+    with pytest.raises(ValueError, match=f"{lock.requirements} and {other} cannot be resolved for"):
+        deployed(both)
+    other.write_text("plots\n-e .\n")
+    with pytest.raises(ValueError, match=f"{other}, line 2: '-e .' is refused"):
+        deployed(both)
+
+
+def test_files_that_contradict_each_other_are_refused_in_uvs_words(lock: ProgramLock, tmp_path: Path) -> None:
+    other = tmp_path / "clicks.txt"
+    other.write_text("plots==1.0\n")
+    with pytest.raises(ValueError, match="unsatisfiable") as error:
+        resolved(replace(lock, others=(other,)), "plots>1\n")
+    words = [f"{lock.requirements} and {other} cannot be resolved for", "plots==1.0", "plots>1"]
+    assert all(word in str(error.value) for word in words)
+    assert not lock.path.exists()
+
+
 def test_a_package_without_a_wheel_is_refused_with_its_name(lock: ProgramLock) -> None:
     with pytest.raises(ValueError, match="onlysource"):
         resolved(lock, "onlysource\n")

@@ -53,6 +53,9 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_existing_servers": st.booleans(),
     "trainer_pull_ahead": st.booleans(),
     "trainer_program": FILE,
+    "trainer_programs": st.dictionaries(
+        st.sampled_from(["mnist", "clicks", "v1.2"]), st.fixed_dictionaries({"path": st.just(__file__)})
+    ),
     "trainer_program_arguments": st.lists(st.text(max_size=3), max_size=2),
     "trainer_program_environment": st.dictionaries(st.sampled_from(["A", "TF_CONFIGS"]), st.text(max_size=3)),
     "trainer_data_source": FILE,
@@ -65,7 +68,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_cluster_name": st.from_regex(r"[a-z][a-z0-9]{0,4}", fullmatch=True),
 }
 OF_HOSTS = sorted(LIKELY.keys() & (HOST_VARIABLES | {"ansible_host"}))
-UNKNOWN = ["trainer_bacth_size", "trainer_", "steps", "trainer_gpus", "colour", "trainer_\n"]
+UNKNOWN = ["program", "trainer_bacth_size", "trainer_", "steps", "trainer_gpus", "colour", "trainer_\n"]
 # What a person could write by mistake, and what nobody would.
 NUMBERS = [None, True, 0, -1, 1.5, float("nan"), 70_000, 2**63, 16**5000, "7", "many", "9" * 500]
 ADDRESSES = [7, 16**5000, "", "fe80::1%eth0", "[fe80::1%a']", "fd00::1", "10.0.0.1:22", "-h", "a b", "\ud800"]
@@ -94,12 +97,27 @@ PARTS = [
     [[]],
     [16**5000],
 ]
+PROGRAMS = [
+    *PARTS,
+    {"": {}},
+    {"mnist": None},
+    {"mnist": {"path": 7}},
+    {7: {"path": "x"}},
+    {"a": {"x\x1b": 7}},
+]
 UNREADABLE = Unreadable("'nowhere'\nis undefined")
 
 
 def odd_value(name: str) -> st.SearchStrategy[object]:
     """What the variable is hardly ever meant to be."""
-    kinds = {"address": ADDRESSES, "_host": ADDRESSES, "dir": PATHS, "source": PATHS, "program": PATHS}
+    kinds = {
+        "programs": PROGRAMS,
+        "address": ADDRESSES,
+        "_host": ADDRESSES,
+        "dir": PATHS,
+        "source": PATHS,
+        "program": PATHS,
+    }
     kinds |= {"tasks": PARTS, "gpus": PARTS, "arguments": PARTS}
     usual = next((values for kind, values in kinds.items() if kind in name), NUMBERS)
     others = [*NUMBERS, *ADDRESSES, *PATHS, *PARTS, UNREADABLE]

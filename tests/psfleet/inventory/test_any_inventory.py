@@ -59,12 +59,13 @@ def require_clear(error: InventoryError, inventory: Inventory) -> None:
         )
         assert any(word in problem.what for word in advice), problem
         # Where it is to be mended is looked up by these.
-        assert not problem.variable or problem.hosts or problem.variable in inventory.command_line, problem
+        variable = problem.variable.partition(".")[0]
+        assert not variable or problem.hosts or variable in inventory.command_line, problem
     told = describe(error.problems, lambda _: "edit x").split("\n")
     assert len(told) == 1 + 2 * len(error.problems)
     assert all(line.isprintable() and len(line) < 4000 for line in told)
     if "tf_cluster" in inventory.groups:
-        assert refused_values(inventory) <= {problem.variable for problem in error.problems}
+        assert refused_values(inventory) <= {each.variable.partition(".")[0] for each in error.problems}
 
 
 def refused_values(inventory: Inventory) -> set[str]:

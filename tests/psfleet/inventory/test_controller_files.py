@@ -43,25 +43,28 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
         trainer_program_collect=["/tmp/tables/", "results"],
         trainer_program_requirements=str(requirements),
     )
-    before = facts(inventory)["cluster_program"]
-    assert before == {
-        "source": str(program),
-        "entry": "layers/dense.py",
-        "arguments": ["--layers", "3"],
-        "environment": {"TF_USE_LEGACY_KERAS": "1"},
-        "flags": False,
-        "observed": True,
-        "tensorflow1": True,
-        "end_deadline_minutes": 5,
-        "collect": ["/tmp/tables", "results"],
-        "requirements": str(requirements),
-        "release": content_hash(program),
-    }
+    before = facts(inventory)["cluster_programs"]
+    assert before == [
+        {
+            "name": "",
+            "source": str(program),
+            "entry": "layers/dense.py",
+            "arguments": ["--layers", "3"],
+            "environment": {"TF_USE_LEGACY_KERAS": "1"},
+            "flags": False,
+            "observed": True,
+            "tensorflow1": True,
+            "end_deadline_minutes": 5,
+            "collect": ["/tmp/tables", "results"],
+            "requirements": str(requirements),
+            "release": content_hash(program),
+        }
+    ]
     (program / ".git/config").write_text("else\n", encoding="utf-8")
     (program / "__pycache__/main.pyc").write_text("else\n", encoding="utf-8")
-    assert facts(inventory)["cluster_program"] == before
+    assert facts(inventory)["cluster_programs"] == before
     (program / "layers/dense.py").write_text("print('else')\n", encoding="utf-8")
-    assert facts(inventory)["cluster_program"]["release"] != before["release"]
+    assert facts(inventory)["cluster_programs"][0]["release"] != before[0]["release"]
 
 
 def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
     shown = facts(written(tmp_path / "cluster", {"hosts.yml": tree}), given)
     nodes = {"ps0": "node4", "worker0": "node1", "worker1": "node2", "chief0": "node3"}
     assert placed(shown) == {task: f"{node}:2222" for task, node in nodes.items()}
-    of_program = shown["cluster_program"]
+    of_program = shown["cluster_programs"][0]
     assert (of_program["entry"], of_program["release"]) == ("train.py", content_hash(program))
     carried = "/opt/psfleet/data"
     assert shown["cluster_data"] == {
@@ -87,14 +90,14 @@ def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(ROOT)  # `ansible-playbook` is typed there, and the inventory is elsewhere
     exit_codes = "trainer/contract/exit_codes.py"
     shown = facts(with_variables(tmp_path, trainer_program=f"./{exit_codes}", trainer_data_source="~"))
-    assert shown["cluster_program"]["source"] == str(ROOT / exit_codes)
+    assert shown["cluster_programs"][0]["source"] == str(ROOT / exit_codes)
     assert shown["cluster_data"]["source"] == str(Path.home())
 
 
 def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> None:
     shown = facts(with_variables(tmp_path))
-    assert (shown["cluster_program"], shown["cluster_data"]) == (
-        {},
+    assert (shown["cluster_programs"], shown["cluster_data"]) == (
+        [],
         {"source": "", "directories": {"node2": "/srv/data"}},
     )
 

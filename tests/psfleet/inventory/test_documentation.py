@@ -59,4 +59,4 @@ def test_an_example_gives_the_tasks_that_the_page_says(
         assert shown["cluster_data"]["source"] == str(tmp_path / "mnist")
         assert set(shown["cluster_data"]["directories"].values()) == {"/opt/psfleet/data"}
     if title == "A program of your own":
-        assert shown["cluster_program"]["arguments"] == ["--steps=400"]
+        assert shown["cluster_programs"][0]["arguments"] == ["--steps=400"]

@@ -25,7 +25,6 @@ def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(tmp_path: Pa
     inventory = written(tmp_path, {"hosts.yml": tree})
     deployed, proof = facts(inventory), facts(inventory, proof="sync")
     assert proof["cluster_plan"] == deployed["cluster_plan"], "what is deployed is what is proven"
-    assert proof["cluster_program"] == {}
     assert proof["cluster_settings"]["program"] is None
     tasks = proof["cluster_settings"]["tasks"]
     assert list(tasks) == ["ps0", "worker0", "worker1"], "neither servers nor a program's coordinator"

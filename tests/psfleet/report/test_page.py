@@ -148,7 +148,7 @@ def in_records(folder: Path) -> None:
 
 
 def in_settings(folder: Path) -> None:
-    program = {"file": HOSTILE, "release": HOSTILE, "arguments": [HOSTILE], HOSTILE: HOSTILE}
+    program = {"name": HOSTILE, "file": HOSTILE, "release": HOSTILE, "arguments": [HOSTILE], HOSTILE: HOSTILE}
     (folder / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
 
 
@@ -245,7 +245,8 @@ def test_a_damaged_folder_gives_a_page(run: Path, file: str, content: bytes | No
 
 def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Path) -> None:
     shutil.rmtree(run / "events")
-    (run / "settings.json").write_text(json.dumps({"training": {}, "program": {"file": "train.py"}}))
+    program = {"name": "clicks", "file": "train.py"}
+    (run / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
     endings = [
         {"name": name, "alive": False, "failed": code == 1, "exit_code": code, "bytes_received": 5_000_000}
         | {"bytes_sent": 12_000, "restarts": 2 if name == "worker0" else 0, "reason": ""}
@@ -257,6 +258,7 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     page = report(run)
     assert "ended by itself, started again 2 times" in page.text
     assert "failed, exit code 1" in page.text
+    assert "clicks, train.py" in page.text
     assert "received 5 MB, sent 12 kB" in page.text
     (log,) = [data for tag, data in page.texts if tag == "pre" and "first" in data]
     assert log.splitlines()[-1] == "IndexError: the last line"

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.settings import resumed_settings, run_program, run_settings
+from psfleet.run.settings import program_steps, resumed_settings, run_program, run_settings
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.settings import TrainingSettings
 
@@ -11,6 +11,7 @@ PLAN = ClusterPlan(
     (PlannedTask("ps", 0, "n1", "10.0.0.1", 2222), PlannedTask("worker", 0, "n2", "10.0.0.2", 2222)),
 )
 PROGRAM = {
+    "name": "",
     "source": "/home/me/train.py",
     "entry": "train.py",
     "arguments": ["--rate", "0.1"],
@@ -67,6 +68,7 @@ def test_every_task_of_a_program_is_told_all_settings() -> None:
 
 def test_the_hosts_are_told_where_the_program_lies() -> None:
     assert settings(PROGRAM)["program"] == {
+        "name": "",
         "release": "abc",
         "file": "/opt/psfleet/programs/abc/train.py",
         "arguments": ["--rate", "0.1"],
@@ -131,6 +133,22 @@ def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
     assert resumed_settings(PLAN, begun, settings(), chosen=()) == begun
 
 
+def test_a_run_of_an_older_release_keeps_its_program() -> None:
+    begun = settings(PROGRAM)
+    del begun["program"]["name"]
+    assert resumed_settings(PLAN, begun, settings(PROGRAM), chosen=["program"]) == begun
+    with pytest.raises(ValueError, match=r"program is clicks, train\.py"):
+        resumed_settings(PLAN, begun, settings(CLICKS), chosen=["program"])
+
+
+def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
+    steps = program_steps([PROGRAM, CLICKS, {**OTHER, "source": "/other"}], "/opt/psfleet")
+    assert [step["arguments"] for step in steps] == [
+        {"source": source, "release": release, "folder": "/opt/psfleet/programs"}
+        for release, source in (("abc", PROGRAM["source"]), ("def", "/other"))
+    ]
+
+
 def test_arguments_of_a_program_may_be_chosen_anew() -> None:
     new = {"arguments": ["--rate", "0.01"], "environment": {"A": "2"}}
     begun, today = settings(PROGRAM), settings({**PROGRAM, **new})
@@ -140,6 +158,7 @@ def test_arguments_of_a_program_may_be_chosen_anew() -> None:
 
 
 OTHER = {**PROGRAM, "release": "def"}
+CLICKS = {**PROGRAM, "name": "clicks"}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +166,7 @@ OTHER = {**PROGRAM, "release": "def"}
     [
         (PROGRAM, None, r"it runs train.py \(release abc\), and a run keeps its program"),
         (PROGRAM, OTHER, r"it runs train.py \(release abc\), and a run keeps its program"),
+        (CLICKS, {**CLICKS, "name": "mnist"}, r"clicks, train.py .*; program is mnist, train.py .* now"),
         (None, PROGRAM, r"trainer_program is train.py \(release abc\) now"),
     ],
 )

@@ -42,7 +42,8 @@ def here(tmp_path: Path) -> Path:
     made(tmp_path, "first", 1e9, whole, settings=linear, verdict=judged)
     made(tmp_path, "second", 2e9, whole | {"left_out": ["x"]}, settings=of_program)
     made(tmp_path, "third", 3e9, {"state": "running"}, settings=linear)
-    made(tmp_path, "fourth", 2.5e9, {"state": "stopped"}, settings=linear)
+    named = {"program": {"name": "clicks", **of_program["program"]}, "training": {}}
+    made(tmp_path, "fourth", 2.5e9, {"state": "stopped"}, settings=named)
     return tmp_path
 
 
@@ -52,7 +53,7 @@ def test_what_is_here_is_read_from_each_folder_newest_first(here: Path) -> None:
     ]
     assert rows == [
         ("third", "linear", None, "", "not yet", "plain"),
-        ("fourth", "linear", None, "stopped", "unknown", "plain"),
+        ("fourth", "clicks", None, "stopped", "unknown", "plain"),
         ("second", "train.py", None, "", "in part", "plain"),
         ("first", "linear", 400, "proven", "yes", "good"),
     ]

@@ -1,0 +1,174 @@
+"""The user's own programs: that of `trainer_program`, and those that `trainer_programs` has by name."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from psfleet.inventory.problems import InventoryProblem
+from trainer.contract.settings import (
+    Rule,
+    SettingProblem,
+    SettingsError,
+    as_given,
+    checked,
+    close_names,
+    convert_all,
+)
+
+VARIABLE = "trainer_programs"
+# What -e names a program by.
+OPTION = "program"
+# The keys of a named program, and the variables that say the same where it does not.
+PROGRAM_KEYS = {
+    "path": "trainer_program",
+    **{
+        key: f"trainer_program_{key}"
+        for key in (
+            "entry",
+            "arguments",
+            "environment",
+            "flags",
+            "observed",
+            "tensorflow1",
+            "end_deadline_minutes",
+            "collect",
+            "requirements",
+        )
+    },
+}
+# Where -e gives these, they are those of one program.
+_OF_ONE = ("trainer_program_entry", "trainer_program_requirements")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,39}")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program: its `name`, "" for that of trainer_program, and the `values` of its variables.
+
+    `places` has, for each variable, where people set it: trainer_programs.mnist.entry.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    places: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """All programs, which deploy.yml carries, and the place in them of the one that train.yml runs.
+
+    `unchosen` has the names of which a new run has to be told one; of what -e gives, the first knows then.
+    """
+
+    programs: tuple[Program, ...] = ()
+    running: int = 0
+    unchosen: tuple[str, ...] = ()
+
+
+def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
+    """Return the rule for `trainer_programs`; `rules` has that of each variable of a program.
+
+    What it converts is name -> key -> value, of the keys that each program has.
+    """
+    of_keys = {key: rules[variable] for key, variable in PROGRAM_KEYS.items()}
+    of_keys["path"] = checked("a Python file, or a folder with one", of_keys["path"].convert, bool)
+    of_keys["arguments"] = _no_text(of_keys["arguments"])
+    close_key = close_names("a key of a program", PROGRAM_KEYS)
+
+    def unknown(key: str) -> str:
+        return close_key(str(key).removeprefix("trainer_program_"))
+
+    def convert(given: object) -> dict[str, dict[str, Any]]:
+        if not isinstance(given, Mapping):
+            raise ValueError(given)
+        programs: dict[str, dict[str, Any]] = {}
+        problems = []
+        for name, said in given.items():
+            if not _NAME.fullmatch(str(name)):
+                expected = "a name of at most 40 letters, digits, '_', '-' and '.', and no '.' first"
+                problems.append(SettingProblem(f"[{as_given(str(name))}]", said, expected))
+            elif not isinstance(said, Mapping):
+                problems.append(SettingProblem(f".{name}", said, "a mapping such as {path: train.py}"))
+            else:
+                whole = {"path": "", **said}
+                programs[str(name)], wrong = convert_all(whole, of_keys, unknown, f".{name}.")
+                problems += wrong
+        if problems:
+            raise SettingsError(problems)
+        return programs
+
+    return Rule("names and what each program is, such as {mnist: {path: mnist.py}}", convert)
+
+
+def _no_text(rule: Rule) -> Rule:
+    """Return the rule without the text that -e may give for a list."""
+
+    def convert(value: object) -> object:
+        if isinstance(value, str):
+            raise ValueError(value)
+        return rule.convert(value)
+
+    return Rule(rule.expected, convert)
+
+
+def programs_of(
+    values: Mapping[str, Any], command_line: Mapping[str, object], given: Collection[str]
+) -> Programs:
+    """Return the programs of an inventory with these converted `values`, less those that were refused.
+
+    `given` has the names of what the inventory or -e sets.
+    """
+    if not values.keys() >= {*PROGRAM_KEYS.values()}:
+        return Programs()
+    said: dict[str, Mapping[str, Any]] = {"": {}} if values["trainer_program"] else {}
+    said |= values.get(VARIABLE, {})
+    names, chosen = [*said], _chosen(command_line)
+    running = names.index(chosen) if chosen in names else 0
+    told = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
+
+    def program(name: str) -> Program:
+        own = {PROGRAM_KEYS[key]: value for key, value in said[name].items()}
+        of_all = {variable: values[variable] for variable in PROGRAM_KEYS.values()}
+        # What -e says is of the program that runs, and hides what the inventory says of all.
+        if name == names[running]:
+            own = {variable: value for variable, value in own.items() if variable not in told}
+        else:
+            of_all |= {variable: "" for variable in _OF_ONE if variable in told}
+        places = {variable: variable for variable in PROGRAM_KEYS.values()}
+        for key, variable in PROGRAM_KEYS.items():
+            if name and (variable in own or variable not in given):
+                places[variable] = f"{VARIABLE}.{name}.{key}"
+        return Program(name, of_all | own, places)
+
+    unchosen = tuple(names) if "" not in said and not chosen and len(names) > 1 else ()
+    return Programs(tuple(map(program, names)), running, unchosen)
+
+
+def choice_problems(
+    values: Mapping[str, Any], command_line: Mapping[str, object], unchosen: Sequence[str]
+) -> Iterator[InventoryProblem]:
+    """Give what is wrong with the program that -e names, or with what -e says of none of them."""
+    chosen, names = _chosen(command_line), values.get(VARIABLE)
+    if names is None:  # it was refused
+        return
+    what = f"{OPTION} is {as_given(chosen)}"
+    if chosen and chosen not in names:
+        close = get_close_matches(chosen, names, n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        there = (
+            f"one of {VARIABLE}: {', '.join(names)}{meant}" if names else f"it in {VARIABLE}, which is empty"
+        )
+        yield InventoryProblem(f"{what}; expected {there}", OPTION)
+    elif chosen and "trainer_program" in command_line:
+        what = f"{what}, and trainer_program is given with -e, too; expected one of the two"
+        yield InventoryProblem(what, OPTION)
+    for variable in _OF_ONE:
+        if unchosen and variable in command_line:
+            what = f"{variable} is given with -e, and {VARIABLE} has several programs; expected the one that"
+            yield InventoryProblem(f"{what} it is of, too: -e {OPTION}={unchosen[0]}", variable)
+
+
+def _chosen(command_line: Mapping[str, object]) -> str:
+    return str(command_line.get(OPTION) or "")

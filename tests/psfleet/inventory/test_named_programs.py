@@ -1,0 +1,153 @@
+"""Several programs in one inventory: what each is made of, which one runs, and what is wrong with one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psfleet.inventory.named_programs import PROGRAM_KEYS
+from tests.psfleet.inventory.checked import checked, facts, hosts_file, written
+from tests.psfleet.inventory.inventories import RULES
+from trainer.host.content_directory import content_hash
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"mnist/train.py": "mnist", "mnist/main.py": "0", "clicks.py": "clicks", "own.py": "own"}
+    written(tmp_path, {**files, "clicks.txt": "rich", "all.txt": "rich"})
+
+
+NAMED = {
+    "mnist": {"path": "mnist", "entry": "train.py", "tensorflow1": True, "arguments": ["--steps", 7]},
+    "clicks": {"path": "clicks.py", "requirements": "clicks.txt", "environment": {"A": 1}, "flags": "no"},
+}
+
+
+def inventory(of_all: Mapping[str, object] | None = None, **programs: object) -> Path:
+    variables = {"trainer_programs": programs or NAMED, **(of_all or {})}
+    hosts = hosts_file({"node1": {}}, {"node1": {}, "node2": {}})
+    return written(Path.cwd() / "cluster", {"hosts.yml": hosts, "group_vars/tf_cluster.yml": variables})
+
+
+def program_of(place: Path, **command_line: object) -> dict[str, Any]:
+    """Return what the tasks of a run are told of its program."""
+    program = facts(place, command_line)["cluster_settings"]["program"]
+    assert program is None or isinstance(program, dict)
+    return program or {}
+
+
+def test_a_program_may_say_all_that_the_inventory_says_of_all_but_where_tasks_may_go() -> None:
+    variables = {name for name in RULES if f"{name}_".startswith("trainer_program_")}
+    assert variables == {*PROGRAM_KEYS.values(), "trainer_program_may_reach"}
+
+
+def test_all_are_carried_and_each_is_what_it_says_or_what_the_inventory_says_of_all() -> None:
+    place = inventory({"trainer_program_arguments": ["--all"], "trainer_program_requirements": "all.txt"})
+    mnist, clicks = facts(place)["cluster_programs"]
+    assert [each["name"] for each in (mnist, clicks)] == ["mnist", "clicks"]
+    assert [each["release"] for each in (mnist, clicks)] == [
+        content_hash(Path("mnist")),
+        content_hash(Path("clicks.py")),
+    ]
+    assert (mnist["entry"], mnist["arguments"], mnist["tensorflow1"]) == ("train.py", ["--steps", "7"], True)
+    assert (clicks["entry"], clicks["arguments"], clicks["tensorflow1"]) == ("clicks.py", ["--all"], False)
+    assert (clicks["environment"], clicks["flags"]) == ({"A": "1"}, False)
+    of_both = [Path(each["requirements"]).name for each in (mnist, clicks)]
+    assert of_both == ["all.txt", "clicks.txt"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_one_that_is_chosen_runs(name: str) -> None:
+    chosen = facts(inventory(), {"program": name})
+    program = next(each for each in chosen["cluster_programs"] if each["name"] == name)
+    told = chosen["cluster_settings"]["program"]
+    assert told.items() >= {key: program[key] for key in ("name", "release", "arguments", "flags")}.items()
+    assert told["file"] == f"/opt/psfleet/programs/{program['release']}/{program['entry']}"
+    assert chosen["cluster_settings"]["unchosen"] == []
+    assert chosen["cluster_programs"] == facts(inventory())["cluster_programs"], "the other one stays"
+
+
+def test_one_of_several_has_to_be_chosen_where_the_inventory_says_none() -> None:
+    for of_all, programs, name, unchosen in (
+        ({}, NAMED, "mnist", ["mnist", "clicks"]),
+        ({}, {"clicks": NAMED["clicks"]}, "clicks", []),
+        ({"trainer_program": "own.py"}, NAMED, "", []),
+    ):
+        settings = facts(inventory(of_all, **programs))["cluster_settings"]
+        assert (settings["program"]["name"], settings["unchosen"]) == (name, unchosen)
+    own = inventory({"trainer_program": "own.py"})
+    assert [each["name"] for each in facts(own)["cluster_programs"]] == ["", "mnist", "clicks"]
+    assert program_of(own, program="clicks")["file"].endswith("/clicks.py")
+    assert program_of(inventory(), trainer_program="own.py")["file"].endswith("/own.py")
+
+
+def test_a_proof_is_of_none_and_asks_for_none() -> None:
+    settings = facts(inventory(), proof="async")["cluster_settings"]
+    assert (settings["program"], settings["unchosen"]) == (None, [])
+
+
+def test_what_is_given_on_the_command_line_wins_for_the_one_that_runs() -> None:
+    given = {"trainer_program_arguments": "--steps 9", "trainer_program_tensorflow1": "no"}
+    given |= {"trainer_program_entry": "main.py"}
+    chosen = facts(inventory(), {"program": "mnist", **given})
+    program, (_, clicks) = chosen["cluster_settings"]["program"], chosen["cluster_programs"]
+    assert (program["arguments"], program["tensorflow1"]) == (["--steps", "9"], False)
+    assert program["file"].endswith("/main.py")
+    assert clicks == facts(inventory(), {"program": "mnist"})["cluster_programs"][1] | {
+        "arguments": ["--steps", "9"]
+    }
+
+
+def test_the_entry_of_the_one_that_runs_is_not_looked_for_in_the_others() -> None:
+    place = inventory({"trainer_program_entry": "train.py"}, mnist={"path": "mnist"}, all={"path": "."})
+    lacking = f"trainer_program_entry is 'train.py', and there is no file {Path.cwd()}/train.py; expected a"
+    assert (
+        f"{lacking} file of the folder trainer_programs.all.path;" in checked(place, {"program": "mnist"})[1]
+    )
+    chosen = program_of(place, program="mnist", trainer_program_entry="main.py")
+    assert chosen["file"].endswith("/main.py")
+
+
+def test_a_cluster_of_named_programs_has_a_chief_and_no_ps() -> None:
+    hosts: Any = {"tf_cluster": {"children": {job: {"hosts": {"n1": {}}} for job in ("chief", "worker")}}}
+    place = written(inventory(), {"hosts.yml": hosts})
+    assert list(facts(place)["cluster_settings"]["tasks"]) == ["worker0", "chief0"]
+
+
+def test_what_is_wrong_with_files_is_said_of_the_program_or_once_of_all() -> None:
+    place = inventory(
+        {"trainer_program_requirements": "nowhere.txt"},
+        mnist={"path": "cluster", "requirements": "neither.txt", "arguments": ["{data_dir}", "{taskindex}"]},
+        clicks={"path": "nowhere.py"},
+        digits={"path": "clicks.py"},
+    )
+    here = Path.cwd()
+    lines = checked(place)[1].splitlines()
+    assert lines[0] == "The inventory has 6 problems. Nothing was touched."
+    beginnings = [
+        ("1. trainer_programs.mnist.arguments has {taskindex}, which nothing fills in; expected", 5),
+        ("2. trainer_programs.mnist.arguments has {data_dir}, and worker0, worker1 has none; expected", 5),
+        (f"3. trainer_programs.mnist.entry is 'main.py', and there is no file {here}/cluster/main.py;", 2),
+        ("4. trainer_programs.mnist.requirements is 'neither.txt', and there is no file", 4),
+        (f"5. trainer_programs.clicks.path is 'nowhere.py', and there is no {here}/nowhere.py;", 9),
+        ("6. trainer_program_requirements is 'nowhere.txt', and there is no file", 12),
+    ]
+    for (beginning, line), said, edit in zip(beginnings, lines[1::2], lines[2::2], strict=True):
+        assert said.startswith(beginning), said
+        assert edit == f"   edit cluster/group_vars/tf_cluster.yml:{line}"
+
+
+def test_a_line_is_that_of_the_program_whose_name_it_has() -> None:
+    refusal = checked(inventory(**{"v1.2": {"path": "nowhere"}, "v1": {"path": "nowhere"}}))[1]
+    assert "trainer_programs.v1.2.path is 'nowhere'" in refusal
+    assert refusal.splitlines()[2::2] == [
+        f"   edit cluster/group_vars/tf_cluster.yml:{line}" for line in (3, 5)
+    ]
+
+
+def test_what_is_wrong_on_the_command_line_is_said_to_be_there() -> None:
+    refusal = checked(inventory(), {"trainer_programs": {"clicks": {"path": "nowhere"}}})[1]
+    assert "trainer_programs.clicks.path is 'nowhere'" in refusal
+    assert refusal.endswith("\n   given with -e on the command line")
