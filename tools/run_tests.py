@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ MISSING_PLAYBOOK = "Missing playbook"
 # What pytest says in the end, and how far it is at the end of each of its lines.
 COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
 PERCENT = re.compile(r"\[ *(\d+%)\]$")
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 # What runs and may be ended, and whether all was told to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
@@ -70,7 +72,7 @@ def lint_commands() -> dict[str, list[str]]:
     imported = (":(exclude,glob)molecule/*/behaviours/*", ":!playbooks")
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
     return {
-        "ansible-lint": [f"{BIN}/ansible-lint", "--offline", "--strict", *plays],
+        "ansible-lint": [f"{BIN}/python", "tools/ansible_lint.py", "--offline", "--strict", *plays],
         "ruff check": [f"{BIN}/ruff", "check", "."],
         "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
         "mypy": [f"{BIN}/mypy"],
@@ -125,15 +127,16 @@ def lines_by_room(folders: Sequence[str]) -> tuple[str, int]:
 
 
 def run_unit() -> Count:
-    """Run all parts of pytest side by side and count their tests."""
-    with ThreadPoolExecutor() as pool:
-        return Count(*map(sum, zip(*pool.map(run_pytest, UNIT, UNIT.values()), strict=True)))
+    """Run all parts of pytest side by side and count their tests; they train each real run once."""
+    with TemporaryDirectory() as runs, ThreadPoolExecutor() as pool:
+        run_part = partial(run_pytest, variables={"PSFLEET_REAL_RUNS": runs})
+        return Count(*map(sum, zip(*pool.map(run_part, UNIT, UNIT.values()), strict=True)))
 
 
-def run_pytest(name: str, arguments: Sequence[str]) -> Count:
+def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
     """Run one part of pytest and count its tests; show the end of what it says when one fails."""
     log, begin = LOGS / f"{name}.log", time.monotonic()
-    returncode = stream([f"{BIN}/python", "-m", "pytest", *arguments], log, PERCENT)
+    returncode = stream([f"{BIN}/python", "-m", "pytest", *arguments], log, PERCENT, variables)
     count = count_tests(log.read_text(), returncode)
     ended(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
     return count
@@ -185,7 +188,7 @@ def stream(
     command: list[str],
     log: Path,
     told: re.Pattern[str] | None = None,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> int:
     """Run a command with its output in a log; a line to the terminal for what matches `told`.
 

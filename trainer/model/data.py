@@ -14,6 +14,8 @@ from trainer.model import idx
 from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
+# For functions without a branch: else TensorFlow reads and rewrites their source in each worker that begins.
+_AS_IT_IS = tf.autograph.experimental.do_not_convert
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,11 @@ def batches(
         shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
         return shuffled[index::workers]
 
-    dataset = (
-        tf.data.Dataset.counter()
-        .map(order)
-        .rebatch(batch_size)
-        .map(lambda numbers: (tf.gather(features, numbers), tf.gather(labels, numbers)))
-        .prefetch(4)
-    )
+    def gather(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.gather(features, numbers), tf.gather(labels, numbers)
+
+    epochs = tf.data.Dataset.range(tf.int64.max)
+    dataset = epochs.map(_AS_IT_IS(order)).rebatch(batch_size).map(_AS_IT_IS(gather)).prefetch(4)
     return dataset, {features: examples.features, labels: examples.labels}
 
 

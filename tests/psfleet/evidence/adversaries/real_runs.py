@@ -3,6 +3,7 @@
 What decides how a run goes is counted in steps (pace.py), never in seconds: a busy machine changes none.
 """
 
+import fcntl
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ CAME_BACK = {
 class RealRuns:
     """The runs by name. Each is trained when it is first asked for, and its folder is nobody's to change.
 
-    A folder may hold runs from before.
+    A folder may hold runs from before, and those of other processes, which train each run once among them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,10 +46,12 @@ class RealRuns:
         """Return the folder of a run, as it lies in `runs/` of a controller."""
         if name not in self._trained:
             place, trained = self._folder / name, self._folder / f"{name}.trained"
-            if not trained.exists():
-                shutil.rmtree(place, ignore_errors=True)
-                place.mkdir()
-                trained.write_text(str(_MAKERS[name](self, place)))
+            with (self._folder / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not trained.exists():
+                    shutil.rmtree(place, ignore_errors=True)
+                    place.mkdir()
+                    trained.write_text(str(_MAKERS[name](self, place)))
             self._trained[name] = Path(trained.read_text())
         return self._trained[name]
 
