@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import run_tests
+from tests.repository import ROOT
+from tools import run_tests, things_to_know
 from tools.run_tests import Count
 
 # Sets what `molecule` says and its exit status; lists the subcommands it was called with.
@@ -184,27 +185,31 @@ def test_lint_shows_what_a_failed_check_said(
     assert "line 3 is bad" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("most", "kept"), [(5, True), (4, False)])
-def test_lint_says_how_many_lines_each_room_has_and_holds_them_to_a_budget(
-    most: int,
-    *,
-    kept: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_lint_says_how_many_lines_each_room_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
-    monkeypatch.setattr(run_tests, "MOST_LINES", most)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     files = {"trainer/__init__.py": 1, "trainer/model/models/cnn.py": 4, "tests/trainer/model/test_cnn.py": 7}
     for name, lines in {**files, "docs/conf.py": 9}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("pass\n" * lines)
-    assert run_tests.within_budget() is kept
+    assert run_tests.lines_by_room(["tests"]) == "trainer/model 7; 7"
+    assert run_tests.lines_by_room(run_tests.PRODUCT) == "trainer 1, trainer/model 4; 5"
+
+
+def test_lint_fails_where_there_is_more_to_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tests.few_to_know()
+    found = things_to_know.counted(ROOT)
+    assert {"host_steps"} == found["modules that Ansible ships"]
+    assert {"managed_files", "trainer_tasks"} < found["steps of a host"]
+    assert {"_execute_module", "_low_level_execute_command"} < found["private names of Ansible"]
+    assert {"chief", "lead"} < found["words of the glossary"]
+    assert all(found[kind] for kind in things_to_know.MOST)
+    monkeypatch.setitem(things_to_know.MOST, "roles", len(found["roles"]) - 1)
+    assert not run_tests.few_to_know()
     said = capsys.readouterr().out
-    assert "lines of tests: trainer/model 7; 7" in said
-    assert f"lines of product Python: trainer 1, trainer/model 4; 5 of at most {most}" in said
-    assert ("take out 1," in said) is not kept
+    assert f"FAILED; {len(found['roles'])} roles, of which {len(found['roles']) - 1} may be" in said
 
 
 def test_the_locks_hold_hashes_and_no_addresses() -> None:

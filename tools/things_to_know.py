@@ -1,0 +1,86 @@
+"""The things that somebody has to know who works on psfleet, counted and held below bounds.
+
+A line has no price of its own: code is as long as it is plain. What costs is what has a name that people
+have to learn. Whoever takes some away lowers the bound.
+"""
+
+import ast
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+# Kind -> at most so many.
+MOST = {
+    "modules that Ansible ships": 1,
+    "steps of a host": 20,
+    "actions": 29,
+    "filters": 16,
+    "lookups": 2,
+    "roles": 16,
+    "playbooks": 15,
+    "variables cluster_*": 13,
+    "private names of Ansible": 19,
+    "words of the glossary": 28,
+}
+
+
+def counted(root: Path) -> dict[str, set[str]]:
+    """Return the names of each kind that a working copy of the project has."""
+    plugins = root / "plugins"
+    in_roles = text(root, "roles/**/*.yml", "playbooks/*.yml")
+    filters = ast.parse((plugins / "filter" / "filters.py").read_text(encoding="utf-8"))
+    lists = [
+        node.value
+        for node in filters.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List)
+    ]
+    return {
+        "modules that Ansible ships": names(plugins / "modules"),
+        "steps of a host": names(plugins / "module_utils" / "steps"),
+        "actions": names(plugins / "action"),
+        "filters": {ast.unparse(each) for found in lists for each in found.elts},
+        "lookups": names(plugins / "lookup"),
+        "roles": {path.name for path in (root / "roles").iterdir() if path.is_dir()},
+        "playbooks": names(root / "playbooks", "*.yml"),
+        "variables cluster_*": set(re.findall(r"\bcluster_[a-z]+", in_roles)),
+        "private names of Ansible": private_names(plugins),
+        "words of the glossary": glossary((root / "docs" / "architecture.md").read_text(encoding="utf-8")),
+    }
+
+
+def names(folder: Path, pattern: str = "*.py") -> set[str]:
+    """Return the names of the files in a folder, without their suffix."""
+    return {path.stem for path in folder.glob(pattern)} - {"__init__"}
+
+
+def text(root: Path, *patterns: str) -> str:
+    """Return the text of all files of these patterns."""
+    paths = (path for pattern in patterns for path in root.glob(pattern))
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def private_names(plugins: Path) -> set[str]:
+    """Return the names with an underscore that the controller's plugins take, and do not define."""
+    folders = ("action", "callback", "lookup", "plugin_utils")
+    nodes = [node for folder in folders for node in ast.walk(ast.parse(text(plugins / folder, "*.py")))]
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    defined |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
+    taken = {node.attr for node in attributes if ast.unparse(node) != "os._exit"}
+    kept = {"_play_context", "_connection", "_templar"}  # which an action for another host also sets
+    return {name for name in taken - (defined - kept) if re.fullmatch(r"_[a-z]\w*", name)}
+
+
+def glossary(page: str) -> set[str]:
+    """Return the words in the glossary of docs/architecture.md."""
+    part = page.partition("## Glossary\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| (?!word|---)([^|]+) \|", part, re.MULTILINE)) - {"word"}
+
+
+def excess(found: Mapping[str, set[str]]) -> list[str]:
+    """Return a sentence for each kind of which there are more than its bound allows."""
+    return [
+        f"{len(found[kind])} {kind}, of which {most} may be: take one away, or say why MOST has to allow more"
+        for kind, most in MOST.items()
+        if len(found[kind]) > most
+    ]
