@@ -78,7 +78,9 @@ def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_pro
 def test_what_a_configuration_lacks_is_told_at_once_and_safety_is_required(project: Path) -> None:
     configuration = project / "ansible.cfg"
     safe = configuration.read_text()
-    unsafe = "[ssh_connection]\nhost_key_checking = no\nretries = 1\n"
+    unsafe = (
+        "strategy = free\nfact_caching = jsonfile\n[ssh_connection]\nhost_key_checking = no\nretries = 1\n"
+    )
     configuration.write_text(safe.replace(SAFE, "") + unsafe)
     try:
         done = typed(project, "ansible-playbook", "psfleet.cluster.status")
@@ -88,6 +90,8 @@ def test_what_a_configuration_lacks_is_told_at_once_and_safety_is_required(proje
     assert done.returncode == 2
     assert "inject_facts_as_vars is true, by Ansible's default: a host that somebody has taken over" in said
     assert f"host_key_checking is false, by {configuration}: whoever sits on the wire" in said
+    assert f"strategy is free, by {configuration}: hosts would begin" in said
+    assert f"fact_caching is jsonfile, by {configuration}: what hosts answered" in said
     assert "Look at the tasks" not in said
     # What safety needs and all else that lacks is in one block to copy, of which nothing is escaped.
     lines = done.stdout.partition(f"To be copied into {configuration}")[2].split("\n\n")[1].splitlines()

@@ -30,24 +30,30 @@ class ActionModule(ControllerAction):
             head = f"To be copied into {place}, each below its section, {why}{decide}:"
             display.display("\n".join([head, "", *lines, ""]))
         reasons = (
-            f"{name} is {str(name == 'inject_facts_as_vars').lower()}, by {origin}: {SAFE[name]}"
-            for name, origin in unsafe.items()
+            f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items()
         )
         failure = ". ".join([*reasons, f"Copy the lines above into {place}, in place of what says otherwise"])
         return self._failure(f"{failure}.") if unsafe else {}
 
 
-def _unsafe() -> dict[str, str]:
-    """Return what has the wrong value, by name, and where it has that from."""
+def _unsafe() -> dict[str, tuple[str, str]]:
+    """Return what has the wrong value, by name: that value, and where it comes from."""
     connection_loader.get("ssh", class_only=True)  # so that its own settings are known
     of_ssh = {"plugin_type": "connection", "plugin_name": "ssh"}
     found = {
         "inject_facts_as_vars": constants.config.get_config_value_and_origin("INJECT_FACTS_AS_VARS"),
         "host_key_checking": constants.config.get_config_value_and_origin("host_key_checking", **of_ssh),
+        "strategy": constants.config.get_config_value_and_origin("DEFAULT_STRATEGY"),
+        "fact_caching": constants.config.get_config_value_and_origin("CACHE_PLUGIN"),
     }
-    wrong = {"inject_facts_as_vars": True, "host_key_checking": False}
+    right: dict[str, tuple[object, ...]] = {
+        "inject_facts_as_vars": (False,),
+        "host_key_checking": (True,),
+        "strategy": ("linear", "debug"),  # the second is the first, with a prompt where something fails
+        "fact_caching": ("memory",),
+    }
     return {
-        name: "Ansible's default" if origin == "default" else str(origin)
+        name: (str(value).lower(), "Ansible's default" if origin == "default" else str(origin))
         for name, (value, origin) in found.items()
-        if value == wrong[name]
+        if (value.removeprefix("ansible.builtin.") if isinstance(value, str) else value) not in right[name]
     }

@@ -4,9 +4,10 @@ from collections import Counter
 from threading import Timer
 from typing import Any
 
-from ansible import constants
+from ansible import constants, context
 from ansible.executor.stats import AggregateStats
 from ansible.executor.task_result import CallbackTaskResult
+from ansible.playbook import Playbook
 from ansible.playbook.play import Play
 from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
@@ -40,6 +41,10 @@ LONG_SECONDS = 5.0
 ASKING = {f"{COLLECTION}{name}" for name in ("reach_host", "host_status", "host_runs", "host_doctor")}
 SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
 
+REFUSED = (
+    "the playbooks rely on what their first tasks check and compute: leave it away. "
+    "What is as it should be costs next to nothing."
+)
 # What fails once for all hosts, Ansible's recap counts for the first of them.
 WHOLE = "(whole cluster)"
 
@@ -64,6 +69,13 @@ class TrueRecap(Default):
         super().__init__()
         self._once: Counter[str] = Counter()
         self._unreached: set[str] = set()
+
+    def v2_playbook_on_start(self, playbook: Playbook) -> None:
+        """Refuse to leave out the first tasks, which no task can do: it would be left out, too."""
+        if task := context.CLIARGS.get("start_at_task"):
+            self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
+            raise SystemExit(2)
+        super().v2_playbook_on_start(playbook)
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """Note a host that does not answer: to find that out is what went well."""

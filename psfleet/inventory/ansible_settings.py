@@ -1,13 +1,16 @@
 """What Ansible's configuration lacks of psfleet's own, where somebody has a project of their own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from configparser import ConfigParser
 
-# Without these a host could act on the controller, or pass for another.
+# Name -> what goes wrong with another value. With one of the first two a host could act on the controller, or
+# pass for another; the playbooks rely on the others, which are Ansible's defaults.
 SAFE = {
     "inject_facts_as_vars": "a host that somebody has taken over could set variables on this machine by what "
     "it tells of itself, and so run commands here",
     "host_key_checking": "whoever sits on the wire could pass for a host, and get what is meant for it",
+    "strategy": "hosts would begin a step before all others have ended the one before it",
+    "fact_caching": "what hosts answered in another run would pass for what they answer now",
 }
 # What a clone has, and each project for itself.
 _OF_A_PROJECT = {"inventory", "collections_path"}
@@ -20,7 +23,7 @@ def parsed(text: str) -> ConfigParser:
     return parser
 
 
-def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Mapping[str, str]) -> list[str]:
+def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
     """Return the lines of `ours` to be copied: those of `unsafe` names, and those of which nobody decided.
 
     Somebody has decided where a line of `theirs`, whatever its section and value, has the name, or a variable

@@ -65,8 +65,8 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
     written = {"files": [{"path": f"{tmp_path}/file", "content": "x"}]}
     refused = {"files": [{"path": f"{tmp_path}/other", "content": "x", "owner": "nobody-has-it"}]}
     steps = [
-        {"name": "Write a file", "module": "managed_files", "arguments": written},
-        {"name": "Write another", "module": "managed_files", "arguments": refused},
+        {"name": "Write a file", "step": "managed_files", "arguments": written},
+        {"name": "Write another", "step": "managed_files", "arguments": refused},
     ]
     play = written_play(tmp_path, {"psfleet.cluster.host_steps": {"steps": steps}})
     said = played(play, "-i", "a,", *HERE).stdout
@@ -211,3 +211,10 @@ def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more
     for words in ("(item=label ", "title ", "\x1b[0;32m+file ", "names the run '", "error ", "last "):
         assert words + WRITTEN_OUT in shown
     assert "\x1b[31mexit code 70 (program): reason" in shown
+
+
+def test_the_first_tasks_cannot_be_left_out(tmp_path: Path) -> None:
+    play = written_play(tmp_path, *({"name": name, "ansible.builtin.debug": {}} for name in ("One", "Two")))
+    done = played(play, "-i", "a,", *HERE, "--start-at-task", "Two")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--start-at-task is 'Two'; the playbooks rely on what their first tasks check" in done.stderr

@@ -35,7 +35,8 @@ def test_what_somebody_has_decided_is_not_told_again(
 
 def test_what_safety_needs_is_copied_though_it_was_decided() -> None:
     lines = lacking_lines(OURS, OURS.replace("host_key_checking = True", "host_key_checking = no"), {}, SAFE)
-    assert lines == ["[defaults]", "inject_facts_as_vars = False", "host_key_checking = True"]
+    wanted = ["inject_facts_as_vars = False", "host_key_checking = True"]
+    assert lines == ["[defaults]", *wanted, "strategy = linear", "fact_caching = memory"]
 
 
 def test_what_is_to_be_copied_can_be_read() -> None:
