@@ -21,14 +21,16 @@ def written_play(folder: Path, *tasks: object, **keywords: object) -> Path:
     return playbook
 
 
-def played(playbook: Path, *options: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def played(
+    playbook: Path, *options: str | Path, project: str | Path = "", **settings: str
+) -> subprocess.CompletedProcess[str]:
     """Run a playbook with the project's configuration, with `settings` in the environment and no colours.
 
     It is run in a project that has nothing but this: what people keep in the clone, as the runs and the
-    inventory of `make demo`, is neither seen nor changed.
+    inventory of `make demo`, is neither seen nor changed. It is removed, unless it is a `project` given.
     """
     with TemporaryDirectory() as folder:
-        project = Path(folder)
+        project = Path(project or folder)
         shutil.copy(ROOT / "ansible.cfg", project)
         (project / "collections").symlink_to(ROOT / "collections")
         return subprocess.run(

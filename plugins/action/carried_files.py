@@ -33,7 +33,7 @@ class ActionModule(HostAction):
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        asked = self._run_module(arguments)
+        asked = self._take("carried_files", arguments)
         if asked.get("failed") or not asked.get("needs_manifest"):
             return asked
         remote = self._make_tmp_path()
@@ -42,7 +42,7 @@ class ActionModule(HostAction):
                 local = Path(directory) / "manifest.json"
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
-                compared = self._run_module(arguments)
+                compared = self._take("carried_files", arguments)
                 places = sorted(set(range(len(files))).intersection(compared.pop("lacking", [])))
                 if not (compared.get("failed") or self._task.check_mode):
                     compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
@@ -72,7 +72,7 @@ class ActionModule(HostAction):
                     pack(parts, archive)
                 except OSError as error:
                     raise AnsibleActionFail(f"{error}. Deploy again") from error
-                received = self._run_module({**arguments, "archive": self._send(archive, remote)})
+                received = self._take("carried_files", {**arguments, "archive": self._send(archive, remote)})
                 if received.get("failed"):
                     return received
                 done += sum(part.size for part in parts)

@@ -19,7 +19,7 @@ from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.carry.long_step import MEGABYTE
 
 from ..plugin_utils.actions import AnswerError, HostAction
-from ..plugin_utils.host_program import NotRunError
+from ..plugin_utils.running import NotRunError
 
 # As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
 ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
@@ -86,7 +86,7 @@ class ActionModule(HostAction):
         """Return what the module answers, with `msg` alone where that is of no use."""
         try:
             owned = {**arguments, "owner": self._login()}
-            answer = self._run_module(owned, "psfleet.cluster.run_archive")
+            answer = self._take("run_archive", owned)
         except (AnswerError, NotRunError) as error:
             return {"msg": str(error)}
         return {"msg": answer.get("msg")} if answer.get("failed") else answer

@@ -37,7 +37,9 @@ class ActionModule(HostAction):
         }
         asked = time.time()
         # Whom one could not ask before would keep everybody waiting once more.
-        answer, problem = ({}, peers["problem"]) if peers.get("problem") else ask(self, arguments)
+        answer, problem = (
+            ({}, peers["problem"]) if peers.get("problem") else ask(self, "host_doctor", arguments)
+        )
         answered = time.time()
         if listening.get("listener") and not answer.get("listened"):  # it has given way to a run
             peers |= {"listening": listening | {"free": []}}

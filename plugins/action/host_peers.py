@@ -21,5 +21,5 @@ class ActionModule(HostAction):
             "tasks": [task for task in self.variables["cluster_plan"]["tasks"] if task["host"] in of],
             "seconds": SECONDS_OF_A_ROUND * (1 + rounds),
         }
-        answer, problem = ask(self, arguments)
+        answer, problem = ask(self, "host_peers", arguments)
         return {arguments["state"]: answer, "problem": problem, "_ansible_verbose_override": True}

@@ -10,6 +10,6 @@ class ActionModule(HostAction):
     """Argument: `paths` (`cluster_paths`). Returns `problem` ("" where the host answered), and `runs`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer, problem = ask(self, arguments | {"state": "listed"})
+        answer, problem = ask(self, "host_runs", arguments | {"state": "listed"})
         # The table says it all; with -v Ansible would print this before it.
         return {"problem": problem, "runs": answer.get("runs", []), "_ansible_verbose_override": True}

@@ -14,7 +14,7 @@ class ActionModule(HostAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments |= {"others": True, "details": True}
-        answer, problem = ask(self, arguments, "psfleet.cluster.trainer_tasks")
+        answer, problem = ask(self, "trainer_tasks", arguments)
         return {
             "problem": problem,
             "deployed": answer.get("deployed", {}),

@@ -1,7 +1,7 @@
 """What all actions have in common."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
 
-from .host_program import OURS, PYTHON_FACT, Call, run_on_host
+from .running import Call, run_on_host
 
 # Whoever has psfleet as a collection may have another callback than ours.
 escape_all_messages()
@@ -29,33 +29,29 @@ class HostAction(ActionBase):
         """Return the answer. An action that does not say otherwise has changed nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
-        answer = result | {"changed": False} | self._act(dict(self._task.args))
-        if found := self._discovered_interpreter:  # by which all that comes after is run
-            answer["ansible_facts"] = {PYTHON_FACT: found, **answer.get("ansible_facts", {})}
-        return answer
+        return result | {"changed": False} | self._act(dict(self._task.args))
 
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do what the action is for, and return its answer."""
 
-    def _run_module(self, arguments: dict[str, Any], name: str = "") -> dict[str, Any]:
-        """Return what a module answers on the host: that of the action's own name, or another.
+    def _take(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the host answers to a step, or a module of Ansible's with its whole name.
 
         Raises AnswerError for what it cannot answer, NotRunError where it does not answer.
         """
-        return next(self._run_modules([(name or self._task.resolved_action, arguments)]))
+        return next(self._take_calls([(step, arguments)]))
 
-    def _run_modules(self, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
-        """Yield what is kept of modules' answers, up to the first that fails, or that needs an archive.
+    def _take_calls(self, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+        """Yield what is kept of the answers, up to the first that fails, or that needs an archive.
 
-        However a module ran on the host, its answer comes by here. Raises as `_run_module`.
+        All that a host answers comes by here. Raises as `_take`.
         """
-        names = ", ".join(module for module, _ in calls)
+        names = ", ".join(step for step, _ in calls)
         try:
-            for (module, arguments), answer in zip(
-                calls, run_on_host(self, calls, self.variables), strict=False
-            ):
-                kept = checked(module.removeprefix(OURS), answer, arguments)
+            answers = run_on_host(self, calls, self.variables)
+            for (step, arguments), answer in zip(calls, answers, strict=False):
+                kept = checked(step, answer, arguments)
                 # It names playbooks as people type them who have one inventory.
                 yield kept | (self._failure(kept["msg"]) if kept.get("failed") else {})
         except (RecursionError, UnusableError) as error:

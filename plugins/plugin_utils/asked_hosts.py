@@ -5,16 +5,26 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleError
-from ansible.executor.task_executor import TaskExecutor
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.plugins.connection import ConnectionBase
+from ansible.plugins.loader import become_loader, connection_loader
 
 # So few together take a tenth of a processor.
 HOSTS_A_SECOND = 10
 # A host is asked again anyway: ssh is neither to try for longer than people wait, nor again by itself.
 PATIENCE = {"timeout": 10, "reconnection_retries": 0}
+# Variable -> what the play's context keeps of it: also of the task's own host, whose secrets no other gets.
+SECRETS = {
+    "ansible_password": "password",
+    "ansible_ssh_pass": "password",
+    "ansible_ssh_password": "password",
+    "ansible_become_pass": "become_pass",
+    "ansible_become_password": "become_pass",
+}
 
 
 class Answer(NamedTuple):
@@ -65,17 +75,31 @@ class AskedHosts:
 
 
 def action_on(action: ActionBase, host: str) -> ActionBase:
-    """Return the action as it would be on another host: with its connection, made as Ansible makes one."""
+    """Return the action as it would be on another host. Raises AnsibleError where nothing reaches that."""
     variables = action.variables["hostvars"][host]
-    templar = action._templar.copy_with_new_env(available_variables=variables)
-    context = action._play_context.set_task_and_variable_override(action._task, variables, templar)
-    executor = TaskExecutor(
-        None, action._task, variables, context, action._loader, action._shared_loader_obj, None, None
-    )
-    kind = templar.template(variables.get("ansible_connection") or action._task.connection)
-    executor._connection = executor._get_connection(variables, templar, kind)
-    executor._set_connection_options(variables, templar)
     there = copy.copy(action)
-    there._connection, there._play_context = executor._connection, context
-    there._templar, there.variables = templar, {**action.variables, **variables}
+    there._play_context = action._play_context.copy()
+    for name in SECRETS.keys() & action.variables.keys():
+        setattr(there._play_context, SECRETS[name], None)
+    there._connection = _connection(there, variables)
+    there._templar = action._templar.copy_with_new_env(available_variables=variables)
+    there.variables = {**action.variables, **variables}
     return there
+
+
+def _connection(there: ActionBase, variables: Mapping[str, Any]) -> ConnectionBase:
+    """Make the connection that a host's variables and the task ask for, with the secrets that were typed."""
+    task, context = there._task, there._play_context
+    kind = variables.get("ansible_connection", task.connection)
+    connection = connection_loader.get(kind, context)
+    if connection is None:
+        raise AnsibleError(f"the connection plugin '{kind}' was not found")
+    if boolean(variables.get("ansible_become", task.become) or False):
+        method = variables.get("ansible_become_method", task.become_method)
+        connection.set_become_plugin(become_loader.get(method))
+    keys = {name: value for name, value in task.dump_attrs().items() if name != "retries"}
+    keys["timeout"] = context.timeout
+    keys |= {name: value for name in set(SECRETS.values()) if (value := getattr(context, name))}
+    for plugin in filter(None, (connection, connection._shell, connection.become)):
+        plugin.set_options(keys, variables)
+    return connection

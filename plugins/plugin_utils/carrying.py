@@ -1,4 +1,4 @@
-"""Modules that say whether they need an archive of the controller: it is carried to a host only then."""
+"""Steps that say whether they need an archive of the controller: it is carried to a host only then."""
 
 import tarfile
 import tempfile
@@ -17,8 +17,8 @@ from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
 
 from .actions import AnswerError, HostAction
-from .host_program import OURS, Call, NotRunError
 from .identities import identity_problem
+from .running import Call, NotRunError
 
 display = Display()
 # Of what a host says of its neighbours.
@@ -26,7 +26,7 @@ MOST_CHARACTERS = 500
 
 
 class CarryingAction(HostAction):
-    """Runs modules that answer `needs_archive`, and then take `archive`.
+    """Takes steps that answer `needs_archive`, and then take `archive`.
 
     The archive of `python_environment` is that of its `wheels`; hosts take it from each other by the account
     `shared_by`, unless that is "". That of `content_release` is packed of its
@@ -34,13 +34,13 @@ class CarryingAction(HostAction):
     """
 
     def _run_steps(self, steps: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return the modules' answers, up to the first that fails. What each needs is carried to the host."""
-        calls = [(module, described(module, arguments)) for module, arguments in steps]
+        """Return the steps' answers, up to the first that fails. What each needs is carried to the host."""
+        calls = [(step, described(step, arguments)) for step, arguments in steps]
         answers: list[dict[str, Any]] = []
         try:
             while len(answers) < len(calls):
                 # Also of those before one that raises: `extend` takes each as it comes.
-                answers.extend(self._run_modules(calls[len(answers) :]))
+                answers.extend(self._take_calls(calls[len(answers) :]))
                 place = len(answers) - 1
                 if answers[place].get("needs_archive") and not self._task.check_mode:
                     answers[place] = self._carry(calls[place], steps[place][1])
@@ -51,15 +51,15 @@ class CarryingAction(HostAction):
                 raise
             # What others have changed before is to be told with it.
             answers.append({"failed": True, "msg": str(error)})
-        for place, ((module, arguments), answer) in enumerate(zip(steps, answers, strict=False)):
-            if module == f"{OURS}ssh_identity" and not answer.get("failed"):
+        for place, ((step, arguments), answer) in enumerate(zip(steps, answers, strict=False)):
+            if step == "ssh_identity" and not answer.get("failed"):
                 problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
                 if problem:
                     return [*answers[:place], self._failure(problem)]
         return answers
 
     def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the archive come to the host, and run the module with it."""
+        """Have the archive come to the host, and take the step with it."""
         if "wheels" in arguments:
             archive = Path(arguments["wheels"]["archive"])
             return self._carry_to_all(call, archive, arguments.get("shared_by", ""))
@@ -71,13 +71,13 @@ class CarryingAction(HostAction):
     def _send_and_run(
         self, call: Call, archive: Path, sent: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, and run the module with it once it is `sent`."""
-        module, arguments = call
+        """Copy the archive to the host, and take the step with it once it is `sent`."""
+        step, arguments = call
         remote = self._make_tmp_path()
         try:
             path = self._send(archive, remote)
             sent()
-            return self._run_module({**arguments, "archive": path}, module)
+            return self._take(step, {**arguments, "archive": path})
         finally:
             self._remove_tmp_path(remote, force=True)
 
@@ -86,7 +86,7 @@ class CarryingAction(HostAction):
 
         Where no account may log in from one to the other, each is sent it.
         """
-        module, arguments = call
+        step, arguments = call
         host = self.variables["inventory_hostname"]
         fan_out = FanOut(Path(constants.DEFAULT_LOCAL_TMP), archive)
 
@@ -100,7 +100,7 @@ class CarryingAction(HostAction):
             if neighbours:
                 shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
                 given = {**arguments, "shared": shared}
-                answer = self._run_module(given, module)
+                answer = self._take(step, given)
                 if not answer.get("needs_archive"):
                     return answer
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
@@ -108,21 +108,18 @@ class CarryingAction(HostAction):
                 fan_out.is_sent(host)
             if login:
                 arguments = {**arguments, "shared": {}}
-            return self._send_and_run((module, arguments), archive, lambda: fan_out.has(host))
+            return self._send_and_run((step, arguments), archive, lambda: fan_out.has(host))
 
 
 class StepsAction(CarryingAction):
-    """Takes steps, each with a `name`, a `module` (of psfleet's, or a whole name) and its `arguments`.
+    """Takes steps, each with a `name`, a `step` (or a whole name of Ansible's) and its `arguments`.
 
     The answer to one with a `fact` is the host's fact of this name.
     """
 
     def _took(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Run them, and return the answer that `host_steps` gives. Raises as `_run_module`."""
-        calls = [(step["module"], step["arguments"]) for step in steps]
-        answers = self._run_steps(
-            [(name if "." in name else f"{OURS}{name}", arguments) for name, arguments in calls]
-        )
+        """Run them, and return the answer that `host_steps` gives. Raises as `_take`."""
+        answers = self._run_steps([(step["step"], step["arguments"]) for step in steps])
         answered = list(zip(steps, answers, strict=False))
         changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
         result: dict[str, Any] = {
@@ -149,13 +146,13 @@ def as_list(difference: Any) -> list[Any]:  # noqa: ANN401
     return difference if isinstance(difference, list) else [difference] if difference else []
 
 
-def described(module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the module takes them: of a source on the controller its hash.
+def described(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the step takes them: of a source on the controller its hash.
 
     Raises AnsibleActionFail where that is not the release that is given.
     """
     asked = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
-    if module == f"{OURS}content_release":
+    if step == "content_release":
         source = Path(asked.pop("source"))
         found = content_hash(source)
         if asked.setdefault("release", found) != found:

@@ -2,18 +2,20 @@
 
 import os
 import select
+import shutil
 import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from ansible import constants
+
 from trainer.contract.progress import printable
 from trainer.host.lease import LOST, SECONDS
 
 from .actions import HostAction
 from .asked_hosts import action_on
-from .host_program import OURS
 from .reaching import ask
 
 RENEW_SECONDS = SECONDS / 4
@@ -36,7 +38,7 @@ class Leases:
     """The leases of `hosts` by a token. Of several who want the same hosts at once, one has all of its."""
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
-        """Prepare. `given` is what the module `host_lease` is told everywhere."""
+        """Prepare. `given` is what the step `host_lease` is told everywhere."""
         self._on = {host: action_on(action, host) for host in sorted(hosts)}
         self._given = dict(given)
 
@@ -81,6 +83,8 @@ class Leases:
                     break  # nothing is to be given back: this command may have taken them anew
             else:
                 self.give_back()
+                # Of the playbook that has ended; what was made there since, nobody else removes.
+                shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
         os._exit(0)
 
     def _each(
@@ -90,7 +94,7 @@ class Leases:
 
         def done(host: str) -> str:
             arguments = {**self._given, **(told or {}).get(host, {}), "state": state}
-            answer, problem = ask(self._on[host], arguments, f"{OURS}host_lease")
+            answer, problem = ask(self._on[host], "host_lease", arguments)
             return printable(problem or str(answer["problem"]))[:MOST_CHARACTERS]
 
         with ThreadPoolExecutor(max_workers=max(len(hosts), 1)) as pool:

@@ -1,4 +1,4 @@
-"""Run a module on a host that may not answer: what goes wrong is returned in words, not raised."""
+"""Have a host that may not answer take a step: what goes wrong is returned in words, not raised."""
 
 from collections.abc import Callable, Mapping
 from textwrap import shorten
@@ -6,15 +6,16 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
+from ..modules.host_steps import TOO_OLD
 from .actions import AnswerError, HostAction
-from .host_program import TOO_OLD, NotRunError
+from .running import NotRunError
 
 ANOTHER_PYTHON = "set ansible_python_interpreter to a newer one"
 
 
-def ask(action: HostAction, arguments: dict[str, Any], module: str = "") -> tuple[Mapping[str, Any], str]:
-    """Return what a module answers that does not fail, and ""; or what kept the host from it, in words."""
-    return answered(lambda: action._run_module(arguments, module))
+def ask(action: HostAction, step: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Return the answer to a step that does not fail, and ""; or what kept the host from it, in words."""
+    return answered(lambda: action._take(step, arguments))
 
 
 def answered(asked: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
@@ -39,7 +40,7 @@ def hindrance(answer: Mapping[str, Any]) -> str:
     """Return what kept a module from an answer on a host where one could log in, by what came instead."""
     if "module interpreter" in str(answer.get("msg")):
         return f"found no Python there: {said(answer)}"
-    output = "\n".join(str(answer.get(name) or "") for name in ("stdout", "stderr"))
+    output = "\n".join(str(answer.get(name) or "") for name in ("msg", "stdout", "stderr"))
     if TOO_OLD in output:
         return f"{said(answer)}: {ANOTHER_PYTHON}"
     if "Traceback (most recent call last)" in output or "SyntaxError" in output:

@@ -94,6 +94,7 @@ ANSWERS: Mapping[str, Fields] = {
     "managed_files": {"texts": "changed_paths removed_paths"},
     "port_fence": {"texts": "changed_paths"},
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
+    "require_root": {},
     "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {
         **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},

@@ -58,7 +58,7 @@ def program_steps(programs: Sequence[Mapping[str, Any]], install_directory: str)
     return [
         {
             "name": f"Put the user's program {source} in place",
-            "module": "content_release",
+            "step": "content_release",
             "arguments": {"source": source, "release": release, "folder": folder},
         }
         for release, source in sources.items()

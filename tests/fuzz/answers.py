@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from plugins.plugin_utils.host_program import answers_in
+from plugins.plugin_utils.running import answers_in
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.run.host_answers import UnusableError, checked
@@ -134,8 +134,8 @@ def printed(content: bytes) -> None:
     """Read what a host prints in place of the answers to three modules."""
     asked = [("trainer_tasks", ASKED), ("host_requirements", {}), ("ssh_identity", {})]
     try:
-        answers = answers_in(content.decode(errors="replace"), len(asked), check_mode=False)
-    except (RecursionError, UnusableError):
+        answers = answers_in(json.loads(content), len(asked), check_mode=False)
+    except (RecursionError, ValueError):  # of what is no JSON, Ansible says so
         return
     for (module, arguments), answer in zip(asked, answers, strict=False):
         kept(module, answer, arguments)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plugins.modules.trainer_tasks import Tasks
+from plugins.module_utils.steps.trainer_tasks import Tasks
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.reading import read_run, read_settings
 from psfleet.evidence.settings import EvidenceSettings

@@ -34,7 +34,7 @@ def actions(content: Any) -> Iterator[str]:  # noqa: ANN401 - of any YAML
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_of_ansibles_runs_on_a_host_by_itself(path: Any) -> None:  # noqa: ANN401
-    """Its answer would come to the controller as the host gives it: `checked_module` looks at it."""
+    """Its answer would come to the controller as the host gives it: `host_step` checks it."""
     allowed = {f"ansible.builtin.{name}" for name in ON_CONTROLLER}
     found = set(actions(yaml.safe_load(path.read_text())))
     assert {name for name in found if not name.startswith(OURS)} <= allowed
@@ -45,4 +45,4 @@ def test_modules_are_run_in_one_place() -> None:
     plugins = ROOT / "plugins"
     runs = {path.name for path in plugins.rglob("*.py") if "_execute_module(" in path.read_text()}
     takes = {path.name for path in plugins.rglob("*.py") if "run_on_host(" in path.read_text()}
-    assert (runs, takes) == ({"host_program.py"}, {"host_program.py", "actions.py"})
+    assert (runs, takes) == ({"running.py"}, {"running.py", "actions.py"})

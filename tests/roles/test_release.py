@@ -39,7 +39,7 @@ def shipped(clone: Path) -> tuple[str, dict[str, bytes]]:
     steps = yaml.safe_load((clone / "roles/trainer/vars/main.yml").read_text(encoding="utf-8"))[
         "trainer_on_host"
     ]
-    (arguments,) = (step["arguments"] for step in steps if step["module"] == "content_release")
+    (arguments,) = (step["arguments"] for step in steps if step["step"] == "content_release")
     templar = Templar(DataLoader(), {"cluster_roles": str(clone / "roles")})
     source = Path(templar.template(trust_as_template(arguments["source"])))
     archive = clone.parent / "release.tar"

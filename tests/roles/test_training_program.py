@@ -45,6 +45,6 @@ def test_each_program_comes_to_the_host_stays_there_and_has_what_it_requires(tmp
     assert done.returncode == 0, done.stdout + done.stderr
     made = json.loads((tmp_path / "steps.json").read_text())
     assert [step["arguments"]["release"] for step in made["programs"]] == [*releases]
-    assert made["last"]["module"] == "unneeded_content"
+    assert made["last"]["step"] == "unneeded_content"
     assert made["last"]["arguments"]["wanted"] == ["0" * 12, *releases, "1" * 12]
     assert made["required"] == ["/a.txt", "/c.txt"]

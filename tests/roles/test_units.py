@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
-from plugins.modules.port_fence import PortFence
-from plugins.modules.trainer_units import departed
+from plugins.module_utils.steps.port_fence import PortFence
+from plugins.module_utils.steps.trainer_units import departed
 from tests.repository import HERE, ROOT, played, written_play
 from trainer.contract.exit_codes import NO_RESTART
 from trainer.host.port_fence import Endpoint, Fence, unit_drop_in

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from plugins.modules import host_lease
+from plugins.module_utils.steps import host_lease
 from plugins.plugin_utils.leases import Leases
 from tests.repository import HERE, played, written_play
 from trainer.host import lease
@@ -30,7 +30,8 @@ def acting(folder: Path, file: Path, name: str, *tasks: object) -> CompletedProc
     playbook = written_play(
         folder / name, {"psfleet.cluster.cluster_lease": taken, "run_once": True}, *tasks, become=False
     )
-    return played(playbook, *HOSTS)
+    # What gives the leases back outlives the playbook, and needs the project.
+    return played(playbook, *HOSTS, project=folder / name)
 
 
 def given_back(file: Path) -> Lease:
@@ -80,7 +81,7 @@ def test_it_is_given_back_when_a_playbook_ends_and_when_it_is_killed(tmp_path: P
     done = acting(tmp_path, file, "killed.yml", {"ansible.builtin.debug": {"msg": KILL}})
     assert done.returncode == -9
     assert given_back(file).holder.endswith(" (killed.yml)")
-    assert host_lease.DOCUMENTATION["options"]["file"]["default"] == str(FILE)  # type: ignore[index]
+    assert host_lease.OPTIONS["file"]["default"] == str(FILE)  # type: ignore[index]
 
 
 def test_who_reads_what_a_playbook_prints_hears_its_end_while_the_lease_is_still_renewed(

@@ -8,7 +8,7 @@ from ansible.errors import AnsibleActionFail
 
 from plugins.action import collect_run
 from plugins.plugin_utils.actions import AnswerError
-from tests.plugins.modules.module_run import action_of
+from tests.plugins.steps.module_run import action_of
 from tests.repository import played, written_play
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
@@ -28,7 +28,7 @@ INJECTED = "/x'\"\n!touch /tmp/owned\n"
 )
 def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: object) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
-    action._run_module = lambda _arguments, _name: {"path": path, "size": size, "left_out": []}
+    action._take = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
     answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
@@ -113,7 +113,7 @@ def test_of_a_host_that_packs_nothing_it_is_said_why_and_the_others_go_on(*, dam
             raise AnswerError("no\x1b[2J answer")
         return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
 
-    action._run_module, action._login = packs_nothing, lambda: "ada"
+    action._take, action._login = packs_nothing, lambda: "ada"
     answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
     why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
     assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.action import local_tensorboard
-from tests.plugins.modules.module_run import action_of
+from tests.plugins.steps.module_run import action_of
 
 # In place of TensorBoard, which the tests' environment lacks: it shows what it was started with, and ends.
 STAND_IN = """#!/bin/sh

@@ -32,7 +32,7 @@ HOSTS |= {
     "leads": json.dumps({"answers": [{"runs": RUNS}]}),
 }
 HOSTS |= {"ps-host0": '{"answers": ' * 100_000 + "1" + "}" * 100_000}
-PROBLEM = "its answer to psfleet.cluster.trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
+PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
@@ -68,15 +68,18 @@ TAKEN = "{{ vars.keys() | intersect(['training_run_hook', 'discovered_interprete
 @pytest.mark.parametrize("pipelining", ["true", "false"])
 def test_nothing_of_an_answer_acts_on_the_controller(tmp_path: Path, pipelining: str) -> None:
     """By either way, and with Ansible's default, by which facts of hosts are variables of the controller."""
-    hosts = {name: json.dumps(lie) for name, lie in LIES.items()}
-    if pipelining == "true":
-        hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}
-        hosts["top"] = json.dumps(LIES["fails"])
+    hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}
+    hosts["top"] = json.dumps(LIES["fails"])
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
-    step = {"name": "Look", "fact": "seen", "module": "trainer_tasks", "arguments": asked}
+    of_tasks = {"step": "trainer_tasks", "arguments": asked}
+    step = {"name": "Look", "fact": "seen", **of_tasks}
     text = said(
         tmp_path,
-        {"psfleet.cluster.trainer_tasks": asked, "register": "told", "ignore_errors": True},
+        {
+            "psfleet.cluster.host_step": {"step": "trainer_tasks", "arguments": asked},
+            "register": "told",
+            "ignore_errors": True,
+        },
         {"psfleet.cluster.host_steps": {"steps": [step]}, "ignore_errors": True},
         {"ansible.builtin.debug": {"msg": f"{HOST} has told {{{{ told | sort }}}}"}},
         {"ansible.builtin.debug": {"msg": f"{HOST} has facts {{{{ ansible_facts.keys() | sort }}}}"}},
@@ -106,16 +109,13 @@ def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
     text = said(
         tmp_path,
-        {"psfleet.cluster.trainer_tasks": asked},
+        {"psfleet.cluster.host_step": {"step": "trainer_tasks", "arguments": asked}},
         {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}},
     )
-    assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in text
-    assert "ps-host0\nits answer to psfleet.cluster.trainer_tasks is damaged: maximum recursion" in text
+    assert f"FAILED   host_step: node1\n{PROBLEM}\n" in text
+    assert "ps-host0\nits answer to trainer_tasks is damaged: Ansible cannot read it: RecursionError" in text
     for host in ("many", "other", "none"):
-        assert (
-            f"FAILED   trainer_tasks: {host}\nits answer to psfleet.cluster.trainer_tasks is damaged: it is"
-            in text
-        )
+        assert f"FAILED   host_step: {host}\nits answer to trainer_tasks is damaged: it is" in text
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 
@@ -145,8 +145,6 @@ def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
         {"psfleet.cluster.show_runs": {"answers": answers, "runs_directory": "runs"}, "run_once": True},
     )
     assert "theirs      3  not here    7 bytes" in text
-    assert "leads gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs[1].run_id" in text
-    assert re.search(
-        r"node0.* gave no answer: its answer to psfleet.cluster.host_runs is damaged: runs is m", text
-    )
+    assert "leads gave no answer: its answer to host_runs is damaged: runs[1].run_id" in text
+    assert re.search(r"node0.* gave no answer: its answer to host_runs is damaged: runs is m", text)
     assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plugins.action import run_hook
-from tests.plugins.modules.module_run import action_of
+from tests.plugins.steps.module_run import action_of
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from plugins.action import show_log
-from tests.plugins.modules.module_run import action_of
+from tests.plugins.steps.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 
 TASKS = make_plan().to_json()["tasks"]

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.module_utils import host_places
 from plugins.module_utils.host_places import OWN, HostPlaces, give_to_root, is_our_unit, remove_tree
-from plugins.modules.carried_files import CarriedFiles, Wanted
+from plugins.module_utils.steps.carried_files import CarriedFiles, Wanted
 from tests.repository import ROOT
 from tests.test_docs import rows, section
 

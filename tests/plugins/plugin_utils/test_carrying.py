@@ -3,21 +3,21 @@
 from typing import Any
 
 from plugins.action.host_steps import ActionModule
-from tests.plugins.modules.module_run import action_of
+from tests.plugins.steps.module_run import action_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node1"
 IDENTITY: dict[str, Any] = {"host_key": KEY, "user_key": "", "prepared": False, "addresses": ["10.0.0.1"]}
 IDENTITY |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": ""}
 STEPS = [
-    {"name": "Look at the keys", "module": "ssh_identity", "fact": "psfleet_identity"},
-    {"name": "Write files", "module": "managed_files"},
-    {"name": "Read units", "module": "trainer_units"},
+    {"name": "Look at the keys", "step": "ssh_identity", "fact": "psfleet_identity"},
+    {"name": "Write files", "step": "managed_files"},
+    {"name": "Read units", "step": "trainer_units"},
 ]
 
 
 def took(*answers: dict[str, Any]) -> dict[str, Any]:
     action = action_of(ActionModule, inventory_hostname="node1")
-    action._run_modules = lambda _calls: [dict(answer) for answer in answers]
+    action._take_calls = lambda _calls: [dict(answer) for answer in answers]
     arguments: dict[str, Any] = {"home": "/etc/psfleet/ssh", "name": "node1.lab"}
     arguments |= {"authority": {"directory": "/no/such/ssh_ca", "cluster": "lab"}}
     result: dict[str, Any] = action._act({"steps": [{**step, "arguments": arguments} for step in STEPS]})

@@ -1,0 +1,43 @@
+"""A step that a host takes: what it is told, and what it answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+
+class Step:
+    """What a step is told in `params`, checked by its `OPTIONS`. It answers by the words of AnsibleModule."""
+
+    def __init__(self, params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> None:
+        self.params, self.check_mode, self.diff = params, check_mode, diff
+        self.answer: dict[str, Any] = {"changed": False}
+
+    def warn(self, warning: str) -> None:
+        """Have the controller warn."""
+        self.answer.setdefault("warnings", []).append(warning)
+
+    def exit_json(self, **answer: Any) -> NoReturn:  # noqa: ANN401
+        """Answer, and end the step."""
+        self.answer.update(answer)
+        sys.exit()
+
+    def fail_json(self, msg: str, **answer: Any) -> NoReturn:  # noqa: ANN401
+        """Answer that the step failed, and end it."""
+        self.exit_json(**answer, msg=msg, failed=True)
+
+
+def is_last(answer: Mapping[str, Any], *, check_mode: bool) -> bool:
+    """Tell whether a host takes no step after one with this answer."""
+    return bool(answer.get("failed") or (answer.get("needs_archive") and not check_mode))
+
+
+def argument_spec(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `OPTIONS` of a step as Ansible takes them, which knows no `description`."""
+    spec = {}
+    for name, option in options.items():
+        spec[name] = {key: value for key, value in option.items() if key not in {"description", "suboptions"}}
+        if "suboptions" in option:
+            spec[name]["options"] = argument_spec(option["suboptions"])
+    return spec

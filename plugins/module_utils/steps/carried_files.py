@@ -1,0 +1,248 @@
+"""Bring files of the controller into a directory of one host: those that lack, and no others.
+
+Without `manifest` the step only says whether it needs one. Without `archive` it compares, removes
+what has to go, and says what lacks. Files are compared by SHA-256. A record on the host of what was
+carried, with size and time of each file, saves reading those that have not changed since. Each file
+appears under its name when it is whole and right. It is its user's, readable by all. Files that left the
+manifest are removed when they are as they were put there. What somebody else put into the directory
+stays; where it has the content that is wanted, it is left in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ..carried_record import PARTIAL, CarriedRecord, Known
+from ..host.content_directory import BLOCK_BYTES, locked
+from ..host.disk_space import lacking_space, login_home
+from ..host.safe_directory import find, opened, opened_below, parts_of, write
+from ..host.task_traces import NO_LINK
+from ..step import Step
+
+OPTIONS = {
+    "directory": {"type": "path", "required": True, "description": "Where they go. Made where it lacks."},
+    "records": {"type": "path", "required": True, "description": "Where what was carried is recorded."},
+    "digest": {"required": True, "description": "SHA-256 of the manifest."},
+    "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
+    "archive": {
+        "type": "path",
+        "description": "A tar archive on this host with parts of files, named `number.offset` by the "
+        "place of the file in the manifest. A file's parts come in order, and none of another between.",
+    },
+    "archive_bytes": {"type": "int", "default": 0, "description": "Room for them in the login's home."},
+}
+
+RETURN = r"""
+needs_manifest: {returned: always, type: bool, description: Whether it cannot answer without the manifest.}
+lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
+"""
+
+LOCK_TIMEOUT_SECONDS = 900
+FILE_MODE = 0o644
+SHOWN = 5
+
+
+class Wanted(NamedTuple):
+    """A file as the manifest has it."""
+
+    size: int
+    sha256: str
+
+
+class CarriedFiles(CarriedRecord):
+    """A directory of this host as the manifest of today, whose `digest` is given, wants it."""
+
+    def __init__(self, directory: Path, records: Path, digest: str) -> None:
+        super().__init__(directory, records)
+        self.digest = digest
+
+    def is_fulfilled(self) -> bool:
+        """Tell from the record, and from the files' sizes and times, whether nothing is to be done."""
+        if self.fulfilled != self.digest:
+            return False
+        try:
+            with opened(self.directory) as root:
+                return all(known.is_still(find(root, name)) for name, known in self.known.items())
+        except OSError:
+            return False
+
+    def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
+        """Return what lacks, in the manifest's order, and take into the record what is right already.
+
+        Raises ValueError where somebody else's file is in the way.
+        """
+        lacking, foreign = [], []
+        with self._root() as root:
+            for name, wanted in manifest.items():
+                found = find(root, name) if root is not None else None
+                known = self.known.get(name)
+                if known and known.is_still(found) and known.sha256 == wanted.sha256:
+                    continue
+                if root is not None and found and self._has(root, name, wanted, found):
+                    self._take(name, wanted, found, carried=bool(known and known.carried))
+                elif found is None or self._is_carried(name, found):
+                    lacking.append(name)
+                else:
+                    foreign.append(name)
+        if foreign:
+            raise ValueError(
+                f"{len(foreign)} files are in the way: psfleet did not put them there, and they are not "
+                f"those to be carried: {', '.join(foreign[:SHOWN])}. Move them away, or carry to another "
+                "directory (trainer_data_dir)"
+            )
+        return lacking
+
+    def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
+        """Put the files of an archive in place. Raises ValueError for one that is not as in the manifest."""
+        names = list(manifest)
+        with opened(self.directory, make=True) as root, tarfile.open(archive) as stream:
+            for member in stream:
+                number, _, offset = member.name.partition(".")
+                name = names[int(number)]
+                content = stream.extractfile(member)
+                if content is None:
+                    raise ValueError(f"{archive} holds {member.name}, which is no part of a file")
+                if append(root, content, int(offset)) >= manifest[name].size:
+                    self._place(root, name, manifest[name])
+
+    def finish(self, manifest: Mapping[str, Wanted]) -> None:
+        """Write the record in one step, after what it says is on the disk.
+
+        Where every file is there, it also says that the manifest is fulfilled.
+        """
+        os.sync()
+        digest = self.digest if self.known.keys() == manifest.keys() else ""
+        with opened(self.path.parent, make=True) as folder:
+            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.known}).encode())
+
+    def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
+        if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
+            return False
+        *folder, file = parts_of(name)
+        with opened_below(root, folder) as here:
+            return sha256_of(here, file) == wanted.sha256
+
+    def _is_carried(self, name: str, found: os.stat_result) -> bool:
+        """Tell whether what is there in place of a file was carried: another file, or a folder of others."""
+        if stat.S_ISDIR(found.st_mode):
+            return any(known.startswith(f"{name}/") for known in self.known)
+        known = self.known.get(name)
+        return bool(known and known.carried and stat.S_ISREG(found.st_mode))
+
+    def _take(self, name: str, wanted: Wanted, found: os.stat_result, *, carried: bool) -> None:
+        self.known[name] = Known(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
+
+    def _place(self, root: int, name: str, wanted: Wanted) -> None:
+        found = sha256_of(root, PARTIAL)
+        if found != wanted.sha256:
+            os.unlink(PARTIAL, dir_fd=root)
+            raise ValueError(
+                f"{name} was changed on the controller or damaged while it was carried: sha256 is {found}, "
+                f"expected {wanted.sha256}. Deploy again"
+            )
+        *folder, file = parts_of(name)
+        with opened_below(root, folder, make=True) as here:
+            os.replace(PARTIAL, file, src_dir_fd=root, dst_dir_fd=here)
+            self._take(name, wanted, os.stat(file, dir_fd=here, follow_symlinks=False), carried=True)
+
+
+def append(root: int, content: IO[bytes], offset: int) -> int:
+    """Write a part of a file at its place in the partial file, and return the size that it has then."""
+    if offset == 0:
+        with suppress(FileNotFoundError):
+            os.unlink(PARTIAL, dir_fd=root)
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT | os.O_EXCL if offset == 0 else 0)
+    with os.fdopen(os.open(PARTIAL, flags, FILE_MODE, dir_fd=root), "wb") as out:
+        found = os.fstat(out.fileno())
+        if (found.st_size, found.st_nlink) != (offset, 1):  # or it is somebody else's under this name
+            raise ValueError(f"the part at {offset} does not follow the one before it")
+        out.seek(offset)
+        shutil.copyfileobj(content, out, BLOCK_BYTES)
+        os.fchmod(out.fileno(), FILE_MODE)
+        return out.tell()
+
+
+def sha256_of(folder: int, file: str) -> str:
+    """Return the SHA-256 of a file in an opened directory. Raises ValueError where it is no file."""
+    digest = hashlib.sha256()
+    with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError(f"{file} is no file any more")
+        while block := stream.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
+    """Return the files of a manifest in its order. Raises ValueError where it is another manifest."""
+    content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise ValueError(f"the manifest was damaged on its way: sha256 is {found}, expected {digest}")
+    return {name: Wanted(*wanted) for name, wanted in json.loads(content).items()}
+
+
+def listing(files: Mapping[str, Wanted | Known]) -> str:
+    """Return a line for each file, as `--diff` shows it."""
+    return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
+
+
+def answer(step: Step, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
+    """Compare, and let go what has to; return the step's answer."""
+    lacking = carried.compare(manifest)
+    leaving = [name for name in carried.known if name not in manifest]
+    if lacking:
+        size = sum(manifest[name].size for name in lacking)
+        if short := lacking_space((carried.directory, size), (login_home(), step.params["archive_bytes"])):
+            step.fail_json(msg=f"Too little space for the data: {short}. Nothing was copied.")
+    ours = {name: known for name, known in carried.known.items() if known.carried}
+    difference = {
+        "before_header": str(carried.directory),
+        "after_header": str(carried.directory),
+        "before": listing({name: ours[name] for name in (*lacking, *leaving) if name in ours}),
+        "after": listing({name: manifest[name] for name in lacking}),
+    }
+    if step.check_mode:
+        removed = [name for name in leaving if name in ours]
+    else:
+        removed = carried.leave(leaving)
+        carried.finish(manifest)
+    places = {name: place for place, name in enumerate(manifest)}
+    return {
+        "changed": bool(lacking or removed),
+        "lacking": [places[name] for name in lacking],
+        "diff": difference if step.diff else {},
+    }
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    os.umask(0o022)
+    directory, records = Path(values["directory"]), Path(values["records"])
+    try:
+        if not values["manifest"]:
+            fulfilled = CarriedFiles(directory, records, values["digest"]).is_fulfilled()
+            step.exit_json(changed=False, needs_manifest=not fulfilled)
+        manifest = read_manifest(Path(values["manifest"]), values["digest"])
+        with ExitStack() as stack:
+            if not step.check_mode:
+                records.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(records / ".lock", LOCK_TIMEOUT_SECONDS))
+            carried = CarriedFiles(directory, records, values["digest"])
+            if values["archive"] and not step.check_mode:
+                carried.receive(Path(values["archive"]), manifest)
+                carried.finish(manifest)
+                step.exit_json(changed=True, needs_manifest=False)
+            step.exit_json(needs_manifest=False, **answer(step, carried, manifest))
+    except (OSError, ValueError, tarfile.TarError) as error:
+        step.fail_json(msg=f"{directory}: {error}")

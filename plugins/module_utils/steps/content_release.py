@@ -1,0 +1,118 @@
+"""Put a release of a program on one host under the hash of its content.
+
+A release whose files are not those that its name says is put in place again. Tasks that run stay with the
+release that they were started from. Without `archive` the step only says whether it needs one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..host.content_directory import content_hash, locked, point, points_to, unpack
+from ..step import Step
+
+OPTIONS = {
+    "release": {"required": True, "description": "The release's name, which is the hash of its content."},
+    "folder": {"type": "path", "required": True, "description": "Where the releases are."},
+    "package": {"default": "", "description": "Folder within the release that has its content."},
+    "link": {"type": "path", "default": "", "description": "Link beside `folder` to the one in use."},
+    "archive": {"type": "path", "description": "A tar archive of the content, below `package`."},
+}
+
+RETURN = r"""
+needs_archive: {returned: always, type: bool, description: Whether the release is not on this host yet.}
+release: {returned: always, type: str, description: The release.}
+"""
+
+LOCK_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release, among the others in `folder`. Without a `link` several are in use side by side."""
+
+    folder: Path
+    name: str
+    package: str = ""
+    link: Path | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where the release is."""
+        return self.folder / self.name
+
+    @property
+    def target(self) -> str:
+        """What the link holds: a path relative to its own folder."""
+        return f"{self.folder.name}/{self.name}"
+
+    def is_present(self) -> bool:
+        """Tell whether the release is there, with the content that its name says."""
+        content = self.place / self.package
+        return content.is_dir() and content_hash(content) == self.name
+
+    def is_current(self) -> bool:
+        """Tell whether the link points to the release, or whether there is to be none."""
+        return self.link is None or bool(points_to(self.link, self.target))
+
+    def unpack(self, archive: Path) -> None:
+        """Unpack the archive beside its place, check it, and rename it there.
+
+        Raises ValueError where the archive holds something else than the release.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)  # whatever the umask of the host
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
+            for leftover in self.folder.glob(".partial-*"):
+                shutil.rmtree(leftover)
+            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
+            unpack(archive, partial)
+            found = content_hash(partial / self.package)
+            if found != self.name:
+                shutil.rmtree(partial)
+                raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
+            for directory in (partial, *partial.rglob("*/")):
+                directory.chmod(0o755)
+            if self.place.exists():
+                self.place.rename(self.folder / f".partial-damaged-{self.name}")
+            partial.rename(self.place)
+            shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
+
+    def use(self) -> None:
+        """Let the link point to the release."""
+        if self.link is not None and not self.is_current():
+            point(self.link, self.target)
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    release = Release(
+        folder=Path(values["folder"]),
+        name=values["release"],
+        package=values["package"],
+        link=Path(values["link"]) if values["link"] else None,
+    )
+    present, current = release.is_present(), release.is_current()
+    needs_archive = not present and not values["archive"]
+    difference = {} if present else {"before": "", "after": f"{release.place}\n"}
+    if release.link and not current:
+        before = release.link.readlink() if release.link.is_symlink() else ""
+        difference = {
+            "before": f"{release.link} -> {before}\n",
+            "after": f"{release.link} -> {release.target}\n",
+        }
+    try:
+        if not needs_archive and not step.check_mode:
+            if not present:
+                release.unpack(Path(values["archive"]))
+            release.use()
+    except (OSError, ValueError, tarfile.TarError) as error:
+        step.fail_json(msg=f"release {release.place}: {error}")
+    step.exit_json(
+        changed=not (present and current), needs_archive=needs_archive, release=release.name, diff=difference
+    )

@@ -1,0 +1,163 @@
+"""Look at everything on one host that its tasks need, in one round trip. Nothing is changed.
+
+Changes nothing, and does not fail for what it finds. Where something is deployed, TensorFlow is tried in
+the sandbox of the tasks, by the unit `psfleet-doctor@`. Not in check mode.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..disk_check import disk_check
+from ..doctor_units import ask_tensorflow, skipped
+from ..host.check import Check, checks_of
+from ..host.deployment import (
+    NOT_DEPLOYED,
+    Deployment,
+    Today,
+    deployment_check,
+    is_installed,
+    read_deployment,
+)
+from ..host.fence_state import fence_check
+from ..host.gpu_checks import gpu_chain
+from ..host.host_checks import Asked, data_check, host_chain, host_environment
+from ..host.host_facts import HostFacts, read_host_facts
+from ..host.name_checks import name_check, names_in, resolve_names
+from ..host.nvidia import read_gpu_facts
+from ..host.peer_probes import end_listener
+from ..host.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..step import Step
+
+OPTIONS = {
+    "host": {"required": True, "description": "The host's name in the plan."},
+    "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
+    "addresses": {"type": "dict", "required": True, "description": "Where each host is reached."},
+    "plan": {"required": True, "description": "Hash of today's plan."},
+    "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
+    "environments": {"type": "dict", "required": True, "description": "Those it may get, each by name."},
+    "python_version": {"default": "", "description": "As of `host_requirements`."},
+    "cuda_source": {
+        "choices": ["wheels", "system"],
+        "default": "wheels",
+        "description": "As of `host_requirements`.",
+    },
+    "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
+    "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
+    "data_directory": {"default": "", "description": "Where data are that nobody brings."},
+    "listener": {
+        "type": "dict",
+        "default": {},
+        "description": "Of `host_peers`, to be ended before.",
+    },
+    "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
+}
+
+RETURN = r"""
+checks:
+  returned: always
+  type: list
+  description: Each with `name`, `state`, `found`, `remedy` and `task` (`worker0`, empty for the host).
+deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
+alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
+listened: {returned: always, type: bool, description: Whether the listener was there until now.}
+began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
+ended: {returned: always, type: float, description: That clock when it had looked.}
+"""
+
+
+def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one.
+
+    Of those that deploy.yml has left on this host; others are in the inventory since.
+    """
+    names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
+    deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
+    return [name for name in deployed if names[name]] or deployed[:1]
+
+
+def own_checks(
+    values: Mapping[str, Any],
+    today: Mapping[str, Any],
+    paths: Mapping[str, Path],
+    deployment: Deployment,
+    running: Mapping[str, int],
+) -> list[Check]:
+    """Return the checks of the host's disk, names, ports and fence, and of what is deployed there.
+
+    `today` is the environment that a deployment would install, `running` as of `running_units`.
+    """
+    installed = is_installed(paths["install_directory"], today["lock_hash"])
+    archive_bytes, environment_bytes = (
+        0 if installed else today[name] for name in ("archive_bytes", "environment_bytes")
+    )
+    runs = [paths["state_directory"], paths["log_directory"]]
+    ports, addresses = task_ports(values["tasks"]), values["addresses"]
+    plan = Today(values["plan"], values["release"], today["lock_hash"])
+    findings = {
+        "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
+        "data": data_check(values["data_directory"]),
+        "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
+        "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
+        "environment": deployment_check(deployment, plan, installed=installed),
+        "fence": fence_check(
+            paths["configuration_directory"], wanted=values["fence"], deployed=bool(deployment.plan)
+        ),
+    }
+    return list(checks_of(findings))
+
+
+def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts) -> Mapping[str, Any]:
+    """Return the environment that a deployment would install; none where the host is not supported."""
+    try:
+        environment, _ = host_environment(facts, asked)
+    except ValueError:
+        return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
+    return dict(values["environments"][environment.name])
+
+
+def tensorflow_checks(
+    values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
+) -> list[Check]:
+    """Return what TensorFlow says in the sandbox of the host's tasks."""
+    if not deployment.plan:
+        return skipped(NOT_DEPLOYED)
+    if not (deployment.tensorflow and deployment.release):
+        return skipped("environment failed")
+    if check_mode:
+        return skipped("check mode starts no unit")
+    tasks = tried_tasks(values["tasks"], paths["configuration_directory"])
+    if not tasks:
+        return skipped("none of its tasks is deployed")
+    return ask_tensorflow(tasks, paths["log_directory"])
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    began = time.time()
+    values = step.params
+    listened = bool(values["listener"]) and end_listener(**values["listener"])
+    tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
+    gpus = any(task["gpus"] for task in tasks)
+    of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
+    asked = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
+    facts = read_host_facts()
+    deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
+    ports = task_ports(tasks)
+    running = running_units(ports)
+    checks = host_chain(facts, asked)
+    checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
+    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine) if gpus else []
+    checks += tensorflow_checks(values, paths, deployment, check_mode=step.check_mode)
+    step.exit_json(
+        changed=False,
+        checks=[check.to_json() for check in checks],
+        deployed=deployment.tensorflow if deployment.plan else "",
+        alive=[port.name for port in ports if running.keys() & set(port.units)],
+        listened=listened,
+        began=began,
+        ended=time.time(),
+    )

@@ -1,0 +1,51 @@
+"""Take, renew and give back the lease of a host, by which one playbook at a time acts there.
+
+One playbook at a time changes a host. A lease that nobody renews ends by itself. `cluster_lease` takes
+those of all hosts, and renews them until the playbook ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..host.lease import LOST, Lease, give_back, read, renew, seconds_up, take, undo
+from ..step import Step
+
+OPTIONS = {
+    "state": {
+        "choices": ["queried", "taken", "renewed", "released", "undone"],
+        "required": True,
+        "description": "What becomes of the lease. `undone` is `released` by who has changed nothing.",
+    },
+    "token": {"default": "", "description": "What its holder alone knows."},
+    "holder": {"default": "", "description": "Who takes it, for whoever else wants it."},
+    "looked": {
+        "type": "float",
+        "default": -1,
+        "description": "The moment that `trainer_tasks` said; -1 where nobody has looked.",
+    },
+    "patience": {"type": "float", "default": 0, "description": "Seconds to wait for it."},
+    "file": {"type": "path", "default": "/run/psfleet.lease", "description": "Where it is noted."},
+}
+
+RETURN = r"""
+problem: {returned: always, type: str, description: "Why it is not this holder's, empty where it is."}
+"""
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    state, token, file = step.params["state"], step.params["token"], Path(step.params["file"])
+    problem = ""
+    if state == "queried" or step.check_mode:
+        problem = read(file).hinders(token, seconds_up())
+    elif state == "taken":
+        mine = Lease(token, step.params["holder"])
+        problem = take(file, mine, step.params["patience"], step.params["looked"])
+    elif state == "renewed":
+        problem = "" if renew(file, token) else LOST
+    elif state == "undone":
+        undo(file, token)
+    else:
+        give_back(file, token)
+    step.exit_json(changed=False, problem=problem)

@@ -1,0 +1,63 @@
+"""Listen at the ports of this host's tasks for a while, or connect to those of the other hosts.
+
+Changes nothing, and does not fail for what it finds. Not for check mode: it listens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..host.name_checks import names_in, resolve_names
+from ..host.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
+from ..host.port_checks import is_doctor, read_port_facts, running_units, task_ports
+from ..step import Step
+
+OPTIONS = {
+    "host": {"required": True, "description": "The host's name in the plan."},
+    "state": {
+        "choices": ["listening", "probed"],
+        "required": True,
+        "description": "`listening` leaves a process, which `host_doctor` ends. It "
+        "ends by itself after `seconds`, and when a task is started that needs one of its ports. "
+        "`probed` connects to the ports of all other hosts.",
+    },
+    "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
+    "seconds": {"type": "int", "required": True, "description": "How long to listen at most."},
+}
+
+RETURN = r"""
+machine: {returned: if listening, type: str, description: What this machine greets with.}
+free: {returned: if listening, type: list, description: The ports where it listens now.}
+held: {returned: if listening, type: list, description: Those where somebody else does.}
+listener: {returned: if listening, type: dict, description: "The process, as host_doctor ends it."}
+names: {returned: if probed, type: dict, description: The IP addresses of each name in the plan.}
+probes: {returned: if probed, type: list, description: As trainer/host/peer_probes.py has it.}
+"""
+
+
+def listening(values: dict[str, Any]) -> dict[str, Any]:
+    """Listen, but at no port that somebody holds, nor that of a task that runs: it may be about to."""
+    tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
+    running = running_units(tasks)
+    holders = read_port_facts([task.port for task in tasks]).holders
+    held = {holder.port for holder in holders if not is_doctor(holder)}
+    idle = [task for task in tasks if task.port not in held and not running.keys() & set(task.units)]
+    servers, listener = bind([task.port for task in idle]), {}
+    if servers:
+        name, seconds = values["host"], values["seconds"]
+        listener = listen_apart(servers.values(), name, seconds, lambda: bool(running_units(idle)))
+    return {"machine": this_machine(), "free": [*servers], "held": sorted(held), "listener": listener}
+
+
+def probed(values: dict[str, Any]) -> dict[str, Any]:
+    """Connect to the others."""
+    tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
+    names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
+    peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]
+    return {"names": {name: found.addresses for name, found in names.items()}, "probes": probe_all(peers)}
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    act = listening if step.params["state"] == "listening" else probed
+    step.exit_json(changed=False, **act(dict(step.params)))

@@ -1,0 +1,245 @@
+"""Take psfleet off one host, in one round trip: all that its playbooks have left there.
+
+Looks at what is there, not at what a deployment has noted, and so finishes what was interrupted. Fails,
+and changes nothing, while a task of a run is alive. What psfleet has not made stays where it is, and is
+named.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..carried_record import CarriedRecord
+from ..ended_account import end_all
+from ..host.accounts import is_ours
+from ..host.fence_state import listed, take_down
+from ..host.host_facts import ask
+from ..host.people import begun_by
+from ..host.task_traces import run_file, run_id_of
+from ..host.task_units import is_alive, parse_list, show_units, systemctl, task_of
+from ..host.wording import first_of, grouped
+from ..host_places import SSHD, Found, HostPlaces, give_to_root, is_our_unit
+from ..metrics_timer import WANTED, MetricsTimer
+from ..step import Step
+
+OPTIONS = {
+    "host": {"required": True, "description": "The host's name, for messages."},
+    "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
+    "data_directory": {"type": "path", "required": True, "description": "Where data are carried."},
+    "sshd": {"required": True, "description": "The service of sshd."},
+    "runs": {"type": "bool", "default": False, "description": "Whether what runs have left goes, too."},
+    "data": {"type": "bool", "default": False, "description": "Whether carried data go, too."},
+}
+
+RETURN = r"""
+removed: {returned: always, type: list, description: "What goes, in words; a folder stands for all in it."}
+stays: {returned: always, type: list, description: "What stays, and why."}
+"""
+
+FENCE = "psfleet-fence.service"
+SECONDS_TO_ANSWER = 60
+PATHS_SHOWN = 3
+
+
+class Account(NamedTuple):
+    """An account that psfleet has made."""
+
+    name: str
+    user: int
+    group: int
+
+
+def read_accounts(passwd: Path) -> list[Account]:
+    """Return the accounts of this host that psfleet has made, whatever they are called.
+
+    One that has another's number as well is none: what ends with it would be that one's.
+    """
+    lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
+    entries = [fields for fields in lines if len(fields) == 7]
+    numbers = [fields[2] for fields in entries]
+    return [
+        Account(name, int(user), int(group))
+        for name, _, user, group, comment, *_ in entries
+        if is_ours(comment) and int(user) and numbers.count(user) == 1
+    ]
+
+
+def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
+    """Say which tasks of a run are alive, "" where none is."""
+    tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
+    told = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
+    began = sorted({begun for file, run_id in told.items() if (begun := begun_by(file, run_id))})
+    by = f", begun by {' or '.join(began)}" if began else ""
+    names = ", ".join(f"{job}{index}" for job, index in sorted(tasks))
+    return f"{names} of run {', '.join(sorted({*told.values()}))}{by}" if told else names
+
+
+class HostReset:
+    """What is there of psfleet, in `places`, when this is made. Raises ValueError and OSError."""
+
+    def __init__(self, places: HostPlaces) -> None:
+        self.places = places
+        self.found: Found = places.look()
+        self.carried: list[CarriedRecord] = places.carried
+        self.units = self._loaded()
+        self.accounts = read_accounts(places.root / "etc/passwd")
+        self.fenced = bool(listed())
+        record = places.own("configuration_directory", "metrics_directory")
+        self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
+        # The number of the tasks' user, whose group the directory has, may be somebody else's one day.
+        kept = places.kept_runs
+        found = [path.lstat() for path in (kept, *kept.iterdir())] if kept else []
+        self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
+
+    def _loaded(self) -> dict[str, dict[str, str]]:
+        printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")
+        if not (names := list(filter(is_our_unit, parse_list(printed)))):
+            return {}
+        return dict(zip(names, show_units(names, ("ActiveState", "Job")), strict=True))
+
+    @property
+    def stirring(self) -> list[str]:
+        """The units that run or have failed."""
+        return [
+            unit
+            for unit, values in self.units.items()
+            if is_alive(values) or values["ActiveState"] == "failed"
+        ]
+
+    @property
+    def removed(self) -> list[str]:
+        """What goes, in words; nothing where there is nothing to do."""
+        metrics = f"metrics in {self.metrics.written_to or 'no folder'}"
+        return [
+            *(f"user {account.name}" for account in self.accounts),
+            *(["table inet psfleet of nftables"] if self.fenced else []),
+            *([] if self.metrics.is_fulfilled() else [metrics]),
+            *map(str, self.found.outermost),
+            *(f"data in {record.directory}" for record in self.carried if self.places.data),
+            *([f"the tasks' rights in {self.places.kept_runs}"] if self.owner else []),
+            *(f"{unit}, which runs or has failed" for unit in self.stirring),
+        ]
+
+    @property
+    def stays(self) -> list[str]:
+        """What stays, and why."""
+        runs = self.places.kept_runs
+        kept = [f"{runs} (host_reset_runs: true takes it off)"] if runs else []
+        if not self.places.data:
+            kept += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
+        return [*kept, *(f"{path} (not psfleet's)" for path in self.found.foreign)]
+
+    def take_off(self, sshd: str) -> None:
+        """Take it off. What may be refused comes first."""
+        leave_sshd(self.places.root / SSHD, sshd)
+        if not self.metrics.is_fulfilled():
+            self.metrics.apply()
+        if beside := [unit for unit in self.units if unit != FENCE]:
+            systemctl("stop", *beside)
+        self._remove_accounts()
+        self._settle_files()
+        systemctl("stop", FENCE)
+        systemctl("daemon-reload")
+        if self.units:  # without names it would forget everybody's
+            systemctl("reset-failed", *self.units)
+        take_down()
+
+    def _remove_accounts(self) -> None:
+        groups = {account.group for account in self.accounts}
+        for folder in map(self.places.own, ("state_directory", "log_directory")):
+            if folder.is_dir() and folder.stat().st_gid in groups:
+                os.chown(folder, 0, 0)
+        for account in self.accounts:
+            remove_account(account)
+
+    def _settle_files(self) -> None:
+        kept = self.places.kept_runs
+        if kept and self.owner:  # whom nothing runs for any more
+            give_to_root(kept, self.owner)
+        for record in self.carried if self.places.data else []:
+            record.leave(list(record.known))
+        self.found.remove()
+        self.places.look().remove()  # where data were
+
+
+def in_short(removed: Sequence[str]) -> list[str]:
+    """Return what goes, with the paths of a folder together: of many the first."""
+    places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
+    return [
+        text
+        for folder, names in places.items()
+        for text in (
+            [f"{folder}: {first_of(names, PATHS_SHOWN)}"]
+            if len(names) > PATHS_SHOWN
+            else [f"{folder}/{name}" if name else folder for name in names]
+        )
+    ]
+
+
+def leave_sshd(file: Path, service: str) -> None:
+    """Have sshd read its configuration without a file. Raises ValueError where it does not take that.
+
+    Until sshd has read it, the file is there under another name: who interrupts this, does it again.
+    """
+    aside = file.with_name(f".{file.name}.aside")
+    with suppress(FileNotFoundError):
+        file.rename(aside)
+    if not aside.exists():
+        return
+    if systemctl("show", "--property=ActiveState", "--value", service).strip() == "active":
+        status, _, complaint = ask(["sshd", "-t"], SECONDS_TO_ANSWER)
+        if status:
+            aside.rename(file)
+            what = f"sshd does not take its configuration without {file}: {complaint.strip()}"
+            raise ValueError(f"{what}. Nothing was changed: mend what it names, then try again")
+        call("systemctl", "reload", service)
+    aside.unlink()
+
+
+def remove_account(account: Account) -> None:
+    """Remove an account, and its group whoever else is in that; what it runs ends. Raises ValueError."""
+    with suppress(KeyError):  # userdel would leave a group that has other members
+        group = grp.getgrgid(account.group)
+        if group.gr_name == account.name and group.gr_mem:
+            call("gpasswd", "--members", "", account.name)
+    end_all(account.name, account.user)
+    call("userdel", account.name)
+
+
+def call(*command: str) -> None:
+    """Run a command. Raises ValueError with what it said where it fails."""
+    status, _, complaint = ask(command, SECONDS_TO_ANSWER)
+    if status:
+        raise ValueError(f"{' '.join(command)}: {complaint.strip()}")
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
+    try:
+        before = after = HostReset(places)
+        if alive := alive_tasks(before.units, places.own("configuration_directory")):
+            step.fail_json(
+                msg=f"{alive}: alive on {values['host']}. Nothing was taken off. Wait for the run's end, or "
+                "end it first: `ansible-playbook stop.yml`"
+            )
+        if before.removed and not step.check_mode:
+            before.take_off(values["sshd"])
+            after = HostReset(places)
+            if after.removed:
+                step.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
+    except (OSError, ValueError) as error:
+        step.fail_json(msg=f"psfleet could not be taken off {values['host']}: {error}")
+    difference = "".join(f"{line}\n" for line in before.removed)
+    step.exit_json(
+        changed=bool(before.removed),
+        removed=in_short(before.removed),
+        stays=after.stays,
+        diff={"before": difference, "after": ""},
+    )

@@ -1,0 +1,143 @@
+"""List the runs that one host still has, or remove older ones that the controller has collected.
+
+A run is what its tasks have left in the directories of state and of logs. One whose tasks are alive is
+never removed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..host.safe_directory import directories_in, opened
+from ..host.saved_places import KEPT
+from ..host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
+from ..host.task_units import parse_list, systemctl, task_of
+from ..host_places import remove_tree
+from ..step import Step
+
+OPTIONS = {
+    "state": {"choices": ["listed", "removed"], "default": "listed", "description": "What to do."},
+    "collected": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Runs of which the controller has all, the newest first. No other is removed.",
+    },
+    "stay": {"type": "int", "default": 0, "description": "How many of these stay, the newest."},
+    "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
+}
+
+RETURN = r"""
+runs:
+  returned: where they are listed
+  type: list
+  description: Of each `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or null.
+removed: {returned: where they are removed, type: list, description: Those that go.}
+freed_bytes: {returned: where they are removed, type: int, description: The disk that they take.}
+"""
+
+MOST_RUNS = 4000
+DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
+
+
+class Runs:
+    """The runs of this host, by the directories that their tasks wrote to."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.configuration = Path(paths["configuration_directory"])
+        self.state = Path(paths["state_directory"], "runs")
+        # With what its tasks have in their /tmp.
+        places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
+        self.found = {place: runs_in(place) for place in places}
+        self.changed: dict[str, float] = {}
+        for found in self.found.values():
+            for name, moment in found.items():
+                self.changed[name] = max(moment, self.changed.get(name, moment))
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Describe the newest."""
+        names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
+        sizes = self.sizes(names)
+        return [
+            {
+                "run_id": name,
+                "size": sizes[name],
+                "changed": self.changed[name],
+                "global_step": number(read_object(self.state / name / "progress.json").get("global_step")),
+            }
+            for name in names
+        ]
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Return the bytes of disk that each takes."""
+        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.found.items()]
+        return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
+
+    def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
+        """Return those of the runs `collected` that go: beyond the newest, and none that is alive."""
+        present = [name for name in collected if name in self.changed]
+        alive = self._alive()
+        return [name for name in present[stay:] if name not in alive]
+
+    def _alive(self) -> set[str]:
+        states = "--state=active,reloading,activating,deactivating"
+        units = parse_list(systemctl("list-units", states, "--plain", "--no-legend", "psfleet-*@*.service"))
+        return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
+
+    def remove(self, name: str) -> str:
+        """Remove what is there of a run; return why that could not be, else ""."""
+        try:
+            for place, found in self.found.items():
+                if name in found:
+                    remove_tree(place / name)
+        except (OSError, ValueError) as error:
+            return f"run {name} could not be removed: {error}"
+        return ""
+
+
+def runs_in(place: Path) -> dict[str, float]:
+    """Return the directories in one that may be those of runs, and when they were changed."""
+    with suppress(FileNotFoundError), opened(place) as folder:
+        return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
+    return {}
+
+
+def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of disk of directories in one, however deep they are.
+
+    The tasks' user owns them, and may change them meanwhile: no link is followed.
+    """
+    if not names:
+        return {}
+    with opened(place) as folder:
+        done = subprocess.run(
+            [*DISK_USAGE, "--summarize", "--one-file-system", "--block-size=1", "--", *names],
+            cwd=f"/proc/self/fd/{folder}",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,  # a task may have taken a file away, or make them faster than they are counted
+        )
+    lines = (line.partition("\t") for line in done.stdout.splitlines())
+    return {name: int(size) for size, _, name in lines}
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    try:
+        runs = Runs(values["paths"])
+        if values["state"] == "listed":
+            step.exit_json(changed=False, runs=runs.listed())
+        going = runs.unneeded(values["collected"], values["stay"])
+        sizes = runs.sizes(going)
+        for name in going if not step.check_mode else ():
+            if problem := runs.remove(name):
+                step.warn(problem)
+    except (OSError, ValueError) as error:
+        step.fail_json(msg=f"The runs of this host: {error}")
+    step.exit_json(changed=bool(going), removed=going, freed_bytes=sum(sizes.values()))

@@ -1,0 +1,286 @@
+"""Bring a set of directories and files on one host to their described state, in one round trip.
+
+All files are staged and validated before the first of them is replaced, each by a rename. No link is
+followed that another user than root could have put there. A file of another user is read and written with
+that user's rights, and so is a directory below one that is not root's. What matches `only` is removed,
+unless `files` or `kept` names it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import grp
+import os
+import pwd
+import re
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..host.safe_directory import is_ours_alone, opened, opened_below, write
+from ..host.safe_directory import remove as remove_below
+from ..host.task_traces import bytes_of
+from ..step import Step
+
+OPTIONS = {
+    "directories": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "description": "Directories to make, in this order.",
+        "suboptions": {
+            "path": {"required": True, "description": "Where it is."},
+            "owner": {"description": "The user that the step runs as unless it is given."},
+            "group": {"description": "The one of the owner's name, or the step's, unless given."},
+            "mode": {"default": "0755", "description": "Its permissions."},
+        },
+    },
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "description": "Files to write.",
+        "suboptions": {
+            "path": {"required": True, "description": "Where it is."},
+            "content": {"required": True, "description": "All that is in it."},
+            "encoding": {
+                "choices": ["text", "base64"],
+                "default": "text",
+                "description": "`base64` where `content` is no text, and so written in that.",
+            },
+            "owner": {"description": "As of a directory."},
+            "group": {"description": "As of a directory."},
+            "mode": {"default": "0644", "description": "Its permissions."},
+            "validate": {
+                "type": "list",
+                "elements": "str",
+                "description": "A command line, where `%s` stands for the staged file. It must exit 0 "
+                "and print nothing on its standard error.",
+            },
+        },
+    },
+    "only": {"type": "list", "elements": "str", "default": [], "description": "Patterns of paths."},
+    "kept": {"type": "list", "elements": "str", "default": [], "description": "Files of somebody else."},
+}
+
+RETURN = r"""
+changed_paths: {returned: always, type: list, description: "Paths that were made, written or changed."}
+removed_paths: {returned: always, type: list, description: Paths that were removed.}
+"""
+
+DROP_IN_SUFFIX = ".d"
+ROOT = (0, 0)
+MOST_SHOWN = 1_000_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A directory or file as it is wanted; `content` is None for a directory."""
+
+    path: Path
+    mode: int
+    owner: str
+    group: str
+    content: bytes | None = None
+    validate: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Entry:
+        """Return the entry that a task describes, by an element of `directories` or `files`."""
+        owner, group = values.get("owner"), values.get("group") or values.get("owner")
+        encoded = base64.b64decode if values.get("encoding") == "base64" else str.encode
+        return cls(
+            path=Path(values["path"]),
+            mode=int(values["mode"], 8),
+            owner=owner or pwd.getpwuid(os.geteuid()).pw_name,
+            group=group or grp.getgrgid(os.getegid()).gr_name,
+            content=encoded(values["content"]) if "content" in values else None,
+            validate=tuple(values.get("validate") or ()),
+        )
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """Numbers of owner and group. Raises ValueError where this host does not know them."""
+        try:
+            return pwd.getpwnam(self.owner).pw_uid, grp.getgrnam(self.group).gr_gid
+        except KeyError:
+            raise ValueError(
+                f"{self.path}: this host has no user {self.owner} or no group {self.group}"
+            ) from None
+
+    def is_fulfilled(self) -> bool:
+        """Tell whether the host has this already; a link to it is not it."""
+        kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
+        try:
+            wanted, found = (self.mode, *self.ids), self.found()
+        except (OSError, ValueError):
+            return False
+        if not kind(found.st_mode) or (found.st_mode & 0o7777, found.st_uid, found.st_gid) != wanted:
+            return False
+        return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
+
+    def found(self) -> os.stat_result:
+        """Return what is known of what has the path now. Raises OSError and ValueError."""
+        with opened(self.path.parent) as folder:
+            return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
+
+    def difference(self) -> dict[str, str]:
+        """Return what `--diff` shows."""
+        wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
+        with suppress(OSError, ValueError):
+            if self.content is None:
+                found = self.found()
+                before = f"{found.st_uid}:{found.st_gid} {found.st_mode & 0o7777:04o}"
+            else:
+                with acting_as(self.ids):  # nothing is shown that its owner could not read
+                    before = text_of(self.path)
+        return {
+            "before_header": str(self.path),
+            "after_header": f"{self.path} ({wanted})",
+            "before": before,
+            "after": wanted if self.content is None else self.content.decode(errors="replace"),
+        }
+
+    def apply(self) -> None:
+        """Make the directory, or write the file beside its place and rename it there.
+
+        A drop-in's directory is made with it.
+        """
+        ids, parent = self.ids, self.path.parent
+        if self.content is None:
+            with opened(parent, make=True) as folder, acting_as(ROOT if is_ours_alone(folder) else ids):
+                self._make_directory(folder, ids)
+            return
+        with opened(parent, make=parent.suffix == DROP_IN_SUFFIX) as folder, acting_as(ids):
+            write(folder, self.path.name, self.content, self.mode, ids)
+
+    def _make_directory(self, folder: int, ids: tuple[int, int]) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(self.path.name, self.mode, dir_fd=folder)
+        try:
+            with opened_below(folder, [self.path.name]) as made:
+                os.fchown(made, *ids)
+                os.fchmod(made, self.mode)
+        except ValueError:
+            raise ValueError(f"{self.path} is not a directory; move it away") from None
+        except PermissionError:
+            raise ValueError(f"{self.path} is not {self.owner}'s; move it away") from None
+
+
+def text_of(path: Path) -> str:
+    """Return what is in a file, of a large one the beginning, for `--diff`; a link is not followed."""
+    return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
+
+
+@contextmanager
+def acting_as(ids: tuple[int, int]) -> Iterator[None]:
+    """Use the rights of another user and group for a while; only root can, others stay what they are."""
+    if os.geteuid() != 0 or ids[0] == 0:
+        yield
+        return
+    groups = os.getgroups()
+    os.setgroups([ids[1]])
+    os.setegid(ids[1])
+    os.seteuid(ids[0])
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def validate_files(entries: Sequence[Entry]) -> list[str]:
+    """Run the validators on staged copies of all files, and return what they object to.
+
+    The copies lie in the same tree under another root, and name each other there: one may refer to another.
+    """
+    validated = [entry for entry in entries if entry.validate]
+    if not validated:
+        return []
+    paths = b"|".join(re.escape(bytes(entry.path)) for entry in entries)
+    with tempfile.TemporaryDirectory() as root:
+        for entry in entries:
+            copy = Path(f"{root}{entry.path}")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(re.sub(paths, root.encode() + rb"\g<0>", entry.content or b""))
+        return [problem for entry in validated if (problem := objection(entry, root))]
+
+
+def objection(entry: Entry, root: str) -> str:
+    """Run the validator of one file on its copy below `root`; return what it said, or an empty string."""
+    command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A unit of somebody else may be warned of, too: that is not ours to refuse.
+    said = "\n".join(line for line in done.stderr.strip().splitlines() if done.returncode or root in line)
+    if not done.returncode and not said:
+        return ""
+    said = said or done.stdout.strip() or f"exit code {done.returncode}"
+    return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(root, '')}"
+
+
+def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
+    """Return the files that a pattern matches, that no entry names and that are not kept."""
+    named = {entry.path for entry in entries} | {Path(path) for path in kept}
+    return sorted({path for pattern in patterns for path in matching(Path(pattern))} - named)
+
+
+def matching(pattern: Path) -> Iterator[Path]:
+    """Give the files that match; of the folders that a part of it matches, links are left out."""
+    plain = next(place for place in pattern.parents if not set("*?[") & set(str(place)))
+    with suppress(FileNotFoundError), opened(plain) as folder:
+        yield from _matching(folder, plain, pattern.relative_to(plain).parts)
+
+
+def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
+    for name in fnmatch.filter(os.listdir(folder), parts[0]):
+        if len(parts) > 1:
+            with suppress(OSError, ValueError), opened_below(folder, [name]) as below:
+                yield from _matching(below, path / name, parts[1:])
+        elif not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            yield path / name
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and a drop-in's directory that is empty then."""
+    root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
+    with suppress(FileNotFoundError), opened(root) as folder:
+        remove_below(folder, str(path.relative_to(root)))
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    try:
+        files = [Entry.of(values) for values in step.params["files"]]
+        removed = extra_paths(files, step.params["only"], step.params["kept"])
+        wanted = [
+            entry
+            for entry in (*map(Entry.of, step.params["directories"]), *files)
+            if not entry.is_fulfilled()
+        ]
+        difference = [entry.difference() for entry in wanted] + [
+            {"before_header": str(path), "before": text_of(path), "after": ""} for path in removed
+        ]
+        if not step.check_mode:
+            # All files are staged, also those that stay: a changed one may refer to them.
+            changing = any(entry.content is not None for entry in wanted)
+            if changing and (problems := validate_files(files)):
+                step.fail_json(msg="Nothing was written. " + "\n".join(problems))
+            for entry in wanted:
+                entry.apply()
+            for path in removed:
+                remove(path)
+    except (ValueError, OSError) as error:
+        step.fail_json(msg=str(error))
+    step.exit_json(
+        changed=bool(wanted or removed),
+        changed_paths=[str(entry.path) for entry in wanted],
+        removed_paths=[str(path) for path in removed],
+        diff=difference,
+    )

@@ -1,0 +1,175 @@
+"""Put up the fence of one host, or take it down, in one round trip.
+
+Looks at the table that stands, not at what a deployment changed, and mends what somebody broke. The rules
+of before hold until the new ones do. No task is started, stopped or restarted.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..host.fence_state import (
+    RECORD,
+    RULES,
+    FenceError,
+    UnknownUserError,
+    difference,
+    listed,
+    listed_apart,
+    survey,
+    take_down,
+)
+from ..host.mesh import CONFIGURATION, INTERFACE
+from ..host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
+from ..host.safe_directory import opened, write
+from ..host.task_units import RUN_JOBS, show_units, systemctl
+from ..host_places import remove_tree
+from ..step import Step
+
+OPTIONS = {
+    "state": {"choices": ["present", "absent"], "default": "present", "description": "Up or down."},
+    "host": {"required": True, "description": "The host's name in the plan."},
+    "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
+    "user": {"required": True, "description": "The user that the tasks run as."},
+    "may_reach": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Where tasks may go beside the plan, as `trainer_program_may_reach` has it.",
+    },
+    "mesh": {
+        "type": "bool",
+        "default": False,
+        "description": "Whether hosts reach each other through `wireguard_mesh` alone. "
+        "One that is there without this is taken down.",
+    },
+    "configuration": {"type": "path", "required": True, "description": "Directory of the rules."},
+    "unit": {"required": True, "description": "Content of the fence's own unit."},
+    "nftables_drop_in": {"required": True, "description": "What nftables.service is told of it."},
+}
+
+RETURN = r"""
+changed_paths: {returned: always, type: list, description: "Paths that were written, changed or removed."}
+"""
+
+UNIT = "psfleet-fence.service"
+NFTABLES = "nftables.service"
+PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload")
+OPEN = (
+    "port_fence_enabled is false: whoever reaches the ports of this host's tasks can run programs there. "
+    "Keep them in a network of their own, or fence them by other means (docs/security.md)."
+)
+
+
+class PortFence:
+    """The files of a fence: its rules in `configuration`, and what systemd is told in `units`."""
+
+    def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
+        self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
+        self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
+        self.mesh = [units / "psfleet-mesh.service", (configuration / CONFIGURATION).parent]
+        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
+
+    def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
+        """Return what is in each file."""
+        return {
+            self.rules: ruleset(fence),
+            self.record: json.dumps(fence.to_json(), indent=4) + "\n",
+            self.unit: values["unit"],
+            self.of_nftables: values["nftables_drop_in"],
+            **dict.fromkeys(self.of_tasks, unit_drop_in(fence)),
+        }
+
+    def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
+        """Bring files and table to what `contents` say; return what was written, None where all was so.
+
+        Raises FenceError where nft does not take the rules; then nothing has changed.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            rules = Path(folder) / RULES
+            rules.write_text(contents[self.rules], encoding="utf-8")
+            wanted = listed_apart(rules)
+        stale = [path for path, content in contents.items() if content_of(path) != content]
+        shown = show_units([UNIT, NFTABLES], PROPERTIES)
+        stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
+        unread = any(unit["NeedDaemonReload"] == "yes" for unit in shown)
+        if stands and not (stale or unread or difference(wanted, listed())):
+            return None
+        if not check_mode:
+            for path in stale:
+                with opened(path.parent, make=True) as folder:
+                    write(folder, path.name, contents[path].encode())
+            systemctl("daemon-reload")
+            systemctl("enable", "--quiet", UNIT)
+            systemctl("reload-or-restart", UNIT)
+            if problem := difference(wanted, listed()):
+                raise FenceError(f"{problem}; `systemctl status {UNIT}` there says more")
+        return stale
+
+    def leave_mesh(self, *, check_mode: bool) -> list[Path]:
+        """Leave nothing of a mesh, through which tasks went; return what was removed."""
+        there = [path for path in self.mesh if path.exists()]
+        if there and not check_mode:
+            systemctl("disable", "--quiet", "--now", self.mesh[0].name)
+            for path in there:
+                remove_tree(path)
+            systemctl("daemon-reload")
+        return there
+
+    def take_down(self, *, check_mode: bool) -> list[Path] | None:
+        """Leave nothing of it; return what was removed, None where nothing was there."""
+        told = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
+        own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
+        if not (told or own or listed()):
+            return None
+        if not check_mode:
+            # The tasks first, which would stop with the unit that they require.
+            remove(told)
+            systemctl("daemon-reload")
+            systemctl("disable", "--quiet", "--now", UNIT)
+            remove(own)
+            systemctl("daemon-reload")
+            take_down()
+        return told + own
+
+
+def content_of(path: Path) -> str | None:
+    """Return what is in a file, None where there is none."""
+    return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
+
+
+def remove(paths: list[Path]) -> None:
+    """Remove files, and directories of drop-ins that are empty then."""
+    for path in paths:
+        path.unlink()
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    place = PortFence(Path(values["configuration"]))
+    try:
+        if values["state"] == "absent":
+            step.warn(OPEN)
+            paths = place.take_down(check_mode=step.check_mode)
+        else:
+            tasks = tuple(
+                Endpoint(task["host"], task["address"], int(task["port"])) for task in values["tasks"]
+            )
+            mesh = INTERFACE if values["mesh"] else ""
+            asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
+            paths = place.put_up(place.contents(survey(asked), values), check_mode=step.check_mode)
+        left = [] if values["mesh"] else place.leave_mesh(check_mode=step.check_mode)
+    except (OSError, ValueError) as error:
+        if step.check_mode and isinstance(error, UnknownUserError):  # whom a deployment makes
+            step.exit_json(changed=True, changed_paths=[])
+        step.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
+    changed = paths is not None or bool(left)
+    step.exit_json(changed=changed, changed_paths=[str(path) for path in [*(paths or ()), *left]])

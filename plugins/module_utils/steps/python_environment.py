@@ -1,0 +1,243 @@
+"""Install a locked Python environment on one host, offline, and make it the one in use.
+
+The environment is `environments/<lock_hash>` below `directory`. The file `.complete` in it is written
+last. A directory without it is the rest of an interrupted installation, and is made anew. The link points
+to a complete environment or does not exist. With `base` the new environment begins as a complete one
+that is there already, at no cost of disk, and the archive holds only what is added to it. Without
+`archive` the step only says whether it needs one.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..builder import BUILDER, lend, run_step, take_over
+from ..host.content_directory import (
+    file_sha256,
+    locked,
+    point,
+    points_to,
+    sync_directory,
+    unpack,
+)
+from ..host.disk_space import lacking_space, login_home
+from ..host.installation import (
+    empty_command,
+    filling_commands,
+    filling_settings,
+    make_commands_own,
+    unpack_filled,
+)
+from ..host.passed_archive import Archive, NoNeighbourError, by_login, take
+from ..step import Step
+
+OPTIONS = {
+    "wheels": {"type": "dict", "required": True, "description": "What `wheel_store` says of them."},
+    "directory": {"type": "path", "required": True, "description": "Has environments and link."},
+    "link": {"default": "environment", "description": "Name of the link. Empty for none."},
+    "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
+    "user": {"required": True, "description": "User with whose rights the environment is tried."},
+    "module": {"required": True, "description": "Module of Python that the trial imports."},
+    "archive": {
+        "type": "path",
+        "description": "Tar of `wheels/`, `requirements.txt`, `uv`; or of what an environment has "
+        "beside its Python, packed by Zstandard, where `wheels` says that it is `filled`.",
+    },
+    "shared": {
+        "type": "dict",
+        "description": "Given where other hosts may take the archive from this one while it is "
+        "installed. Without `archive` this one takes it: `neighbours` that may have it, the `login` "
+        "there, `size`, `part_bytes`, and the `digests` of its parts.",
+    },
+}
+
+RETURN = r"""
+needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
+not_given: {returned: where no neighbour gave it, type: str, description: What each of them said.}
+"""
+
+# A second installation waits for a first one that a broken connection has left running.
+LOCK_TIMEOUT_SECONDS = 900
+MARKER = ".complete"
+
+
+class Environment:
+    """A Python environment that is named by the hash of its lock, below `directory`, and its link."""
+
+    def __init__(
+        self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
+    ) -> None:
+        self.folder = directory / "environments"
+        self.link = directory / link if link else None
+        self.wheels, self.base = wheels, base
+        self.target = f"environments/{wheels['lock_hash']}"
+        self.place = directory / self.target
+        self.marker = self.place / MARKER
+        self.work = self.folder / f".work-{wheels['lock_hash']}"
+        self.archive = self.folder / f".archive-{wheels['lock_hash']}"
+
+    def is_complete(self) -> bool:
+        """Tell whether the installation came to its end."""
+        return is_whole(self.place)
+
+    def is_in_use(self) -> bool:
+        """Tell whether the link points to it, or whether there is to be none."""
+        return self.link is None or bool(points_to(self.link, self.target))
+
+    def lacking_space(self, login_home: Path) -> str:
+        """Return what is missing for carrying and installing, in words, or an empty string."""
+        archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
+        return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
+
+    def install(
+        self, archive: Path | None, user: str, module: str, shared: Mapping[str, Any] | None = None
+    ) -> str:
+        """Make the environment from the archive, and return the version of `module`, which `user` imports.
+
+        Where it is `shared`, and there is none, it is taken from a neighbour. Raises ValueError where the
+        archive is damaged or a step fails; the environment is not complete then. NoNeighbourError where none
+        gave it.
+        """
+        os.umask(0o022)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS), self._at_hand(archive, shared) as here:
+            if not self.is_complete():
+                self._check(here)
+                for leftover in (self.place, self.work):
+                    shutil.rmtree(leftover, ignore_errors=True)
+                if self.wheels.get("filled"):
+                    self._take(here)
+                else:
+                    self.work.mkdir()
+                    unpack(here, self.work)
+                    self._build()
+                    shutil.rmtree(self.work)
+            version = self._try(user, module)
+            self.marker.write_text(f"{module} {version}\n", encoding="utf-8")
+            sync_directory(self.place)
+        return version
+
+    def use(self) -> None:
+        """Let the link point to the environment."""
+        if self.link is not None:
+            point(self.link, self.target)
+
+    @contextmanager
+    def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
+        """Give the archive; one that is shared is where others find it, for as long as it is needed."""
+        if shared is None:
+            yield archive or self.archive
+            return
+        self.archive.unlink(missing_ok=True)
+        try:
+            if archive:
+                shutil.move(archive, self.archive)
+                os.chown(self.archive, 0, 0)
+                self.archive.chmod(0o644)
+            else:
+                wanted = Archive(shared["size"], shared["part_bytes"], shared["digests"])
+                giving = by_login(shared["login"], self.wheels["lock_hash"], wanted.size)
+                take(wanted, self.archive, shared["neighbours"], giving)
+            yield self.archive
+        finally:
+            self.archive.unlink(missing_ok=True)
+
+    def _check(self, archive: Path) -> None:
+        found = file_sha256(archive)
+        if found != self.wheels["archive_sha256"]:
+            raise ValueError(
+                f"{archive} was damaged on its way: sha256 is {found}, expected "
+                f"{self.wheels['archive_sha256']} ({archive.stat().st_size} of "
+                f"{self.wheels['archive_bytes']} bytes). Nothing was unpacked"
+            )
+
+    def _take(self, archive: Path) -> None:
+        """Unpack what the controller has filled, as root's, around a Python of this host's own."""
+        run_step(
+            empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0, 0
+        )
+        unpack_filled(archive, self.place)
+
+    def _build(self) -> None:
+        """Let uv fill the environment from the wheels alone; it checks each against the lock's hashes.
+
+        An account without rights does it, and no module of a wheel is run. Root takes over what it left.
+        """
+        home = self.work / "home"
+        home.mkdir()
+        lend(home)
+        settings = filling_settings(home)
+        version = self.wheels["python_version"]
+        if self.base:
+            self._begin_with(self.folder / self.base)
+        else:
+            run_step(empty_command(self.place, version), settings, 0, 0)
+        # Root's own, which units start: a package must not bring others.
+        kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
+        lend(self.place)
+        for command in filling_commands(self.place, self.work, version):
+            run_step(command, settings, BUILDER, BUILDER)
+        if os.path.lexists(self.marker):
+            raise ValueError(f"a package brings {self.marker}")
+        take_over(self.place, kept)
+
+    def _begin_with(self, base: Path) -> None:
+        """Make the place a second name for every file of a complete environment, with scripts of its own."""
+        if not is_whole(base):
+            raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
+        ignored = shutil.ignore_patterns(MARKER, ".lock")
+        shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
+        make_commands_own(self.place, bytes(base))
+
+    def _try(self, user: str, module: str) -> str:
+        """Import the module as the tasks' user, without a GPU, and return its version."""
+        account = pwd.getpwnam(user)
+        settings = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": "/",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }
+        # Without Python's collector, which takes a third of the time and frees nothing.
+        program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
+        command = [str(self.place / "bin" / "python"), "-c", program]
+        said = run_step(command, settings, account.pw_uid, account.pw_gid)
+        return said.strip().splitlines()[-1]
+
+
+def is_whole(environment: Path) -> bool:
+    """Tell whether an installation came to its end: no package has brought the file that says so."""
+    marker = environment / MARKER
+    return marker.is_file() and marker.lstat().st_uid == 0
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
+    complete, in_use = environment.is_complete(), environment.is_in_use()
+    result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
+    if not in_use:
+        result["diff"] = {"before": "", "after": f"{environment.link} -> {environment.target}\n"}
+    try:
+        if not complete and not (values["archive"] or values["shared"]):
+            if lacking := environment.lacking_space(login_home()):
+                step.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
+            step.exit_json(**{**result, "needs_archive": True})
+        if not complete and not step.check_mode:
+            archive = Path(values["archive"]) if values["archive"] else None
+            environment.install(archive, values["user"], values["module"], values["shared"])
+        if not in_use and not step.check_mode:
+            environment.use()
+    except NoNeighbourError as error:
+        step.exit_json(changed=True, needs_archive=True, not_given=str(error))
+    except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+        step.fail_json(msg=f"The Python environment {environment.place} is not installed: {error}")
+    step.exit_json(**result)

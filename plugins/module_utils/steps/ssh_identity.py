@@ -1,0 +1,124 @@
+"""Give an account of this host a key for SSH that it may use and not change; tell that and the host's own.
+
+Key and directories are root's, for the account's group to read. It never leaves.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..host.people import deployed_by
+from ..step import Step
+
+OPTIONS = {
+    "home": {
+        "type": "path",
+        "required": True,
+        "description": "The account's home; root's.",
+    },
+    "user": {"required": True, "description": "The account, and its group."},
+    "comment": {"required": True, "description": "What the public key says of itself."},
+    "name": {
+        "required": True,
+        "description": "What the others call this host.",
+    },
+    "accounts": {
+        "type": "dict",
+        "default": {},
+        "description": "By name `home` and `shell` of the accounts that a deployment makes.",
+    },
+    "make": {"type": "bool", "default": True, "description": "Make what lacks, rather than only look."},
+}
+
+RETURN = r"""
+user_key: {returned: always, type: str, description: "Of the account; empty before it is made."}
+host_key: {returned: always, type: str, description: The public key of this host's sshd.}
+prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
+authority: {returned: always, type: str, description: "Public key of who signs for those that are let in."}
+cluster: {returned: always, type: str, description: "The cluster of those that are let in."}
+certificate: {returned: always, type: str, description: "What the account shows elsewhere; empty at first."}
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
+addresses: {returned: always, type: list, description: "Those that `name` has here, without loopback."}
+"""
+
+HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
+KEY = "id_ed25519"
+
+
+def make_key(folder: Path, comment: str) -> None:
+    """Make the key in a directory that only root can change."""
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY)]
+    subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def let_read(key: Path, group: int) -> None:
+    """Let a group read a key. ssh takes it all the same: it is none of its own user's."""
+    os.chown(key, 0, group)
+    key.chmod(0o640)
+
+
+def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
+    """Tell whether the accounts are as they are wanted, and the key is there for the user's group to read."""
+    try:
+        entries = {name: pwd.getpwnam(name) for name in accounts}
+        found, group = key.stat(), grp.getgrnam(user).gr_gid
+    except (OSError, KeyError):
+        return False
+    as_wanted = all(
+        {"home": entry.pw_dir, "shell": entry.pw_shell} == accounts[name] for name, entry in entries.items()
+    )
+    return as_wanted and (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (0, group, 0o640)
+
+
+def addresses_of(name: str) -> list[str]:
+    """Return the addresses of a name but those of loopback, which Debian gives the own name."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
+    except OSError:
+        return []
+    return sorted(address for address in map(str, found) if not address.startswith(("127.", "::1")))
+
+
+def text_of(file: Path) -> str:
+    """Return what is in a file of root's, "" where there is none."""
+    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    home, user = Path(step.params["home"]), step.params["user"]
+    folder = home / ".ssh"
+    public = folder / f"{KEY}.pub"
+    lacks = not public.exists()
+    makes = step.params["make"] and not step.check_mode
+    try:
+        if lacks and makes:
+            for directory in (home.parent, home, folder):
+                directory.mkdir(mode=0o755, exist_ok=True)
+            (folder / KEY).unlink(missing_ok=True)
+            make_key(folder, step.params["comment"])
+        if makes:
+            let_read(folder / KEY, grp.getgrnam(user).gr_gid)
+        user_key = text_of(public)
+        host_key = HOST_KEY.read_text(encoding="utf-8").strip()
+    except subprocess.CalledProcessError as error:
+        step.fail_json(msg=f"no key could be made in {folder}: {error.stderr.strip()}")
+    except (OSError, KeyError) as error:
+        step.fail_json(msg=str(error))
+    step.exit_json(
+        changed=lacks and step.params["make"],
+        user_key=user_key,
+        host_key=host_key,
+        prepared=not lacks and is_prepared(folder / KEY, user, step.params["accounts"]),
+        authority=text_of(home / "user_ca.pub"),
+        cluster=text_of(home / "principals"),
+        certificate=text_of(folder / f"{KEY}-cert.pub"),
+        deployed_by=deployed_by(home.parent),
+        addresses=addresses_of(step.params["name"]),
+    )

@@ -1,0 +1,134 @@
+"""Prove that an account of this host logs in by SSH, after sshd has read what was written for it.
+
+Does nothing where nothing has changed since it was proven: neither `files`, nor what sshd reads beside
+them, nor the process of sshd. A check does not log in. Where what is in `admits` has changed, all ends
+that the account runs here: who began it may not be let in any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..ended_account import end_all, in_words, processes_of
+from ..host.safe_directory import opened, write
+from ..host.task_traces import bytes_of
+from ..host.task_units import systemctl
+from ..host.wording import first_of
+from ..step import Step
+
+OPTIONS = {
+    "service": {"required": True, "description": "systemd service of sshd."},
+    "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
+    "files": {"type": "list", "elements": "path", "required": True, "description": "What sshd reads."},
+    "admits": {"type": "list", "elements": "path", "required": True, "description": "Who is let in."},
+    "proven": {"type": "path", "required": True, "description": "File that says what was proven."},
+    "user": {"required": True, "description": "The account, for messages."},
+    "host": {"required": True, "description": "The host's name, for messages."},
+}
+
+RETURN = r"""
+proven: {returned: always, type: bool, description: Whether it was proven now.}
+"""
+
+CONFIGURATION = Path("/etc/ssh")
+# A reload has ended before sshd has read its files and listens again.
+TRIES = 5
+SECONDS_TO_ANSWER = 60
+MOST_NAMED = 5
+
+
+def read_by_sshd(files: Iterable[Path], configuration: Path = CONFIGURATION) -> list[Path]:
+    """Return the files that say who may log in."""
+    return [*files, configuration / "sshd_config", *sorted(configuration.glob("sshd_config.d/*.conf"))]
+
+
+def state_of(paths: Iterable[Path], admits: Iterable[Path], process: str) -> dict[str, Any]:
+    """Return what changes with the files, with what is in those that admit, and with the process of sshd."""
+    found = {str(path): path.stat() for path in paths if path.exists()}
+    files = {path: [each.st_ino, each.st_ctime_ns] for path, each in found.items()}
+    admitted = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in admits if path.exists()}
+    return {"process": process, "files": files, "admitted": admitted}
+
+
+def noted(proven: Path) -> dict[str, Any]:
+    """Return the state in which the login was proven last, {} where it never was."""
+    with suppress(ValueError):
+        state = json.loads(bytes_of(proven))
+        return state if isinstance(state, dict) else {}
+    return {}
+
+
+def tried(login: Sequence[str]) -> str:
+    """Log in, and return why that failed; empty where it did not."""
+    deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
+    for attempt in range(TRIES):
+        time.sleep(min(attempt, 1))
+        with subprocess.Popen(
+            login, stdin=null, stdout=null, stderr=pipe, text=True, start_new_session=True
+        ) as process:
+            try:
+                _, complaint = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # runuser and ssh, which it has started
+                return f"no answer within {SECONDS_TO_ANSWER} s"
+        if not process.returncode:
+            return ""
+    return complaint.strip().rpartition("\n")[2] or "no answer"
+
+
+def running_of(user: str) -> list[str]:
+    """Return what an account runs here, in words."""
+    return in_words(processes_of(pwd.getpwnam(user).pw_uid))
+
+
+def end_of(user: str, running: Sequence[str]) -> list[str]:
+    """End all that an account has here, and return it in words: of processes those that were `running`.
+
+    The login that proved it leaves others for a moment: sshd's, and the account's `systemd --user`.
+    """
+    ended = end_all(user, pwd.getpwnam(user).pw_uid)
+    return [*(each for each in ended if not each.startswith("process ")), *running]
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    service, proven = values["service"], Path(values["proven"])
+    try:
+        paths = read_by_sshd(map(Path, values["files"]))
+        process = systemctl("show", "--property=MainPID", "--value", service).strip()
+        state, before = state_of(paths, map(Path, values["admits"]), process), noted(proven)
+        if step.check_mode or before == state:
+            step.exit_json(changed=False, proven=False)
+        systemctl("reload", service)
+        running = running_of(values["user"])
+        problem = tried(values["login"])
+        # Afterwards: until sshd has read its files it lets in whom it did.
+        ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"], running)
+        if ended:
+            step.warn(
+                f"{values['host']}: what {values['user']} had there has ended, since others are let in than "
+                f"before: {first_of(ended, MOST_NAMED)}"
+            )
+        if problem:
+            step.fail_json(
+                msg=f"{values['user']} cannot log in from {values['host']} to itself: {problem}\n"
+                "If the host's own sshd_config limits who may log in (AllowUsers, AllowGroups, DenyUsers) or "
+                f"does not include\nsshd_config.d/*.conf, let {values['user']} in there. "
+                f"`journalctl --unit={service}` says what sshd objected to."
+            )
+        with opened(proven.parent) as folder:
+            write(folder, proven.name, json.dumps(state).encode())
+    except (OSError, ValueError, KeyError) as error:
+        step.fail_json(msg=str(error))
+    step.exit_json(changed=bool(ended), proven=True)

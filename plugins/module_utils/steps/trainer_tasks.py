@@ -1,0 +1,333 @@
+"""Start, stop and describe the trainer tasks of one host, in one round trip.
+
+A task that fails to start does not fail the step. Its state and the reason that it left are returned,
+so that the run can be ended everywhere before the playbook fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..host.boots import boot_file, boot_of, rebooted_since
+from ..host.content_directory import HASH_DIGITS
+from ..host.deployment import (
+    deployed_plan,
+    in_use,
+    installed_tensorflow,
+    lacks_cuda,
+)
+from ..host.disk_space import LEAST_ROOM, lacking_space
+from ..host.fence_state import fence_problem
+from ..host.lease import FILE, look
+from ..host.people import begun_by, deployed_by
+from ..host.saved_places import KEPT
+from ..host.task_traces import (
+    RUN_ID,
+    exit_code,
+    holds,
+    last_failure,
+    last_lines_of,
+    last_step,
+    read_object,
+    run_file,
+    run_id_of,
+    told_exit_code,
+    why_ended,
+)
+from ..host.task_units import (
+    BOOTED,
+    SystemdError,
+    is_alive,
+    parse_list,
+    show_units,
+    systemctl,
+    systemctl_strictly,
+    task_of,
+    unit_name,
+)
+from ..run_links import RunLinks
+from ..start_checks import failed_checks
+from ..step import Step
+from ..task_details import DETAIL_PROPERTIES, task_details
+from ..unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
+
+OPTIONS = {
+    "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
+    "others": {"type": "bool", "default": False, "description": "Take also those that this host knows."},
+    "state": {
+        "choices": ["queried", "started", "stopped"],
+        "default": "queried",
+        "description": [
+            "`queried` only looks. `started` starts, and waits until the server of each task listens; "
+            "of the evaluator, which has none, until it has ended. `stopped` waits for the end.",
+        ],
+    },
+    "patience": {
+        "type": "float",
+        "default": 0,
+        "description": "Seconds to wait before it looks for whoever acts there by `host_lease` to end.",
+    },
+    "stopped": {
+        "type": "dict",
+        "default": {},
+        "description": "Tasks stopped before, and how often each was started again: systemd forgets.",
+    },
+    "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
+    "fence": {
+        "type": "bool",
+        "default": False,
+        "description": "Tell whether its fence stands.",
+    },
+    "ready": {"type": "bool", "default": False, "description": "Tell what keeps `tasks` from starting."},
+    "data_directory": {"default": "", "description": "Where they read data; looked at with `ready`."},
+    "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+    "metrics_directory": {
+        "default": "",
+        "description": "Where metrics are to be written; empty for none.",
+    },
+    "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+    "run_id": {
+        "default": "",
+        "description": "Tell how the tasks ended in this run, also where another came after it.",
+    },
+    "plan_hash": {"default": "", "description": "Hash of today's plan, where `deployed` is asked for."},
+    "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
+}
+
+RETURN = r"""
+deployed:
+  returned: always
+  type: dict
+  description: The plan that deploy.yml left on this host; of the one that was asked for `hash` alone.
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
+tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
+release: {returned: always, type: str, description: "The trainer's release in use, empty for none."}
+environment: {returned: always, type: str, description: "The hash of the environment in use, empty for none."}
+programs: {returned: always, type: list, description: The releases of programs that are there.}
+lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
+unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+checks: {returned: always, type: list, description: "What failed of `ports`, `data` and `metrics`."}
+holds_run: {returned: always, type: bool, description: Whether the directory of `run_id` has anything in it.}
+tasks:
+  returned: always
+  type: list
+  description:
+    - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`,
+      `begun` (who began that run and when, empty where nobody said so) and `reason`. The exit code is null
+      where systemd has forgotten it and the task told none.
+    - The field `ended_by` is `psfleet` where a playbook ended it, `host` where its host went down, which
+      was booted since, `itself` where it was neither, empty while it is alive. What a playbook ended has not
+      `failed`, whatever its exit code.
+    - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since what the task is told to do
+      was last changed; null if not counted.
+    - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
+      `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`
+      and `progress`.
+looked: {returned: always, type: float, description: "When it looked, as `host_lease` asks."}
+stopped:
+  returned: always
+  type: dict
+  description: Of each task that ran and was stopped, now or before by the word of `stopped`, its restarts.
+"""
+
+STATE_PROPERTIES = (
+    *("ActiveState", "SubState", "Result", "ExecMainPID", "ExecMainStatus", "NRestarts"),
+    *("LoadState", "Job"),
+)
+PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
+# As the units have it (SuccessExitStatus=); None where nobody knows.
+GOOD_ENDS = (None, 0, 143)
+# systemd has sent SIGTERM, or there was no time to.
+ENDS_BY_HOST = (None, 143)
+
+
+class Tasks:
+    """The tasks of this host, seen through systemd; `ended`: how often who was stopped had been restarted."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        paths = {name: Path(path) for name, path in parameters["paths"].items()}
+        self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
+        self.runs = paths["state_directory"] / "runs"
+        self.places = (self.runs, self.runs / KEPT)
+        self.links = RunLinks(parameters["paths"])
+        self.ended: dict[str, int] = dict(parameters["stopped"])
+        self.details = bool(parameters["details"])
+        self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
+        self.past = self.asked if self.asked and (self.runs / self.asked).is_dir() else ""
+        tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
+        if parameters["others"]:
+            tasks += sorted(self._known() - set(tasks))
+        self.units = {unit_name(job, index): (job, index) for job, index in tasks}
+
+    def _known(self) -> set[tuple[str, int]]:
+        prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
+        asked = ("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        listed = systemctl_strictly(*asked) if BOOTED.is_dir() else ""
+        return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
+
+    def show(self) -> dict[str, dict[str, str]]:
+        """Return what systemd says of each unit. Raises SystemdError where it does not."""
+        if not self.units:
+            return {}
+        return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
+
+    def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
+        """Return the state of each task, with `traffic` also what it received and sent."""
+        shown = self.show()
+        files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
+        began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
+        counted = unit_traffic(shown, began) if traffic else {}
+        told = []
+        for unit, values in shown.items():
+            of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
+            if self.past not in {"", run_id} and not is_alive(values):
+                # What systemd knows is of the run that came after.
+                of_run, run_id, moved = self._of_the_past(unit, self.past), self.past, (None, None)
+            elif self._rebooted(unit, values):
+                of_run = self._of_the_past(unit, run_id, rebooted=True)
+            traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
+            told.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
+        return told
+
+    def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
+        """Tell whether a task is not there, and was started before its host was booted."""
+        known = is_alive(values) or int(values.get("ExecMainPID") or 0)
+        return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
+
+    def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
+        """Return what systemd would say of a task's end in a run, by what the task told itself."""
+        job, index = self.units[unit]
+        code = told_exit_code(self.runs / run_id, f"{job}{index}")
+        ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
+        if rebooted and code in ENDS_BY_HOST:
+            return {**ended, "Result": "reboot"}
+        return {**ended, "Result": "success" if code in GOOD_ENDS else "exit-code"}
+
+    def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
+        name = f"{job}{index}"
+        alive = is_alive(values)
+        was_stopped = name in self.ended
+        result = values.get("Result", "success")
+        failed = not alive and result != "success" and not was_stopped
+        went_down = failed and result == "reboot"
+        events, log = self.runs / run_id / "events" / f"{name}.jsonl", self.logs / run_id / f"{name}.out"
+        progress = read_object(self.runs / run_id / "progress.json")
+        reason = ""
+        if values.get("LoadState") != "loaded":
+            failed, reason = True, f"its unit is {values.get('LoadState')}"
+        elif went_down:
+            step = last_step(events).get("global_step")
+            reason = "its host went down, and was booted since"
+            reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
+        elif failed:
+            reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
+            if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
+                reason = f"{reason}\nNo space left on its host: {lacks}".strip()
+        ended_by = "host" if went_down else "itself"
+        return {
+            "name": name,
+            "job": job,
+            "index": index,
+            "state": f"{values.get('ActiveState')} ({values.get('SubState')})",
+            "alive": alive,
+            "failed": failed,
+            "ended_by": "" if alive else "psfleet" if was_stopped else ended_by,
+            "exit_code": exit_code(values, self.runs / run_id, name),
+            "restarts": max(int(values.get("NRestarts") or 0), self.ended.get(name, 0)),
+            "pid": int(values.get("MainPID") or 0),
+            "run_id": run_id,
+            "begun": begun_by(run_file(self.configuration, job, index), run_id),
+            "phase": str(progress.get("phase", "")),
+            "reason": reason,
+            **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
+        }
+
+    def start(self) -> None:
+        """Start what is not alive, forgetting the failures of earlier runs.
+
+        Then each task listens (READY=1), has failed or, if it is oneshot, ended; also one that was starting
+        already, whose job this joins.
+        """
+        idle = [unit for unit, values in self.show().items() if not is_alive(values)]
+        if idle:
+            self.links.point_to(self._run_to_start())
+            systemctl("reset-failed", *idle)
+            for unit in idle:
+                # Without it a reboot goes unnoticed, which is no reason not to train.
+                with suppress(OSError):
+                    boot_file(self.configuration, *self.units[unit]).write_text(f"{boot_of()}\n")
+        systemctl("start", *self.units)
+
+    def _run_to_start(self) -> str:
+        """Return the run of all tasks. Raises SystemdError where they are of several, or of none."""
+        told = {
+            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            for job, index in self.units.values()
+        }
+        if len(runs := set(told.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in told.items())
+            raise SystemdError(
+                f"the tasks to be started are not of one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` tells them"
+            )
+        return runs.pop()
+
+    def stop(self) -> None:
+        """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
+        lost = set()
+        for unit, values in self.show().items():
+            if self._rebooted(unit, values):
+                lost.add(unit)
+            # One that has just failed and waits for its restart is not ended by this, it has ended already.
+            if is_alive(values) and values.get("SubState") != "auto-restart":
+                job, index = self.units[unit]
+                self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
+        try:
+            systemctl_strictly("stop", *self.units)
+        except SystemdError as error:  # it also complains of units that it has forgotten
+            left = [f"{job}{index}" for job, index in self._alive()]
+            if left:
+                raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+        # What has ended by now no reboot ends.
+        for unit in self.units.keys() - lost:
+            boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)
+
+    def _alive(self) -> list[tuple[str, int]]:
+        return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    wanted, install = step.params["state"], Path(step.params["paths"]["install_directory"])
+    try:
+        patience = 0.0 if step.check_mode else step.params["patience"]
+        deployed = Path(step.params["paths"]["configuration_directory"]).is_dir()
+        looked = look(FILE, patience, deployed=deployed and not step.check_mode)
+        tasks = Tasks(step.params)
+        alive = [is_alive(values) for values in tasks.show().values()]
+        actions = {"started": tasks.start, "stopped": tasks.stop}
+        if not step.check_mode and wanted in actions:
+            actions[wanted]()
+        described = tasks.describe(traffic=step.params["traffic"] and not step.check_mode)
+    except SystemdError as error:
+        step.fail_json(msg=str(error))
+    changed = (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive))
+    step.exit_json(
+        changed=changed,
+        deployed=deployed_plan(tasks.configuration / "plan.json", step.params["plan_hash"]),
+        deployed_by=deployed_by(tasks.configuration),
+        tensorflow=installed_tensorflow(install),
+        release=in_use(install, "current"),
+        environment=in_use(install, "environment"),
+        programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
+        lacks_cuda=lacks_cuda(install),
+        checks=failed_checks(step.params),
+        holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
+        unfenced=fence_problem(tasks.configuration) if step.params["fence"] else "",
+        tasks=described,
+        looked=looked,
+        stopped=tasks.ended,
+    )

@@ -1,0 +1,142 @@
+"""Remove the releases and environments of one host that nothing needs any more; the last ones stay.
+
+What this deployment wants gets the time of now, which tells afterwards when it was wanted last. What
+nobody has wanted since stays where a link beside its folder, the file of a task's last run, or the
+command line of a process names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..host.content_directory import HASH_DIGITS, locked
+from ..host.disk_space import taken
+from ..host.safe_directory import directories_in, is_ours_alone, opened
+from ..host.task_traces import bytes_of
+from ..host_places import remove_tree
+from ..step import Step
+
+OPTIONS = {
+    "wanted": {"type": "list", "elements": "str", "required": True, "description": "Names, of any kind."},
+    "keep": {
+        "type": "int",
+        "required": True,
+        "description": "How many of each kind stay in any case: those wanted now, and before.",
+    },
+    "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
+}
+
+RETURN = r"""
+removed: {returned: always, type: list, description: What goes.}
+freed_bytes: {returned: always, type: int, description: The disk that it takes.}
+"""
+
+KINDS = ("releases", "programs", "environments")
+HASH = re.compile(rf"[0-9a-f]{{{HASH_DIGITS}}}")
+# Whose unpacking or removal was interrupted; nobody uses it.
+PARTIAL = ".partial-"
+# An environment may be installed meanwhile, by tensorboard.yml or by somebody else's deploy.yml.
+LOCK_TIMEOUT_SECONDS = 900
+
+
+def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
+    """Return the names that were last wanted before the last `keep` times, of which now is one.
+
+    `found` says when each was wanted last. What was wanted by one deployment stays or goes together.
+    """
+    others = {name: moment for name, moment in found.items() if name not in wanted}
+    kept = sorted(set(others.values()), reverse=True)[: keep - 1]
+    return sorted(name for name, moment in others.items() if moment not in kept)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in `install_directory`, of the tasks whose last runs are told in `run_directory`."""
+
+    install_directory: Path
+    run_directory: Path
+    processes: Path = Path("/proc")
+
+    def unneeded(self, wanted: Collection[str], keep: int) -> list[Path]:
+        """Return what goes. Raises OSError, ValueError."""
+        going = []
+        for kind in KINDS:
+            folder, found = self.install_directory / kind, self._found(kind)
+            going += [folder / name for name in found if name.startswith(PARTIAL)]
+            found = {name: moment for name, moment in found.items() if HASH.fullmatch(name)}
+            candidates = older(found, wanted, keep)
+            going += [folder / name for name in candidates if not self._is_in_use(kind, name)]
+        return going
+
+    def note(self, wanted: Collection[str]) -> None:
+        """Have what is wanted say that it was now. Raises OSError, ValueError."""
+        now = time.time_ns()
+        for kind in KINDS:
+            for name in {*self._found(kind)} & {*wanted}:
+                with opened(self.install_directory / kind) as folder:
+                    os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
+
+    def _found(self, kind: str) -> dict[str, int]:
+        """Return the directories of a kind that are our own, and their times."""
+        found = {}
+        with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
+            if not is_ours_alone(folder):
+                raise ValueError(f"{self.install_directory / kind} is not root's alone")
+            found = directories_in(folder)
+        ours = (0, os.geteuid())
+        return {
+            name: its.st_mtime_ns
+            for name, its in found.items()
+            if HASH.fullmatch(name.removeprefix(PARTIAL)) and its.st_uid in ours
+        }
+
+    def _is_in_use(self, kind: str, name: str) -> bool:
+        links = [path for path in self.install_directory.iterdir() if path.is_symlink()]
+        if f"{kind}/{name}" in map(os.readlink, links):
+            return True
+        told = (*self.run_directory.glob("*.env"), self.run_directory / "program.json")
+        if any(name.encode() in bytes_of(path) for path in told):
+            return True
+        lines = self.processes.glob("[0-9]*/cmdline")
+        return any(f"/{kind}/{name}/".encode() in bytes_of(path) for path in lines)
+
+
+def remove(path: Path) -> None:
+    """Remove a directory, under another name: what has its own is whole. Raises OSError, ValueError."""
+    aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}{path.name}")
+    if aside != path:
+        with opened(path.parent) as folder:
+            os.rename(path.name, aside.name, src_dir_fd=folder, dst_dir_fd=folder)
+    remove_tree(aside)
+
+
+def run(step: Step) -> None:
+    """Take the step."""
+    values = step.params
+    paths = {name: Path(path) for name, path in values["paths"].items()}
+    content = Content(paths["install_directory"], paths["configuration_directory"] / "run")
+    try:
+        with ExitStack() as stack:
+            for kind in KINDS if not step.check_mode else ():
+                if (content.install_directory / kind).is_dir():
+                    lock = content.install_directory / kind / ".lock"
+                    stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
+            going = content.unneeded(values["wanted"], values["keep"])
+            freed = taken(*going)
+            if not step.check_mode:
+                content.note(values["wanted"])
+                for path in going:
+                    remove(path)
+    except (OSError, ValueError) as error:
+        step.fail_json(msg=f"What nothing needs any more could not be removed: {error}")
+    removed = [str(path) for path in going]
+    before = "".join(f"{path}\n" for path in removed)
+    step.exit_json(
+        changed=bool(going), removed=removed, freed_bytes=freed, diff={"before": before, "after": ""}
+    )

@@ -1,0 +1,279 @@
+"""Files of the controller in a directory of a host: what is carried, what stays, what is refused."""
+
+import hashlib
+import io
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.module_utils.carried_record import PARTIAL
+from plugins.module_utils.steps import carried_files as module
+from psfleet.carry.manifest import (
+    batches,
+    find_files,
+    index_path,
+    manifest_bytes,
+    pack,
+    read_index,
+    write_index,
+)
+from tests.psfleet.carry.long_steps import told_at_the_end
+from trainer.host.safe_directory import opened
+
+LIMIT = 1000
+
+
+class Setup:
+    """A source on the controller and a directory on a host, with the steps of the action between them."""
+
+    def __init__(self, directory: Path) -> None:
+        """Make the source."""
+        self.source = directory / "source"
+        self.target = directory / "host" / "data"
+        self.records = directory / "host" / "records"
+        self.cache = directory / "cache"
+        self.archive = directory / "parts.tar"
+        self.largest = 0
+        (self.source / "images").mkdir(parents=True)
+        (self.source / "images" / "a.bin").write_bytes(os.urandom(2500))
+        (self.source / "images" / "empty").write_bytes(b"")
+        (self.source / "labels.txt").write_text("cat\ndog\n")
+
+    @property
+    def index(self) -> Path:
+        """Where the controller keeps its manifest."""
+        return index_path({"": self.source}, self.cache)
+
+    def compare(self) -> tuple[Any, dict[str, Any], list[str]]:
+        """Return the host's files, what is wanted there, and what is to be done."""
+        files = write_index({"": self.source}, self.index, lambda _: None)
+        content = manifest_bytes(files)
+        manifest = self.archive.with_suffix(".json")
+        manifest.write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        host = module.CarriedFiles(self.target, self.records, digest)
+        wanted = module.read_manifest(manifest, digest)
+        return host, wanted, host.compare(wanted)
+
+    def carry(self) -> tuple[list[str], list[str]]:
+        """Return what was carried and what was removed."""
+        host, wanted, lacking = self.compare()
+        removed = host.leave([name for name in host.known if name not in wanted])
+        host.finish(wanted)
+        for parts in self.batches(lacking):
+            pack(parts, self.archive)
+            self.largest = max(self.largest, sum(part.size for part in parts))
+            again = module.CarriedFiles(self.target, self.records, host.digest)
+            again.receive(self.archive, wanted)
+            again.finish(wanted)
+        return lacking, removed
+
+    def batches(self, lacking: list[str]) -> list[Any]:
+        """Return the parts of these files, archive by archive."""
+        files = read_index(self.index)
+        return [*batches(files, [list(files).index(name) for name in lacking], LIMIT)]
+
+    def is_fulfilled(self) -> bool:
+        """Tell what the host answers without the manifest."""
+        digest = hashlib.sha256(manifest_bytes(read_index(self.index))).hexdigest()
+        return bool(module.CarriedFiles(self.target, self.records, digest).is_fulfilled())
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path)
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_files_arrive_whole_in_bounded_archives_readable_by_all(setup: Setup) -> None:
+    assert setup.carry() == (["images/a.bin", "images/empty", "labels.txt"], [])
+    assert content_of(setup.target) == content_of(setup.source)
+    assert setup.largest == LIMIT
+    modes = {path.stat().st_mode & 0o777 for path in [setup.target, *setup.target.rglob("*")]}
+    assert modes == {0o755, 0o644}
+    assert setup.is_fulfilled()
+    assert setup.carry() == ([], [])
+
+
+def test_only_what_changed_is_carried_and_what_left_the_source_is_removed(setup: Setup) -> None:
+    setup.carry()
+    (setup.source / "labels.txt").write_text("cat\ncow\n")
+    (setup.source / "images" / "a.bin").unlink()
+    (setup.source / "images" / "empty").unlink()
+    (setup.source / "images").rmdir()
+    assert setup.carry() == (["labels.txt"], ["images/a.bin", "images/empty"])
+    assert content_of(setup.target) == {"labels.txt": b"cat\ncow\n"}
+    assert [path.name for path in setup.target.iterdir()] == ["labels.txt"]
+
+
+def test_a_file_takes_the_place_of_a_folder_and_back(setup: Setup) -> None:
+    setup.carry()
+    for path in (setup.source / "images").iterdir():
+        path.unlink()
+    (setup.source / "images").rmdir()
+    (setup.source / "images").write_text("none")
+    setup.carry()
+    assert (setup.target / "images").read_text() == "none"
+    (setup.source / "images").unlink()
+    (setup.source / "images").mkdir()
+    (setup.source / "images" / "b").write_text("b")
+    setup.carry()
+    assert content_of(setup.target) == content_of(setup.source)
+
+
+def test_a_file_that_was_changed_on_the_host_is_put_right(setup: Setup) -> None:
+    setup.carry()
+    (setup.target / "labels.txt").write_text("cat\ncow\n")
+    (setup.target / "images" / "empty").unlink()
+    assert not setup.is_fulfilled()
+    assert setup.carry() == (["images/empty", "labels.txt"], [])
+    assert content_of(setup.target) == content_of(setup.source)
+
+
+def test_a_file_whose_time_alone_changed_is_hashed_and_not_carried(setup: Setup) -> None:
+    setup.carry()
+    os.utime(setup.target / "labels.txt", (1, 1))
+    assert not setup.is_fulfilled()
+    assert setup.carry() == ([], [])
+    assert setup.is_fulfilled()
+
+
+def test_somebody_elses_files_stay(setup: Setup) -> None:
+    (setup.target / "theirs").mkdir(parents=True)
+    (setup.target / "theirs" / "x").write_text("x")
+    (setup.target / "labels.txt").write_text("cat\ndog\n")
+    assert setup.carry()[0] == ["images/a.bin", "images/empty"]
+    for path in setup.source.rglob("*.*"):
+        path.unlink()
+    assert setup.carry()[1] == ["images/a.bin"]
+    # The one that was there before is as it was, also when the source has it no more.
+    assert set(content_of(setup.target)) == {"theirs/x", "labels.txt", "images/empty"}
+
+
+def test_a_file_that_was_carried_and_then_replaced_by_somebody_is_theirs(setup: Setup) -> None:
+    setup.carry()
+    (setup.target / "labels.txt").write_text("my own labels")
+    (setup.source / "labels.txt").unlink()
+    assert setup.carry() == ([], [])
+    assert (setup.target / "labels.txt").read_text() == "my own labels"
+
+
+def test_somebody_elses_file_in_the_way_is_refused_and_kept(setup: Setup) -> None:
+    setup.target.mkdir(parents=True)
+    (setup.target / "labels.txt").write_text("fish")
+    with pytest.raises(ValueError, match=r"1 files are in the way.*labels\.txt.*trainer_data_dir"):
+        setup.carry()
+    assert content_of(setup.target) == {"labels.txt": b"fish"}
+
+
+def test_what_arrives_damaged_does_not_take_the_place(setup: Setup) -> None:
+    setup.carry()
+    before = content_of(setup.target)
+    (setup.source / "labels.txt").write_text("new!\nnew\n")
+    host, wanted, lacking = setup.compare()
+    (setup.source / "labels.txt").write_text("newer\none")
+    (parts,) = setup.batches(lacking)
+    pack(parts, setup.archive)
+    with pytest.raises(ValueError, match=r"labels\.txt was changed on the controller or damaged"):
+        host.receive(setup.archive, wanted)
+    assert content_of(setup.target) == before
+
+
+def test_an_interrupted_carrying_goes_on_with_the_files_that_lack(setup: Setup) -> None:
+    host, wanted, lacking = setup.compare()
+    pack(setup.batches(lacking)[0], setup.archive)  # with a part of images/a.bin alone
+    host.receive(setup.archive, wanted)
+    host.finish(wanted)
+    assert not setup.is_fulfilled()
+    assert setup.carry()[0] == lacking
+    assert content_of(setup.target) == content_of(setup.source)
+
+
+@pytest.mark.parametrize("place", ["images", "."])
+def test_a_link_of_somebody_else_leads_nowhere(setup: Setup, tmp_path: Path, place: str) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    setup.target.parent.mkdir(exist_ok=True)
+    if place != ".":
+        setup.target.mkdir()
+    setup.target.parent.chmod(0o777)  # everybody may put a link here
+    (setup.target / place).symlink_to(precious)
+    with pytest.raises(ValueError, match="not a directory, or a link that is not root's"):
+        setup.carry()
+    assert list(precious.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["fifo", "hard link"])
+def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_path: Path, kind: str) -> None:
+    precious, partial = tmp_path / "precious", tmp_path / PARTIAL
+    precious.write_text("12345")
+    if kind == "fifo":
+        os.mkfifo(partial)
+    else:
+        os.link(precious, partial)
+    # Somebody reads and writes it, so that who opens it is not kept.
+    feed = ["sh", "-c", 'exec 3<>"$0"; exec yes >&3', str(partial)]
+    feeding = subprocess.Popen(feed) if kind == "fifo" else None
+    with opened(tmp_path) as folder:
+        with pytest.raises((OSError, ValueError), match=r"does not follow|No such device"):
+            module.append(folder, io.BytesIO(b"6"), 5)
+        if feeding:
+            with pytest.raises(ValueError, match="is no file any more"):
+                module.sha256_of(folder, PARTIAL)
+            feeding.kill()
+            feeding.wait()
+    assert precious.read_text() == "12345"
+
+
+def test_a_link_of_the_administrator_is_followed(setup: Setup, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    setup.target.parent.mkdir()
+    setup.target.symlink_to(tmp_path / "disk")
+    tmp_path.chmod(0o755)
+    setup.carry()
+    assert content_of(tmp_path / "disk") == content_of(setup.source)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
+def test_a_manifest_cannot_lead_out_of_the_directory(setup: Setup, name: str) -> None:
+    setup.target.mkdir(parents=True)
+    host = module.CarriedFiles(setup.target, setup.records, "0")
+    with pytest.raises(ValueError, match="no path below a directory"):
+        host.compare({name: module.Wanted(0, "0")})
+
+
+def test_only_files_whose_size_or_time_changed_are_read_again(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_index({"": setup.source}, setup.index, lambda _: None)
+    read: list[str] = []
+
+    def file_sha256(path: Path) -> str:
+        read.append(path.name)
+        return "0" * 64
+
+    monkeypatch.setattr("psfleet.carry.manifest.file_sha256", file_sha256)
+    (setup.source / "labels.txt").write_text("another size")
+    write_index({"": setup.source}, setup.index, lambda _: None)
+    assert read == ["labels.txt"]
+
+
+def test_how_much_of_the_data_was_read_is_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("psfleet.carry.manifest.told", told_at_the_end)
+    monkeypatch.setattr("psfleet.carry.manifest.MEGABYTE", 1)
+    write_index({"": setup.source}, setup.index, said.append)
+    assert said == ["2508 MB read each 5 s"]
+
+
+def test_sources_go_below_their_own_paths_and_a_file_keeps_its_name(setup: Setup) -> None:
+    found = find_files({"one": setup.source / "images", "two/x": setup.source / "labels.txt"})
+    assert list(found) == ["one/a.bin", "one/empty", "two/x/labels.txt"]
+    with pytest.raises(FileNotFoundError, match="there is no"):
+        find_files({"": setup.source / "nothing"})

@@ -1,0 +1,233 @@
+"""Packages, and an installer, that want more than to be installed: none becomes root, and nothing stays."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils.builder import BUILDER, take_over
+from tests.plugins.steps.made_environments import NAME, environment, install, make_archive
+from tests.repository import ROOT
+
+NOBODY = 65534
+# Leaves a file that tells of the process.
+TELL = """
+status = pathlib.Path("/proc/self/status").read_text()
+what = f"user {{os.geteuid()}} groups {{os.getgroups()}} networks {{socket.if_nameindex()}}"
+pathlib.Path({spool!r}, what + " no new rights" * ("NoNewPrivs:\\t1" in status)).touch()
+subprocess.Popen(["sleep", {seconds!r}], start_new_session=True, stdout=-3, stderr=-3)
+"""
+TOLD = "user {} groups [] networks [(1, 'lo')] no new rights"
+# What a .pth of it imports at each start of the environment's Python, and what the module does then.
+STARTED = f"""
+import contextlib, os, pathlib, shutil, socket, subprocess
+{TELL}
+here = pathlib.Path(__file__).parent
+with contextlib.suppress(PermissionError):
+    shutil.copy("/bin/sh", here / "shell")
+    (here / "shell").chmod(0o6755)
+    (here / "outside").symlink_to("/etc")
+    (here / "anybody").touch()
+    (here / "anybody").chmod(0o666)
+    os.mkfifo(here / "pipe")
+"""
+# What an installer may leave behind that is none of ours.
+LEFT = f"""
+import struct
+{TELL}
+pathlib.Path("bin/shell").write_bytes(pathlib.Path("/bin/sh").read_bytes())
+os.chmod("bin/shell", 0o6755)
+pathlib.Path("lib/anybody").write_text("as installed")
+os.chmod("lib/anybody", 0o666)
+os.link("lib/anybody", {{spool!r}} + "/second name")
+os.chmod("lib", 0o7777)
+entries = [(1, 7, -1), (2, 7, 65534), (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+for name in ("system.posix_acl_access", "system.posix_acl_default"):
+    os.setxattr("include", name, acl)
+with socket.socket(socket.AF_UNIX) as friend, open("lib/anybody", "r+") as held:
+    friend.connect({{spool!r}} + "/friend")
+    socket.send_fds(friend, [b"here"], [held.fileno()])
+"""
+
+
+@pytest.fixture
+def host(open_folder: Path) -> Path:
+    return open_folder / "host"
+
+
+@pytest.fixture
+def spool(open_folder: Path) -> Path:
+    """Return a folder that everybody may write to."""
+    folder = open_folder / "spool"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def seconds() -> Iterator[str]:
+    """Return an argument of sleep(1) that no other process has; what is left of it is ended."""
+    argument = f"600.{os.getpid()}{time.monotonic_ns()}"
+    yield argument
+    for process in sleeping(argument):
+        os.kill(process, signal.SIGKILL)
+
+
+def sleeping(seconds: str) -> list[int]:
+    """Return the processes with this argument."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        found += [int(process.name)] if seconds.encode() in words else []
+    return found
+
+
+def not_roots(tree: Path) -> list[str]:
+    """Return what of a tree is not root's alone, or leads out of it."""
+    found = []
+    for path in [tree, *tree.rglob("*")]:
+        status = path.lstat()
+        kind = stat.S_IFMT(status.st_mode)
+        listed = [] if kind == stat.S_IFLNK else os.listxattr(path)
+        if (
+            kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
+            or (status.st_uid, status.st_gid) != (0, 0)
+            or (kind != stat.S_IFLNK and status.st_mode & 0o7022)
+            or any(name.startswith("system.posix_acl") for name in listed)
+            or (
+                kind == stat.S_IFLNK
+                and not path.name.startswith("python")
+                and tree not in path.resolve().parents
+            )
+        ):
+            found.append(f"{stat.filemode(status.st_mode)} {status.st_uid} {path.relative_to(tree)} {listed}")
+    return found
+
+
+def test_a_package_is_run_with_the_rights_of_the_tasks_alone_and_changes_nothing(
+    host: Path, spool: Path, seconds: str, tmp_path: Path
+) -> None:
+    module = STARTED.format(spool=str(spool), seconds=seconds)
+    files = {"started.pth": "import started\n", "started.py": module}
+    archive = make_archive(tmp_path / "wheels.tar", files=files)
+    fresh = environment(host, archive)
+    assert install(fresh, archive) == "1.0"
+    # The trial has run it, with the rights of the user whom tasks have.
+    assert [path.name for path in spool.iterdir()] == [TOLD.format(NOBODY)]
+    assert sleeping(seconds) == []
+    assert not_roots(fresh.place) == []
+
+
+def test_root_takes_over_what_an_installer_has_left_and_nobody_else_can_change_it(
+    host: Path, spool: Path, seconds: str, tmp_path: Path
+) -> None:
+    archive = make_archive(tmp_path / "wheels.tar", after=LEFT.format(spool=str(spool), seconds=seconds))
+    fresh = environment(host, archive)
+    with socket.socket(socket.AF_UNIX) as friend:
+        friend.bind(str(spool / "friend"))
+        (spool / "friend").chmod(0o777)
+        friend.listen()
+        install(fresh, archive)
+        _, [held], _, _ = socket.recv_fds(friend.accept()[0], 100, 1)
+    assert sorted(path.name for path in spool.iterdir()) == ["friend", "second name", TOLD.format(BUILDER)]
+    assert sleeping(seconds) == []
+    assert not_roots(fresh.place) == []
+    os.write(held, b"changed afterwards")
+    os.close(held)
+    assert (fresh.place / "lib" / "anybody").read_text() == "as installed"
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ("os.mkfifo('lib/pipe')", r"lib/pipe \(prw.*, of user 65530\) is no file, folder or link within"),
+        ("socket.socket(socket.AF_UNIX).bind('lib/socket')", r"lib/socket \(srw.*is no file, folder or link"),
+        ("os.symlink('/etc', 'lib/outside')", r"lib/outside \(lrwx.*is no file, folder or link within"),
+        ("os.symlink('../../..', 'lib/above')", r"lib/above \(lrwx.*is no file, folder or link within"),
+        ("os.symlink('../bin/python', 'lib/other')", r"lib/other \(lrwx.*is no file, folder or link within"),
+        ("os.remove('pyvenv.cfg')", r"in place of .*/pyvenv\.cfg"),
+        ("os.remove('bin/python'); os.symlink('../lib/x', 'bin/python')", r"in place of .*/bin/python"),
+        ("pathlib.Path('.complete').touch()", r"brings .*/\.complete"),
+    ],
+)
+def test_what_is_no_part_of_an_environment_is_refused(
+    host: Path, tmp_path: Path, after: str, said: str
+) -> None:
+    archive = make_archive(tmp_path / "wheels.tar", after=after)
+    fresh = environment(host, archive)
+    with pytest.raises(ValueError, match=said):
+        install(fresh, archive)
+    assert not fresh.is_complete()
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("pyvenv.cfg", r"in place of .*/pyvenv\.cfg"), (".complete", r"brings .*/\.complete")]
+)
+def test_a_package_that_would_be_the_environment_itself_is_refused(
+    host: Path, tmp_path: Path, file: str, said: str
+) -> None:
+    archive = make_archive(tmp_path / "wheels.tar", files={f"{NAME}-1.0.data/data/{file}": "home = /tmp\n"})
+    fresh = environment(host, archive)
+    with pytest.raises(ValueError, match=said):
+        install(fresh, archive)
+    assert not fresh.is_complete()
+
+
+def test_an_installation_that_is_killed_leaves_no_process_of_its_own(
+    host: Path, spool: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(spool / "alive")
+    (spool / "alive").chmod(0o666)
+    after = f"alive = open('{spool}/alive', 'w'); print(file=alive, flush=True); signal.pause()"
+    archive = make_archive(tmp_path / "wheels.tar", after=after)
+    fresh = environment(host, archive)
+    if not (child := os.fork()):
+        install(fresh, archive)
+        os._exit(0)
+    with (spool / "alive").open(encoding="utf-8") as alive:
+        assert alive.readline() == "\n"
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert alive.read() == ""  # once nobody can write to it any more
+    assert not fresh.is_complete()
+
+
+def test_a_host_that_lets_root_make_no_namespaces_is_told_so() -> None:
+    step = "from plugins.module_utils.builder import run_step; run_step(['true'], {'PATH': '/usr/bin'}, 0, 0)"
+    command = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", step]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "Operation not permitted. Packages are shut in while they are installed" in done.stderr
+
+
+def test_the_mark_of_another_user_does_not_make_an_environment_complete(host: Path, tmp_path: Path) -> None:
+    fresh = environment(host, make_archive(tmp_path / "wheels.tar"))
+    fresh.place.mkdir(parents=True)
+    fresh.marker.touch()
+    assert fresh.is_complete()
+    os.chown(fresh.marker, BUILDER, BUILDER)
+    assert not fresh.is_complete()
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o4755), (0, 0o664), (NOBODY, 0o644)])
+def test_a_file_of_others_in_the_tree_is_left_as_it_is_and_refused(
+    tmp_path: Path, owner: int, mode: int
+) -> None:
+    # A second name of it: who may make one of a file that is not his own is a setting of the kernel's.
+    (tmp_path / "file").touch()
+    os.chown(tmp_path / "file", owner, owner)
+    (tmp_path / "file").chmod(mode)
+    with pytest.raises(ValueError, match="is no file, folder or link within the environment"):
+        take_over(tmp_path, [])
+    status = (tmp_path / "file").stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (owner, mode)

@@ -1,0 +1,143 @@
+"""A login is proven where something has changed since it was. That sshd is reloaded, container hosts show."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plugins.module_utils.steps import ssh_login
+from tests.plugins.steps.module_run import answer_of
+
+
+@pytest.fixture
+def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of root's with what sshd reads; what ends of the account is noted in a file there.
+
+    That processes end, test_ended_account.py shows.
+    """
+
+    def end(user: str, running: list[str]) -> list[str]:
+        with (open_folder / "ended").open("a") as file:
+            file.write(f"{user}\n")
+        return running
+
+    monkeypatch.setattr(ssh_login, "end_of", end)
+    monkeypatch.setattr(
+        ssh_login, "running_of", lambda _user: [f"process {number} (sleep)" for number in range(6)]
+    )
+    (open_folder / "revoked.krl").write_text("of nobody")
+    (open_folder / "cert.pub").write_text("a")
+    return open_folder
+
+
+def logged_in(folder: Path, *, fails: str = "", check: bool = False) -> tuple[dict[str, Any], int]:
+    """Run the module; return its answer, and how often it has logged in."""
+    program = f"echo x >> {folder}/calls; " + (f"echo '{fails}' >&2; exit 1" if fails else "exit 0")
+    answer = answer_of(
+        ssh_login.run,
+        check=check,
+        service="psfleet-no-such",
+        login=["sh", "-c", program],
+        files=[str(folder / "cert.pub")],
+        admits=[str(folder / "revoked.krl")],
+        proven=str(folder / "proven"),
+        user="psfleet-ssh",
+        host="node1",
+    )
+    calls = folder / "calls"
+    return answer, len(calls.read_text().splitlines()) if calls.exists() else 0
+
+
+def test_a_login_is_proven_once_and_again_when_a_file_is_another(folder: Path) -> None:
+    assert [logged_in(folder)[1] for _ in range(3)] == [1, 1, 1]
+    (folder / "new").write_text("a")
+    (folder / "new").rename(folder / "cert.pub")
+    answer, calls = logged_in(folder)
+    assert (answer["proven"], answer["changed"], calls) == (True, False, 2)
+    (folder / "cert.pub").unlink()
+    assert logged_in(folder)[1] == 3
+
+
+def test_a_login_that_fails_is_tried_some_times_and_never_noted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_login, "TRIES", 2)
+    answer, calls = logged_in(folder, fails="Permission denied (publickey).")
+    assert answer["failed"]
+    assert "psfleet-ssh cannot log in from node1 to itself: Permission denied (publickey)." in answer["msg"]
+    assert calls == 2
+    assert not (folder / "proven").exists()
+    assert logged_in(folder)[1] == 3
+
+
+def test_what_the_account_runs_ends_where_others_are_let_in_than_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_login, "TRIES", 1)
+
+    def ended() -> int:
+        return len((folder / "ended").read_text().splitlines())
+
+    first = logged_in(folder)[0]
+    assert (first["changed"], ended()) == (True, 1)
+    (folder / "revoked.krl").write_text("of node3")
+    assert (logged_in(folder, check=True)[1], ended()) == (1, 1)
+    refused, _ = logged_in(folder, fails="Permission denied (publickey).")
+    assert (refused["failed"], ended()) == (True, 2)
+    again, _ = logged_in(folder)
+    assert (again["changed"], ended()) == (True, 3)
+    ours = ", ".join(f"process {number} (sleep)" for number in range(5)) + " and 1 more"
+    what = "node1: what psfleet-ssh had there has ended, since others are let in than before"
+    assert again["warnings"] == [f"{what}: {ours}"]
+    assert (logged_in(folder)[0]["changed"], ended()) == (False, 3)
+    (folder / "proven").write_text("[]")
+    assert (logged_in(folder)[0]["changed"], ended()) == (True, 4)
+
+
+def test_a_login_that_hangs_is_ended_with_all_that_it_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_login, "SECONDS_TO_ANSWER", 0.2)
+    hangs = ["sh", "-c", f"sleep 600 & echo $! >> {folder}/calls; wait"]
+    assert ssh_login.tried(hangs) == "no answer within 0.2 s"
+    (process,) = (folder / "calls").read_text().split()  # it is not tried again
+    deadline = time.monotonic() + 60
+    while (
+        Path(f"/proc/{process}").exists() and "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
+    ):
+        assert time.monotonic() < deadline
+
+
+def test_a_check_does_not_log_in(folder: Path) -> None:
+    assert logged_in(folder, check=True)[1] == 0
+    assert not (folder / "proven").exists()
+
+
+def test_what_sshd_reads_beside_them_counts(tmp_path: Path) -> None:
+    (tmp_path / "sshd_config.d").mkdir()
+    (tmp_path / "sshd_config.d" / "10-own.conf").write_text("")
+    paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path)
+    assert [path.name for path in paths] == ["cert", "sshd_config", "10-own.conf"]
+    assert ssh_login.state_of(paths, [], "7") != ssh_login.state_of(paths, [], "8")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root ends processes of another user")
+def test_of_what_ended_nobody_is_warned_that_the_proof_itself_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = 1_200_000_000 + os.getpid()
+    monkeypatch.setattr("pwd.getpwnam", lambda _name: SimpleNamespace(pw_uid=user))
+    as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep"]
+    with subprocess.Popen([*as_user, "600"]) as before:
+        while not (running := ssh_login.running_of("lab-of-this-test")):
+            time.sleep(0.01)
+        with subprocess.Popen([*as_user, "601"]) as proof:
+            while len(ssh_login.running_of("lab-of-this-test")) < 2:
+                time.sleep(0.01)
+            ended = ssh_login.end_of("lab-of-this-test", running)
+            assert (proof.wait(), before.wait()) == (-9, -9)
+    assert ended == [f"process {before.pid} (sleep)"]

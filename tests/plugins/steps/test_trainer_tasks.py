@@ -1,0 +1,327 @@
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.module_utils import task_details, unit_traffic
+from plugins.module_utils.steps import trainer_tasks
+from psfleet.run.host_answers import checked
+from tests.plugins.steps.module_run import answer_of
+from tests.trainer.step_record import STEP
+from trainer.host.boots import boot_of
+from trainer.host.deployment import deployed_plan
+from trainer.host.task_traces import exit_code, run_file, why_ended
+
+
+def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
+    events, log = tmp_path / "worker0.jsonl", tmp_path / "worker0.out"
+    finished = {"event": "finished", "reason": "stopped", "wall": time.time() - 100}
+    events.write_text(json.dumps(finished))
+    log.write_text("the end\n")
+    shown = {
+        "StateChangeTimestampMonotonic": "0",
+        "MemoryCurrent": "[not set]",
+        "CPUUsageNSec": str(2**64 - 1),
+    }
+    found = task_details.task_details(shown, events, log)
+    assert 100 <= found["since_seconds"] < 160
+    assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("stopped", None, None)
+    assert found["log_end"] == "the end\n"
+
+
+def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps(STEP | {"wall": time.time() - 5}))
+    began = str(int((time.monotonic() - 50) * 1e6))
+    shown = {"StateChangeTimestampMonotonic": began, "MemoryCurrent": "4096", "CPUUsageNSec": "1500000000"}
+    found = task_details.task_details(shown, events, tmp_path / "absent")
+    assert 50 <= found["since_seconds"] < 110
+    assert 5 <= found["last_step_age_seconds"] < 65
+    assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("", 4096, 1.5)
+
+
+@pytest.mark.parametrize("wall", [True, "1", float("nan"), 10**400])
+def test_a_time_that_only_damage_explains_has_no_age(tmp_path: Path, wall: object) -> None:
+    events = tmp_path / "worker0.jsonl"
+    events.write_text(json.dumps({"event": "finished", "reason": "stopped", "wall": wall}))
+    assert task_details.task_details({}, events, tmp_path / "absent")["since_seconds"] is None
+
+
+def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tmp_path: Path) -> None:
+    names = ("configuration_directory", "log_directory", "state_directory", "install_directory")
+    asked = {"tasks": [], "others": False, "stopped": {"worker1": 3}, "details": False, "run_id": ""}
+    tasks = trainer_tasks.Tasks({**asked, "paths": dict.fromkeys(names, str(tmp_path))})
+    forgotten = {"LoadState": "loaded", "ActiveState": "inactive", "NRestarts": "0"}
+    assert [tasks._describe("worker", index, forgotten, "r1")["restarts"] for index in (0, 1)] == [0, 3]
+    assert tasks._describe("worker", 1, {**forgotten, "NRestarts": "4"}, "r1")["restarts"] == 4
+
+
+FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
+LONGER = "systemd has ended it, for it took longer than its unit allows"
+
+
+@pytest.mark.parametrize(
+    ("result", "lines", "reason"),
+    [
+        ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
+        ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
+        ("exit-code", "Traceback", "Traceback"),
+        ("exit-code", "", "exit-code"),
+        ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
+        ("exit-code", f"{FAILED.replace('one', 'old')}\n{FAILED}\nand further", "ValueError: one\ntwo"),
+        # What an earlier process of the task said is no reason of the kernel's.
+        ("watchdog", FAILED, f"systemd has ended it, for it gave no sign of life\n{FAILED}"),
+    ],
+)
+def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
+    assert why_ended("ps1", result, lines.splitlines()) == reason
+
+
+SUCCESS, RESOURCES = "7ad2d189f7e94e70a38c781354912448", "ae8f7b866b0347b9af31fe1c80b127c0"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+
+
+def entry(unit: str, seconds: float, message: str = RESOURCES, **fields: str) -> str:
+    of_all = {"UNIT": unit, "__REALTIME_TIMESTAMP": str(int(seconds * 1e6)), "MESSAGE_ID": message}
+    return json.dumps(of_all | fields)
+
+
+def resources(unit: str, seconds: float, received: str, sent: str) -> str:
+    figures = {"IP_METRIC_INGRESS_BYTES": received, "IP_METRIC_EGRESS_BYTES": sent}
+    return entry(unit, seconds, **figures)
+
+
+def test_traffic_of_every_life_since_the_run_began_is_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that has ended without an entry of its traffic had none, where this host counts at all."""
+    entries = [
+        resources("a", 99.0, "1000", "1000"),
+        resources("a", 101.0, "10", "1"),
+        resources("a", 102.0, "20", "2"),
+        resources("b", 103.0, "5", "6"),
+        entry("c", 104.0, CPU_USAGE_NSEC="1"),
+        entry("c", 99.0, SUCCESS),
+        entry("d", 101.0, SUCCESS),
+        entry("e", 101.0, STARTED),
+        '{"UNIT": "a", "IP_MET',
+    ]
+    monkeypatch.setattr(unit_traffic, "run", lambda *_: "\n".join(entries))
+    began = dict.fromkeys("acde", 100.0) | {"b": 0.0}
+    known = {"a": (30, 3), "b": (5, 6), "c": (None, None), "e": (None, None)}
+    for counts, of_silent in ((True, (0, 0)), (False, (None, None))):
+        monkeypatch.setattr(unit_traffic, "counts", lambda counts=counts: counts)
+        found = unit_traffic.unit_traffic({unit: {} for unit in began}, began)
+        assert found == known | {"d": of_silent}
+
+
+@pytest.mark.parametrize(
+    ("received", "process", "counted"),
+    [
+        ("12", "77", (12, 3)),
+        ("12", "0", None),
+        ("[no data]", "77", None),
+        (str(2**64 - 1), "77", None),
+        ("", "77", None),
+    ],
+)
+def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
+    received: str, process: str, counted: tuple[int, int] | None
+) -> None:
+    shown = {"IPIngressBytes": received, "IPEgressBytes": "3", "MainPID": process}
+    assert unit_traffic.traffic_of_running(shown) == counted
+
+
+def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
+    answer = answer_of(trainer_tasks.run, **asked)
+    assert checked("trainer_tasks", answer, asked) == {
+        name: answer[name] for name in answer if name != "invocation"
+    }
+
+
+def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "run_id": "r1"}
+
+    def told() -> object:
+        return answer_of(trainer_tasks.run, **asked)["holds_run"]
+
+    assert told() is False
+    place = tmp_path / "runs" / "r1"
+    place.mkdir(parents=True)
+    assert told() is False, "somebody has mounted a disk there"
+    (place / "checkpoints").mkdir()
+    assert told() is True
+    shutil.rmtree(place)
+    place.symlink_to("gone")
+    assert told() is True
+    place.unlink()
+    assert told() is False
+    (tmp_path / "runs" / ".tmp" / "r1" / "worker0").mkdir(parents=True)
+    assert told() is True, "what its tasks had in /tmp would be found by those of another"
+
+
+def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert deployed_plan(file, "abc") == {}
+    file.write_text('{"hash": "abc", "tasks": []}')
+    assert deployed_plan(file, "") == {}
+    assert deployed_plan(file, "abc") == {"hash": "abc"}
+    assert deployed_plan(file, "other") == {"hash": "abc", "tasks": []}
+
+
+@pytest.mark.parametrize(
+    ("process", "status", "told", "known"),
+    [
+        ("77", "1", '{"exit_code": 0}', 1),  # systemd knows
+        ("77", "0", "", 0),
+        ("0", "0", '{"exit_code": 143}', 143),  # it has forgotten a unit that ended well
+        ("0", "0", "", None),
+        ("0", "0", '{"exit_code": "0"}', None),
+        ("0", "0", '{"exit_code": 1e400}', None),
+        ("", "", '{"exit_code": 256}', None),
+        ("0", "0", "[]", None),
+    ],
+)
+def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
+    tmp_path: Path, process: str, status: str, told: str, known: int | None
+) -> None:
+    if told:
+        (tmp_path / "endings").mkdir()
+        (tmp_path / "endings" / "worker0.json").write_text(told)
+    values = {"ExecMainPID": process, "ExecMainStatus": status}
+    assert exit_code(values, tmp_path, "worker0") == known
+
+
+SYSTEMCTL = """#!/bin/sh
+case "$1" in
+  show) {show} ;;
+  stop) echo 'Failed to stop psfleet-worker@0.service: Operation refused' >&2; exit 4 ;;
+esac
+"""
+ALIVE, ENDED = (f"printf 'LoadState=loaded\\nActiveState={state}\\n'" for state in ("active", "inactive"))
+
+
+@pytest.mark.parametrize(
+    ("show", "asked", "said"),
+    [
+        ("true", "queried", "systemctl show was asked for 1 units and said something of 0"),
+        (
+            "echo 'Failed to connect to bus' >&2; exit 1",
+            "queried",
+            "systemctl show was asked for 1 units and said: Failed to connect to bus",
+        ),
+        (
+            ALIVE,
+            "stopped",
+            "worker0 could not be stopped: Failed to stop psfleet-worker@0.service: Operation refused",
+        ),
+        (ENDED, "stopped", ""),
+    ],
+)
+def test_what_systemd_does_not_do_is_told_in_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, show: str, asked: str, said: str
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=show))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    paths = dict.fromkeys(names, str(tmp_path))
+    answer = answer_of(trainer_tasks.run, tasks=[{"job": "worker", "index": 0}], paths=paths, state=asked)
+    assert (answer.get("failed", False), answer.get("msg", "")) == (bool(said), said)
+    if not said:
+        assert [task["alive"] for task in answer["tasks"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"ps0": "r1", "worker0": "r2"}, "ps0 of r1, worker0 of r2"),
+        ({"ps0": "r1"}, "ps0 of r1, worker0 of none"),
+        ({}, "ps0 of none, worker0 of none"),
+    ],
+)
+def test_tasks_that_are_not_of_one_run_are_not_started(
+    tmp_path: Path, told: dict[str, str], said: str
+) -> None:
+    names = ("configuration_directory", "log_directory", "state_directory", "install_directory")
+    tasks = trainer_tasks.Tasks(
+        {
+            **{"tasks": [{"job": "ps", "index": 0}, {"job": "worker", "index": 0}], "others": False},
+            **{"stopped": {}, "details": False, "run_id": "", "paths": dict.fromkeys(names, str(tmp_path))},
+        }
+    )
+    for job, index in tasks.units.values():
+        file = run_file(tasks.configuration, job, index)
+        file.parent.mkdir(exist_ok=True)
+        if run_id := told.get(f"{job}{index}"):
+            file.write_text(f'PSFLEET_RUN_ID="{run_id}"\n')
+    with pytest.raises(OSError, match=f"^the tasks to be started are not of one run: {said}. Nothing was"):
+        tasks._run_to_start()
+
+
+WENT_DOWN = "its host went down, and was booted since; the last step that it recorded is 400"
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        (143, (True, "host", WENT_DOWN)),
+        (None, (True, "host", WENT_DOWN)),
+        (0, (False, "itself", "")),
+        (70, (True, "itself", "exit-code")),
+    ],
+)
+def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int | None, known: tuple[object, ...]
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    asked: dict[str, Any] = {
+        "tasks": [{"job": "worker", "index": 0}],
+        "paths": dict.fromkeys(names, str(tmp_path)),
+    }
+    run = tmp_path / "runs/r1"
+    for folder in (tmp_path / "run", run / "events", run / "endings"):
+        folder.mkdir(parents=True)
+    (tmp_path / "run/worker-0.env").write_text('PSFLEET_RUN_ID="r1"\n')
+    (run / "events/worker0.jsonl").write_text(json.dumps(STEP | {"global_step_after": 400}))
+    if told is not None:
+        (run / "endings/worker0.json").write_text(json.dumps({"exit_code": told}))
+
+    def ending(state: str = "queried") -> tuple[object, ...]:
+        (task,) = answer_of(trainer_tasks.run, **asked, state=state)["tasks"]
+        return tuple(task[name] for name in ("failed", "ended_by", "reason", "exit_code"))
+
+    boot = tmp_path / "run/worker-0.boot"
+    boot.write_text(f"{boot_of()}\n")
+    assert ending() == (False, "itself", "", told)
+    boot.write_text("of another boot\n")
+    assert ending(state="stopped") == (*known, told)
+    assert ending() == (*known, told), "who looks later hears the same"
+    # What has ended in this boot no later one has ended.
+    boot.write_text(f"{boot_of()}\n")
+    ending(state="stopped")
+    assert not boot.exists()
+
+
+def test_the_boot_is_noted_of_each_task_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
+    paths = {name: str(tmp_path / name) for name in names}
+    told = run_file(Path(paths["configuration_directory"]), "worker", 0)
+    for folder in (*paths.values(), str(told.parent)):
+        Path(folder).mkdir()
+    told.write_text('PSFLEET_RUN_ID="r1"\n')
+    tasks = [{"job": "worker", "index": 0}]
+    answer_of(trainer_tasks.run, tasks=tasks, paths=paths, state="started")
+    assert told.with_suffix(".boot").read_text() == f"{boot_of()}\n"
