@@ -53,6 +53,14 @@ def test_what_is_known_of_a_system_is_whole(system: System) -> None:
     assert yaml.safe_load(documented) == system.for_roles  # as it comes from a host
 
 
+@pytest.mark.parametrize("system", EVERY)
+def test_the_role_says_which_packages_of_the_driver_it_installs(system: System) -> None:
+    page = (ROOT / "roles/nvidia_cuda/README.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {system.name} ")]
+    named = [name for name in system.driver.packages if not name.startswith(system.driver.headers)]
+    assert f"| `{' '.join(named)}`, the kernel's headers |" in row
+
+
 def test_every_system_that_a_file_knows_is_in_the_table() -> None:
     modules = [import_module(f"trainer.host.systems.{path.stem}") for path in FOLDER.glob("[!_]*.py")]
     known = {value.identity for each in modules for value in vars(each).values() if isinstance(value, System)}
