@@ -14,6 +14,7 @@ from .carried_record import PARTIAL, CarriedRecord
 from .host.content_directory import HASH_DIGITS
 from .host.safe_directory import opened
 from .host.saved_places import KEPT
+from .host.systems import SYSTEMS
 from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
 
@@ -42,10 +43,11 @@ UNITS = (
     *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),
     *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
 )
-SSHD = Path("etc/ssh/sshd_config.d/50-psfleet.conf")
+# In the directory of the host's sshd, which its system says.
+SSHD_FILE = "50-psfleet.conf"
 # Where others have files, too, and the directory stays.
 SHARED: Mapping[str, tuple[str, ...]] = {
-    str(SSHD.parent): (SSHD.name,),
+    **{system.sshd_directory.lstrip("/"): (SSHD_FILE,) for system in SYSTEMS.values()},
     "etc/systemd/system": (
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
         "nftables.service.d/psfleet-fence.conf",

@@ -17,6 +17,7 @@ from trainer.host.environment import every_environment
 from trainer.host.error_lines import in_short
 from trainer.host.host_facts import SYSTEM_DIRECTORIES
 from trainer.host.people import BEGUN, PERSON
+from trainer.host.systems import SYSTEMS
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 
@@ -52,6 +53,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
     "python": lambda value: isinstance(value, str) and bool(_PYTHON.fullmatch(value)),
+    # A role runs the module that it names, so it is one of those that are known here.
+    "system": lambda value: value in [system.for_roles for system in SYSTEMS.values()],
     "hash": lambda value: isinstance(value, str) and bool(_HASH_OR_NONE.fullmatch(value)),
     "hashes": lambda value: isinstance(value, list) and _all("hash", value),
     "figure": lambda value: value is None or number(value) is not None,
@@ -87,7 +90,7 @@ ANSWERS: Mapping[str, Fields] = {
     "host_peers listening": {"text": "machine", "counts": "free held", "object": "listener"},
     "host_peers probed": {"named texts": "names", "objects": "probes"},
     "host_lease": {"text": "problem"},
-    "host_requirements": {"environment": "environment", "python": "python"},
+    "host_requirements": {"environment": "environment", "python": "python", "system": "system"},
     "host_reset": {"texts": "removed stays"},
     "host_runs": {"objects": "runs"},
     "host_runs removed": {"texts": "removed", "count": "freed_bytes"},
@@ -104,7 +107,7 @@ ANSWERS: Mapping[str, Fields] = {
     "trainer_units": {"texts": "stopped"},
     "unneeded_content": {"texts": "removed", "count": "freed_bytes"},
     "wireguard_mesh": {"text": "public_key"},
-    "ansible.builtin.apt": {},
+    **{system.packages.module: {} for system in SYSTEMS.values()},
     "ansible.builtin.command": {"text": "stdout"},
     "ansible.builtin.file": {},
     "ansible.builtin.ping": {"text": "ping"},

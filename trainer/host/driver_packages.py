@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .host_facts import Distribution
 from .nvidia import GpuFacts
+from .systems.system import System
 
 # 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
-# Of a kernel, whose name follows. The package of its kind brings those of the newest kernel, and DKMS builds
-# the module for a kernel with headers alone.
-HEADERS = "linux-headers-"
 # What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
-_COMPONENTS = {
-    "debian": "add `contrib non-free non-free-firmware` to the components of "
-    "/etc/apt/sources.list.d/debian.sources (or /etc/apt/sources.list)",
-    "ubuntu": "add `restricted multiverse` to the components of /etc/apt/sources.list.d/ubuntu.sources "
-    "(or /etc/apt/sources.list)",
-}
 
 
 @dataclass(frozen=True)
@@ -32,31 +25,33 @@ class DriverPackages:
     refusal: str
 
 
-def choose_packages(
-    system: str, kernel: str, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the driver's packages: those that somebody chose, else the distribution's, () of an unknown.
+def plan_installation(
+    facts: GpuFacts, found: Distribution, system: System, chosen: Sequence[str]
+) -> DriverPackages:
+    """Return what installing the driver on this host does, with the packages that somebody chose, if any.
 
-    `system` is such as "debian-12"; `by_system` has the packages by it. {flavour} in them is the kind of the
-    kernel, such as "amd64", "cloud-amd64", "generic", "aws".
+    Else it is the system's own; of a distribution that is only akin to it, none. Raises OSError where the
+    host has no program that knows its packages.
     """
+    own = system.driver.packages if system.is_release(found) else ()
+    packages = name_packages(facts.kernel, chosen or own)
+    if not packages:
+        return DriverPackages((), (), _of_no_use(facts) or _unknown_packages(found))
+    headers = f"{system.driver.headers}{facts.kernel}"
+    if not chosen and not system.packages.lacking([headers]):
+        packages += (headers,)
+    unknown = system.packages.lacking(packages)
+    return describe_installation(facts, system, packages, unknown, chosen=bool(chosen))
+
+
+def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages by their names; {flavour} is the kind of kernel, such as "amd64", "cloud-amd64"."""
     flavour = _VERSION.sub("", kernel, count=1)
-    return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
-
-
-def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source of the host has, by what `apt-cache policy PACKAGES` printed."""
-    found, name = set(), ""
-    for line in policy.splitlines():
-        if line and not line.startswith(" "):
-            name = line.rstrip(":")
-        elif line.strip().startswith("Candidate:") and "(none)" not in line:
-            found.add(name)
-    return tuple(package for package in packages if package not in found)
+    return tuple(package.format(flavour=flavour) for package in packages)
 
 
 def describe_installation(
-    facts: GpuFacts, system: str, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
+    facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
 ) -> DriverPackages:
     """Return what an installation will do. `unknown` are the packages that no source of the host has.
 
@@ -64,20 +59,22 @@ def describe_installation(
     """
     return DriverPackages(
         packages=tuple(packages),
-        says=tuple(_sentences(facts, packages)),
+        says=tuple(_sentences(facts, system, packages)),
         refusal=_of_no_use(facts) or _refusal(facts, system, packages, unknown, chosen),
     )
 
 
-def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
-    says = [f"NVIDIA's driver is installed: apt-get installs {', '.join(packages)} and what they need."]
-    if any("dkms" in package or package.startswith("nvidia-headless") for package in packages):
+def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list[str]:
+    command = f"{system.packages.install}s"
+    says = [f"NVIDIA's driver is installed: {command} {', '.join(packages)} and what they need."]
+    if any("dkms" in package or package.startswith(system.driver.compiling) for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
-    own = f"{HEADERS}{facts.kernel}"
+    headers = system.driver.headers
+    own = f"{headers}{facts.kernel}"
     if held:
         says.append(f"A reboot will be needed: until then the device is held by {' and '.join(held)}.")
-    elif any(package.startswith(HEADERS) for package in packages) and own not in packages:
+    elif any(package.startswith(headers) for package in packages) and own not in packages:
         says.append(
             f"{own}, for the kernel that runs, is not among them: where the host lacks it, a reboot into the "
             "newest kernel will be needed."
@@ -103,22 +100,26 @@ def _of_no_use(facts: GpuFacts) -> str:
     return ""
 
 
+def _unknown_packages(found: Distribution) -> str:
+    return (
+        f"psfleet knows no packages of the driver for {found.identity}-{found.version}: name them in "
+        "nvidia_cuda_driver_packages, or install the driver yourself and set nvidia_cuda_driver to check"
+    )
+
+
 def _refusal(
-    facts: GpuFacts, system: str, packages: Sequence[str], unknown: Sequence[str], chosen: bool
+    facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], chosen: bool
 ) -> str:
-    if not packages:
-        return (
-            f"psfleet knows no packages of the driver for {system}: name them in "
-            "nvidia_cuda_driver_packages, or install the driver yourself and set nvidia_cuda_driver to check"
-        )
+    driver = system.driver
     if facts.secure_boot and not chosen:
+        such = f" (such as {driver.signed})" if driver.signed else ""
         return (
             "Secure Boot is on: the kernel refuses a module that DKMS compiles, until its key was enrolled "
-            "with somebody at the console. Name packages with signed modules in nvidia_cuda_driver_packages "
-            "(of Ubuntu linux-modules-nvidia-580-server-generic), or enrol the key (`mokutil --import "
+            "with somebody at the console. Name packages with signed modules in nvidia_cuda_driver_packages"
+            f"{such}, or enrol the key (`mokutil --import "
             "/var/lib/dkms/mok.pub`, a reboot) and name the packages there, too, or turn Secure Boot off"
         )
-    if unknown and all(package.startswith(HEADERS) for package in unknown):
+    if unknown and all(package.startswith(driver.headers) for package in unknown):
         return (
             f"the host's package sources have no {', '.join(unknown)}: the kernel that runs, "
             f"{facts.kernel}, is none of the distribution's, and DKMS compiles for no kernel without its "
@@ -126,13 +127,12 @@ def _refusal(
             "without the headers where the kernel has brought its own"
         )
     if unknown:
-        distribution = system.partition("-")[0]
-        cure = _COMPONENTS.get(distribution, "add the source that has them")
-        if set(unknown) == set(packages) and any(package.startswith(HEADERS) for package in packages):
+        cure, refresh = driver.source, system.packages.refresh
+        if set(unknown) == set(packages) and any(package.startswith(driver.headers) for package in packages):
             # The headers come from the component that every host has, so perhaps there are no lists at all.
-            cure = f"`apt-get update`, where their lists were never fetched; else {cure}"
+            cure = f"`{refresh}`, where their lists were never fetched; else {cure}"
         return (
-            f"the host's package sources have no {', '.join(unknown)}: {cure}, then `apt-get update`; or "
+            f"the host's package sources have no {', '.join(unknown)}: {cure}, then `{refresh}`; or "
             "name other packages in nvidia_cuda_driver_packages"
         )
     return ""

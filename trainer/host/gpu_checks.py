@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .nvidia import Gpu, GpuFacts
+from .systems.system import System
 from .wording import dotted
 
 GPU_MACHINE = "x86_64"
@@ -22,19 +23,19 @@ if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
     Task = Mapping[str, Any]
 
 
-def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> list[Check]:
+def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
     """Return the checks of a host, in their order; none where no task has GPUs, because then nobody asks.
 
-    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname.
-    After one that failed the others are skipped.
+    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname,
+    `system` what is known of its packages. After one that failed the others are skipped.
     """
     tasks = [task for task in tasks if task["gpus"]]
     if not tasks:
         return []
     links: dict[str, Callable[[], Finding]] = {
         "bus": lambda: _bus(facts, tasks, machine),
-        "driver": lambda: _driver(facts, tasks[0]["host"]),
-        "nvidia-smi": lambda: _smi(facts),
+        "driver": lambda: _driver(facts, tasks[0]["host"], system),
+        "nvidia-smi": lambda: _smi(facts, system),
         "uvm": lambda: _uvm(facts),
         "gpus": lambda: _gpus(facts, tasks),
     }
@@ -65,7 +66,7 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Finding:
     return ok(f"{len(facts.bus)} at {', '.join(facts.bus)}")
 
 
-def _driver(facts: GpuFacts, host: str) -> Finding:
+def _driver(facts: GpuFacts, host: str, system: System | None) -> Finding:
     install = (
         f"set nvidia_cuda_driver to present (host_vars/{host}.yml, or its group's), or install a driver, "
         f"{JIT_DRIVER} or newer, yourself; then deploy again"
@@ -85,16 +86,16 @@ def _driver(facts: GpuFacts, host: str) -> Finding:
         return failed(f"the device is driven by {' and '.join(others)}, not by NVIDIA's driver", install)
     if not facts.module_kernels:
         return failed("NVIDIA's driver is not installed", install)
-    return failed(*_not_loaded(facts, others))
+    return failed(*_not_loaded(facts, others, system))
 
 
-def _not_loaded(facts: GpuFacts, others: Sequence[str]) -> tuple[str, str]:
+def _not_loaded(facts: GpuFacts, others: Sequence[str], system: System | None) -> tuple[str, str]:
     """Return why an installed driver is not loaded, and the remedy."""
     if facts.kernel not in facts.module_kernels:
+        headers = f"`{system.packages.install} {system.driver.headers}{facts.kernel}`" if system else ""
         return (
             f"the driver is built for the kernels {', '.join(facts.module_kernels)}, and {facts.kernel} runs",
-            f"`apt-get install linux-headers-{facts.kernel}` and `dkms autoinstall`; or boot one of those "
-            "kernels",
+            f"{headers or 'install its headers'} and `dkms autoinstall`; or boot one of those kernels",
         )
     if others:
         return (
@@ -131,7 +132,6 @@ def _driver_version(version: str, install: str) -> Finding:
 
 # What nvidia-smi says, and what helps.
 _SMI_REMEDIES = (
-    ("not installed", "install it: the package nvidia-smi of Debian, nvidia-utils-*-server of Ubuntu"),
     ("version mismatch", "the driver was upgraded and the old one is still loaded: reboot"),
     ("couldn't communicate", "`modprobe nvidia` says why; `dmesg | grep -i nvrm` has more"),
     ("GPU is lost", "reboot; a GPU that is lost again has a fault, or too little power: `dmesg | grep Xid`"),
@@ -142,9 +142,11 @@ _SMI_REMEDIES = (
 )
 
 
-def _smi(facts: GpuFacts) -> Finding:
+def _smi(facts: GpuFacts, system: System | None) -> Finding:
     if not facts.smi:
         return ok(", ".join(f"{gpu.index} {gpu.name}" for gpu in facts.gpus))
+    if "not installed" in facts.smi:
+        return failed(facts.smi, f"install it: the package {system.driver.smi}" if system else "install it")
     otherwise = "`nvidia-smi` as root on the host, and `dmesg | grep -i nvrm`"
     return failed(facts.smi, next((cure for words, cure in _SMI_REMEDIES if words in facts.smi), otherwise))
 

@@ -12,26 +12,10 @@ from pathlib import Path
 from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from .host_facts import HostFacts, Interpreter
+from .systems import SUPPORTED, system_of
 from .wording import counted, dotted
 
-TESTED = {"debian": ("12", "13")}
-UNTESTED = {"ubuntu": ("22.04", "24.04")}
-OURS = {*TESTED, *UNTESTED}
-SUPPORTED = "Debian 12 and 13, Ubuntu 22.04 and 24.04"
 PLATFORMS = "docs/platforms.md"
-RED_HAT = {"rhel", "centos", "rocky", "almalinux", "ol", "fedora", "amzn"}
-RED_HAT_LACKS = "SELinux labels, sshd's crypto policy, firewalld, the driver's packages"
-PACKAGES = {
-    "systemctl": "systemd",
-    "sshd": "openssh-server",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-    "nft": "nftables",
-    "wg": "wireguard-tools",
-    "wg-quick": "wireguard-tools",
-    "wireguard-go": "wireguard-go",
-    "ip": "iproute2",
-}
 # StandardOutput=truncate:, for the answer of the doctor's unit.
 OLDEST_SYSTEMD = 248
 # The wheels are manylinux_2_27.
@@ -140,34 +124,25 @@ def _system(facts: HostFacts, asked: Asked) -> Finding:
 
 def _distribution(facts: HostFacts) -> Finding:
     """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
-    system = facts.distribution
-    if system.version in TESTED.get(system.identity, ()):
-        return ok(system.name)
-    if system.version in UNTESTED.get(system.identity, ()):
-        return ok(f"{system.name} (runs the same code as Debian, but is not tested)")
-    if _kin(facts) & OURS:
+    found = facts.distribution
+    system = system_of(found)
+    if system is None:
+        remedy = f"use {SUPPORTED}; what it takes to support another system, {PLATFORMS} says"
+        return failed(f"{found.name} is not supported", remedy)
+    if not system.is_release(found):
         return warning(
-            f"{system.name} is akin to the systems that psfleet knows, but none of them",
+            f"{found.name} is akin to the systems that psfleet knows, but none of them",
             f"supported are {SUPPORTED} ({PLATFORMS}); whether it works here, nobody has tried",
         )
-    if _kin(facts) & RED_HAT:
-        return failed(
-            f"{system.name} is of Red Hat's family",
-            f"use {SUPPORTED}; psfleet was never run on it, and what would have to be looked at "
-            f"({RED_HAT_LACKS}) is listed in {PLATFORMS}",
-        )
-    return failed(f"{system.name} is not supported", f"use {SUPPORTED} ({PLATFORMS})")
+    return ok(found.name if system.is_tested(found) else f"{found.name} (supported, but not tested)")
 
 
 def _how_to_install(facts: HostFacts, lacking: Sequence[str]) -> str:
-    if not _kin(facts) & OURS:
+    system = system_of(facts.distribution)
+    if system is None:
         return "install them there"
-    packages = sorted({PACKAGES.get(program, "coreutils") for program in lacking})
-    return f"on the host: sudo apt-get install {' '.join(packages)}"
-
-
-def _kin(facts: HostFacts) -> set[str]:
-    return {facts.distribution.identity, *facts.distribution.like}
+    packages = sorted({system.programs[program] for program in lacking})
+    return f"on the host: sudo {system.packages.install} {' '.join(packages)}"
 
 
 def _processor(facts: HostFacts, device: str) -> Finding:

@@ -87,9 +87,7 @@ def read_host_facts(
     systemctl = _printed(find_program(root, "systemctl"), "--version")
     musl = "musl" if any(root.glob("lib/ld-musl-*")) else ""
     return HostFacts(
-        distribution=parse_os_release(
-            text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release")
-        ),
+        distribution=read_distribution(root),
         machine=machine,
         processor=first_value(cpuinfo, "model name"),
         avx=parse_avx(cpuinfo),
@@ -106,6 +104,11 @@ def read_host_facts(
         memory_bytes=parse_memory(text_of(root / "proc/meminfo")),
         memory_limit_bytes=read_memory_limit(root),
     )
+
+
+def read_distribution(root: Path = Path("/")) -> Distribution:
+    """Return the distribution of this host, or of the files of another one below `root`."""
+    return parse_os_release(text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release"))
 
 
 def parse_os_release(text: str) -> Distribution:

@@ -6,22 +6,15 @@ Asks nvidia-smi, which loads a driver and makes its device nodes. Changes nothin
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from ..host.check import Check, reasons_of
-from ..host.driver_packages import (
-    HEADERS,
-    DriverPackages,
-    choose_packages,
-    describe_installation,
-    without_candidate,
-)
+from ..host.driver_packages import plan_installation
 from ..host.gpu_checks import gpu_chain
-from ..host.host_facts import parse_os_release
+from ..host.host_facts import read_distribution
 from ..host.nvidia import GpuFacts, read_gpu_facts
+from ..host.systems import system_of
 from ..step import Step
 
 OPTIONS = {
@@ -37,8 +30,12 @@ OPTIONS = {
             "`installed` is `check` after `packages` were installed, `look` never fails.",
         ],
     },
-    "system_packages": {"type": "dict", "default": {}, "description": "By distribution (`debian-12`)."},
-    "packages": {"type": "list", "elements": "str", "default": [], "description": "Named ones instead."},
+    "packages": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Named ones, in place of the system's own.",
+    },
 }
 
 RETURN = r"""
@@ -76,41 +73,23 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
     return ""
 
 
-def plan_installation(
-    facts: GpuFacts, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
-) -> DriverPackages:
-    """Return what installing the driver on this host would mean."""
-    release = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
-    system = f"{release.identity}-{release.version}"
-    packages = choose_packages(system, facts.kernel, by_system, chosen)
-    headers = (f"{HEADERS}{facts.kernel}",)
-    if packages and not chosen and not without_candidate(policy_of(headers), headers):
-        packages += headers
-    unknown = without_candidate(policy_of(packages), packages) if packages else ()
-    return describe_installation(facts, system, packages, unknown, chosen=bool(chosen))
-
-
-def policy_of(packages: Sequence[str]) -> str:
-    """Return what apt knows of some packages. Raises OSError where the host has no apt."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    command = ["apt-cache", "policy", *packages]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout
-
-
 def run(step: Step) -> None:
     """Take the step."""
     host, driver = step.params["host"], step.params["driver"]
     tasks = [task for task in step.params["tasks"] if task["gpus"]]
     if not tasks:
         step.exit_json(changed=False, gpu_facts={}, checks=[], installation={}, broken=[])
-    facts = read_gpu_facts()
-    checks = gpu_chain(facts, tasks, os.uname().machine)
+    facts, found = read_gpu_facts(), read_distribution()
+    system = system_of(found)
+    checks = gpu_chain(facts, tasks, os.uname().machine, system)
     failed = [check for check in checks if check.state == "failed"]
     broken = [check.name for check in failed if check.name in OF_THE_DRIVER]
     installation = {}
     if driver == "present" and broken:
+        if system is None:
+            step.fail_json(msg=f"{host}: psfleet does not know {found.name}. {UNTOUCHED}")
         try:
-            planned = plan_installation(facts, step.params["system_packages"], step.params["packages"])
+            planned = plan_installation(facts, found, system, step.params["packages"])
         except OSError as error:
             step.fail_json(msg=f"{host}: its packages cannot be looked at: {error}. {UNTOUCHED}")
         if planned.refusal:

@@ -30,6 +30,7 @@ from ..host.name_checks import name_check, names_in, resolve_names
 from ..host.nvidia import read_gpu_facts
 from ..host.peer_probes import end_listener
 from ..host.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..host.systems import system_of
 from ..step import Step
 
 OPTIONS = {
@@ -150,7 +151,7 @@ def run(step: Step) -> None:
     running = running_units(ports)
     checks = host_chain(facts, asked)
     checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
-    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine) if gpus else []
+    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system_of(facts.distribution)) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=step.check_mode)
     step.exit_json(
         changed=False,

@@ -10,15 +10,9 @@ import time
 from ..host.accounts import account_finding, read_accounts
 from ..host.check import Check, checks_of, reasons_of
 from ..host.clock_checks import clock_check
-from ..host.host_checks import (
-    PLATFORMS,
-    SUPPORTED,
-    Asked,
-    data_check,
-    host_chain,
-    host_environment,
-)
+from ..host.host_checks import PLATFORMS, Asked, data_check, host_chain, host_environment
 from ..host.host_facts import read_host_facts
+from ..host.systems import SUPPORTED, system_of
 from ..step import Step
 
 OPTIONS = {
@@ -48,6 +42,10 @@ environment:
   type: str
   description: Name of the locked environment that the host gets, such as `gpu-python3.11-x86_64`.
 python: {returned: success, type: str, description: "The system's Python that it is made from, a whole path."}
+system:
+  returned: success
+  type: dict
+  description: What roles take of its operating system, as `for_roles` of trainer/host/systems.
 """
 
 
@@ -78,4 +76,6 @@ def run(step: Step) -> None:
         if check.state == "warning":
             step.warn(f"{host}: {check.found}; {check.remedy}")
     environment, python = host_environment(facts, asked)
-    step.exit_json(changed=False, environment=environment.name, python=python.path)
+    system = system_of(facts.distribution)
+    for_roles = system.for_roles if system else {}  # without one it was refused
+    step.exit_json(changed=False, environment=environment.name, python=python.path, system=for_roles)

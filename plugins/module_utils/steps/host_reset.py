@@ -18,12 +18,13 @@ from ..carried_record import CarriedRecord
 from ..ended_account import end_all
 from ..host.accounts import is_ours
 from ..host.fence_state import listed, take_down
-from ..host.host_facts import ask
+from ..host.host_facts import ask, read_distribution
 from ..host.people import begun_by
+from ..host.systems import system_of
 from ..host.task_traces import run_file, run_id_of
 from ..host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..host.wording import first_of, grouped
-from ..host_places import SSHD, Found, HostPlaces, give_to_root, is_our_unit
+from ..host_places import SSHD_FILE, Found, HostPlaces, give_to_root, is_our_unit
 from ..metrics_timer import WANTED, MetricsTimer
 from ..step import Step
 
@@ -31,7 +32,6 @@ OPTIONS = {
     "host": {"required": True, "description": "The host's name, for messages."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
     "data_directory": {"type": "path", "required": True, "description": "Where data are carried."},
-    "sshd": {"required": True, "description": "The service of sshd."},
     "runs": {"type": "bool", "default": False, "description": "Whether what runs have left goes, too."},
     "data": {"type": "bool", "default": False, "description": "Whether carried data go, too."},
 }
@@ -94,6 +94,7 @@ class HostReset:
         # The number of the tasks' user, whose group the directory has, may be somebody else's one day.
         kept = places.kept_runs
         found = [path.lstat() for path in (kept, *kept.iterdir())] if kept else []
+        self.system = system_of(read_distribution(places.root))
         self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
 
     def _loaded(self) -> dict[str, dict[str, str]]:
@@ -134,9 +135,11 @@ class HostReset:
             kept += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
         return [*kept, *(f"{path} (not psfleet's)" for path in self.found.foreign)]
 
-    def take_off(self, sshd: str) -> None:
+    def take_off(self) -> None:
         """Take it off. What may be refused comes first."""
-        leave_sshd(self.places.root / SSHD, sshd)
+        if self.system:  # without one nothing was deployed
+            directory = self.places.root / self.system.sshd_directory.lstrip("/")
+            leave_sshd(directory / SSHD_FILE, self.system.sshd_service)
         if not self.metrics.is_fulfilled():
             self.metrics.apply()
         if beside := [unit for unit in self.units if unit != FENCE]:
@@ -230,7 +233,7 @@ def run(step: Step) -> None:
                 "end it first: `ansible-playbook stop.yml`"
             )
         if before.removed and not step.check_mode:
-            before.take_off(values["sshd"])
+            before.take_off()
             after = HostReset(places)
             if after.removed:
                 step.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")

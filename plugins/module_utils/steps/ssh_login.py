@@ -28,6 +28,7 @@ from ..step import Step
 
 OPTIONS = {
     "service": {"required": True, "description": "systemd service of sshd."},
+    "directory": {"type": "path", "required": True, "description": "What sshd reads beside sshd_config."},
     "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
     "files": {"type": "list", "elements": "path", "required": True, "description": "What sshd reads."},
     "admits": {"type": "list", "elements": "path", "required": True, "description": "Who is let in."},
@@ -40,16 +41,15 @@ RETURN = r"""
 proven: {returned: always, type: bool, description: Whether it was proven now.}
 """
 
-CONFIGURATION = Path("/etc/ssh")
 # A reload has ended before sshd has read its files and listens again.
 TRIES = 5
 SECONDS_TO_ANSWER = 60
 MOST_NAMED = 5
 
 
-def read_by_sshd(files: Iterable[Path], configuration: Path = CONFIGURATION) -> list[Path]:
-    """Return the files that say who may log in."""
-    return [*files, configuration / "sshd_config", *sorted(configuration.glob("sshd_config.d/*.conf"))]
+def read_by_sshd(files: Iterable[Path], directory: Path) -> list[Path]:
+    """Return the files that say who may log in; sshd's own configuration lies beside the directory."""
+    return [*files, directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
 
 
 def state_of(paths: Iterable[Path], admits: Iterable[Path], process: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def run(step: Step) -> None:
     values = step.params
     service, proven = values["service"], Path(values["proven"])
     try:
-        paths = read_by_sshd(map(Path, values["files"]))
+        paths = read_by_sshd(map(Path, values["files"]), Path(values["directory"]))
         process = systemctl("show", "--property=MainPID", "--value", service).strip()
         state, before = state_of(paths, map(Path, values["admits"]), process), noted(proven)
         if step.check_mode or before == state:
@@ -124,7 +124,7 @@ def run(step: Step) -> None:
             step.fail_json(
                 msg=f"{values['user']} cannot log in from {values['host']} to itself: {problem}\n"
                 "If the host's own sshd_config limits who may log in (AllowUsers, AllowGroups, DenyUsers) or "
-                f"does not include\nsshd_config.d/*.conf, let {values['user']} in there. "
+                f"does not include\n{values['directory']}/*.conf, let {values['user']} in there. "
                 f"`journalctl --unit={service}` says what sshd objected to."
             )
         with opened(proven.parent) as folder:

@@ -92,6 +92,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def deployed(host: Host) -> None:
     host.passwd.write_text(OTHERS + OURS)
+    (host.root / "etc/os-release").write_text("ID=debian\nVERSION_ID=12\n")
     made(host.root, SSHD, "etc/psfleet/plan.json", "opt/psfleet/current", "var/log/psfleet/night-1/ps0.out")
     made(host.root, "var/lib/psfleet/runs/night-1/x", "etc/systemd/system/psfleet-ps@.service")
     made(host.root, "prometheus/psfleet.prom", "prometheus/apt.prom")
@@ -106,9 +107,7 @@ def deployed(host: Host) -> None:
 def reset(root: Path, *, check: bool = False, **asked: bool) -> dict[str, Any]:
     some = places(root)
     directory = str(some.data_directory)
-    return answer_of(
-        module.run, check=check, host="n1", paths=some.paths, data_directory=directory, sshd="ssh", **asked
-    )
+    return answer_of(module.run, check=check, host="n1", paths=some.paths, data_directory=directory, **asked)
 
 
 def test_many_paths_of_a_folder_are_told_in_short() -> None:
@@ -138,7 +137,10 @@ def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(h
     runs = host.root / "var/lib/psfleet/runs"
     assert taken["stays"] == [f"{runs} (host_reset_runs: true takes it off)"]
     assert taken["diff"]["before"].splitlines() == taken["removed"]
-    assert left(host.root) == {"etc/passwd", "prometheus/apt.prom", "var/lib/psfleet/runs/night-1/x"}
+    assert left(host.root) == {
+        *("etc/passwd", "etc/os-release", "prometheus/apt.prom"),
+        "var/lib/psfleet/runs/night-1/x",
+    }
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (runs, runs.parent)} == {
         (os.geteuid(), os.getegid())
     }

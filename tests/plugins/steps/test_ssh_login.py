@@ -41,6 +41,7 @@ def logged_in(folder: Path, *, fails: str = "", check: bool = False) -> tuple[di
         ssh_login.run,
         check=check,
         service="psfleet-no-such",
+        directory=str(folder / "sshd_config.d"),
         login=["sh", "-c", program],
         files=[str(folder / "cert.pub")],
         admits=[str(folder / "revoked.krl")],
@@ -120,7 +121,7 @@ def test_a_check_does_not_log_in(folder: Path) -> None:
 def test_what_sshd_reads_beside_them_counts(tmp_path: Path) -> None:
     (tmp_path / "sshd_config.d").mkdir()
     (tmp_path / "sshd_config.d" / "10-own.conf").write_text("")
-    paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path)
+    paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path / "sshd_config.d")
     assert [path.name for path in paths] == ["cert", "sshd_config", "10-own.conf"]
     assert ssh_login.state_of(paths, [], "7") != ssh_login.state_of(paths, [], "8")
 

@@ -10,6 +10,7 @@ from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.watch.test_status import task
 from tests.repository import ROOT
 from trainer.host.error_lines import exception_in
+from trainer.host.systems.debian import DEBIAN
 
 PLAN = make_plan().to_json()
 ANA = "ana@desk, 2026-11-25 09:12 UTC"
@@ -48,7 +49,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_peers listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_peers probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
     "host_lease": {"problem": ""},
-    "host_requirements": {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"},
+    "host_requirements": {
+        **{"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"},
+        "system": DEBIAN.for_roles,
+    },
     "host_reset": {"removed": ["units"], "stays": []},
     "host_runs": {"runs": [RUN]},
     "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
@@ -153,7 +157,7 @@ def test_of_an_answer_no_more_is_kept_than_its_module_may_say(module: str) -> No
 
 # Kind -> type in RETURN. Those that are not here are lists.
 TYPES = dict.fromkeys(("text", "state", "run", "person", "environment", "python", "hash"), "str")
-TYPES |= dict.fromkeys(("object", "figures", "named texts", "named counts"), "dict")
+TYPES |= dict.fromkeys(("object", "system", "figures", "named texts", "named counts"), "dict")
 TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 
 
@@ -216,6 +220,12 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
         ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
         ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
         ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
+        ("host_requirements", {"system": ["debian"]}, "system is ['debian'], which it cannot be"),
+        (
+            "host_requirements",
+            {"system": {**DEBIAN.for_roles, "packages_module": "ansible.builtin.command"}},
+            "which it cannot be",
+        ),
         ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which it cannot be"),
         ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "python3.11;x', which it cannot be"),
         ("host_runs", {"runs": {}}, "runs is {}, which it cannot be"),

@@ -1,23 +1,26 @@
 """What installing the driver is said to do, and where it is refused, before anything is installed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.repository import ROOT
 from tests.trainer.host.made_gpu_hosts import KERNEL
 from tests.trainer.host.recorded_findings import cases, told
 from trainer.host.driver_packages import (
     DriverPackages,
-    choose_packages,
     describe_installation,
-    without_candidate,
+    name_packages,
+    plan_installation,
 )
+from trainer.host.host_facts import Distribution
 from trainer.host.nvidia import GpuFacts
+from trainer.host.systems import SYSTEMS
+from trainer.host.systems.apt import without_candidate
+from trainer.host.systems.debian import DEBIAN
+from trainer.host.systems.ubuntu import UBUNTU
 
-ROLE = ROOT / "roles" / "nvidia_cuda"
 FACTS = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, kernel=KERNEL)
 
 
@@ -26,7 +29,8 @@ def plan_of(case: dict[str, Any]) -> DriverPackages:
     packages = case.get("packages", ["nvidia-kernel-dkms", "nvidia-smi"])
     unknown, chosen = case.get("unknown", []), case.get("chosen", False)
     facts = replace(FACTS, **told(case.get("facts", {})))
-    plan = describe_installation(facts, case.get("system", "debian-12"), packages, unknown, chosen=chosen)
+    system = SYSTEMS[case.get("system", "debian")]
+    plan = describe_installation(facts, system, packages, unknown, chosen=chosen)
     assert plan.packages == tuple(packages)
     return plan
 
@@ -48,20 +52,46 @@ def test_what_is_installed_or_why_not_is_said_before(case: dict[str, Any]) -> No
         ("6.8-7-64-own", "64-own"),
     ],
 )
-def test_headers_are_of_the_kind_of_kernel_and_packages_that_somebody_names_go_first(
-    kernel: str, flavour: str
+def test_headers_are_of_the_kind_of_kernel(kernel: str, flavour: str) -> None:
+    assert name_packages(kernel, DEBIAN.driver.packages)[-1] == f"linux-headers-{flavour}"
+
+
+@pytest.mark.parametrize(
+    ("kernels_own", "chosen", "headers"),
+    [
+        (True, [], ["linux-headers-amd64", f"linux-headers-{KERNEL}"]),
+        (False, [], ["linux-headers-amd64"]),
+        (True, ["cuda-drivers"], []),
+    ],
+)
+def test_the_headers_of_the_kernel_that_runs_come_along_where_the_sources_have_them(
+    kernels_own: bool, chosen: list[str], headers: list[str]
 ) -> None:
-    by_system = {"debian-12": ["linux-headers-{flavour}"]}
-    assert choose_packages("debian-12", kernel, by_system, []) == (f"linux-headers-{flavour}",)
-    assert choose_packages("debian-12", kernel, by_system, ["cuda-drivers"]) == ("cuda-drivers",)
-    assert choose_packages("rhel-9", kernel, by_system, []) == ()
+    """DKMS compiles for no kernel without them. These sources have all packages but perhaps that one."""
+
+    def lacking(packages: Sequence[str]) -> tuple[str, ...]:
+        return () if kernels_own else tuple({f"linux-headers-{KERNEL}"} & {*packages})
+
+    system = replace(DEBIAN, packages=replace(DEBIAN.packages, lacking=lacking))
+    plan = plan_installation(FACTS, Distribution("debian", "12", (), "Debian 12"), system, chosen)
+    assert plan.refusal == ""
+    assert [package for package in plan.packages if "headers" in package] == headers
 
 
-def test_the_role_knows_packages_for_every_distribution_that_is_supported() -> None:
-    values = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
-    names = values["__nvidia_cuda_system_packages"]
-    assert set(names) == {"debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"}
-    assert {name.strip("{} ") for name in names.values()} <= set(values)
+def test_a_system_that_is_akin_gets_no_packages_but_those_that_somebody_names() -> None:
+    found = Distribution("linuxmint", "22", ("ubuntu", "debian"), "Linux Mint 22")
+    nothing = replace(UBUNTU, packages=replace(UBUNTU.packages, lacking=lambda _packages: ()))
+    said = plan_installation(FACTS, found, nothing, [])
+    assert (said.packages, said.refusal) == (
+        (),
+        "psfleet knows no packages of the driver for linuxmint-22: name them in nvidia_cuda_driver_packages, "
+        "or install the driver yourself and set nvidia_cuda_driver to check",
+    )
+    assert plan_installation(FACTS, found, nothing, ["cuda-drivers"]).packages == ("cuda-drivers",)
+    passed_on = replace(FACTS, bus_drivers=("vfio-pci",))
+    assert plan_installation(passed_on, found, nothing, []).refusal.startswith(
+        "vfio-pci passes the device on"
+    )
 
 
 def test_what_apt_does_not_know_is_found() -> None:

@@ -8,6 +8,7 @@ from tests.trainer.host.recorded_findings import cases, told
 from trainer.host.check import Check
 from trainer.host.gpu_checks import gpu_chain
 from trainer.host.nvidia import Gpu, GpuFacts
+from trainer.host.systems import SYSTEMS
 
 NAMES = ["bus", "driver", "nvidia-smi", "uvm", "gpus"]
 H200 = Gpu(0, "NVIDIA H200", (9, 0), "580.173.02")
@@ -37,7 +38,9 @@ def chain_of(case: dict[str, Any]) -> list[Check]:
         {"job": name[:-1], "index": int(name[-1]), "host": "node3", "gpus": gpus}
         for name, gpus in case.get("tasks", {"worker0": [0]}).items()
     ]
-    return gpu_chain(replace(HOSTS[case.get("host", "well")], **facts), tasks, case.get("machine", "x86_64"))
+    host = replace(HOSTS[case.get("host", "well")], **facts)
+    system = SYSTEMS.get(case.get("system", "debian"))
+    return gpu_chain(host, tasks, case.get("machine", "x86_64"), system)
 
 
 @cases("gpus")

@@ -23,6 +23,8 @@ from trainer.host.check import Check
 from trainer.host.host_checks import Asked, data_check, host_chain, host_environment
 from trainer.host.host_facts import HostFacts, read_host_facts
 
+FILES = ["check", "environment", "host_checks", "host_facts", "wording"]
+SYSTEM_FILES = [f"systems/{path.stem}" for path in (ROOT / "trainer/host/systems").glob("*.py")]
 NAMES = ["system", "processor", "libc", "python", "memory"]
 
 
@@ -88,7 +90,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert {check.state for check in host_chain(facts_of(host, tmp_path), Asked())} == {"failed"}
 
 
-@pytest.mark.parametrize("name", ["check", "environment", "host_checks", "host_facts", "wording"])
+@pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])
 def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
     """A host with Python 3.8 must be told what it lacks, not that `match` is a syntax error."""
     text = (ROOT / "trainer/host" / f"{name}.py").read_text()

@@ -1,0 +1,94 @@
+"""Plays import a role also to get at its variables, which Ansible shows to others only if it is told to.
+
+By default it shows those of imported roles; with DEFAULT_PRIVATE_ROLE_VARS it does not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.repository import ROOT
+
+OURS = "psfleet.cluster."
+TAKING = ("ansible.builtin.import_role", "ansible.builtin.include_role")
+ROLES = {path.name: path for path in sorted((ROOT / "roles").iterdir())}
+PLAYS = [
+    pytest.param(play, id=f"{path.stem}: {play['name']}")
+    for path in sorted((ROOT / "playbooks").glob("*.yml"))
+    for play in yaml.safe_load(path.read_text())
+    if "hosts" in play
+]
+
+
+def files_of(role: str, *folders: str) -> list[Path]:
+    return [path for folder in folders for path in (ROLES[role] / folder).glob("*.*")]
+
+
+def words_in(content: object) -> set[str]:
+    """Return the words of all values, and not of the keys, which only set a variable."""
+    if isinstance(content, dict | list):
+        parts = content.values() if isinstance(content, dict) else content
+        return set().union(*map(words_in, parts))
+    return set(re.findall(r"\w+", str(content)))
+
+
+def used_by(role: str) -> set[str]:
+    """Return the words of a role's tasks, variables and templates."""
+    texts = [path.read_text() for path in files_of(role, "templates")]
+    loaded = files_of(role, "tasks", "handlers", "vars", "defaults")
+    return words_in([*texts, *(yaml.safe_load(path.read_text()) for path in loaded)])
+
+
+VARIABLES = {
+    role: {
+        name for path in files_of(role, "vars", "defaults") for name in yaml.safe_load(path.read_text()) or ()
+    }
+    for role in ROLES
+}
+USED = {role: used_by(role) for role in ROLES}
+
+
+def taken(content: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the arguments of all that imports or includes a role."""
+    for each in content if isinstance(content, list) else [content]:
+        for key, value in each.items() if isinstance(each, dict) else ():
+            if key in TAKING:
+                yield value
+            elif isinstance(value, list | dict):
+                yield from taken(value)
+
+
+def hidden(tasks: object, words: set[str]) -> list[str]:
+    """Return the roles that are taken with variables of their own, which others use and do not see."""
+    roles = list(taken(tasks))
+    names = [role["name"].removeprefix(OURS) for role in roles]
+    found = []
+    for name, role in zip(names, roles, strict=True):
+        others = words.union(*(USED[other] for other in names if other != name))
+        if VARIABLES[name] & others and not role.get("public"):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("play", PLAYS)
+def test_a_play_shows_the_variables_of_a_role_that_something_else_in_it_uses(play: dict[str, Any]) -> None:
+    assert hidden(play, words_in(play)) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_so_does_a_role(role: str) -> None:
+    for path in files_of(role, "tasks", "handlers"):
+        assert hidden(yaml.safe_load(path.read_text()), USED[role]) == []
+
+
+def test_a_role_whose_variables_are_hidden_is_found() -> None:
+    role = {"name": f"{OURS}trainer", "tasks_from": "steps"}
+    tasks = [{"block": [{TAKING[0]: role}]}, {"psfleet.cluster.host_steps": {"steps": "{{ trainer_look }}"}}]
+    assert hidden(tasks, words_in(tasks)) == ["trainer"]
+    assert hidden([{TAKING[0]: role}], set()) == []
+    # As of a template of ssh_mesh.
+    assert hidden([{TAKING[1]: role}, {TAKING[1]: {"name": f"{OURS}ssh_mesh"}}], set()) == ["trainer"]

@@ -1,0 +1,42 @@
+"""The packages of Debian, and of systems that are made from it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from .system import Packages
+
+
+def lacking(packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages that no source of this host has. Raises OSError where the host has no apt."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    command = ["apt-cache", "policy", *packages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return without_candidate(done.stdout, packages)
+
+
+def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages that no source has, by what `apt-cache policy PACKAGES` printed."""
+    found, name = set(), ""
+    for line in policy.splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.strip().startswith("Candidate:") and "(none)" not in line:
+            found.add(name)
+    return tuple(package for package in packages if package not in found)
+
+
+APT = Packages(
+    module="ansible.builtin.apt",
+    arguments={
+        "install_recommends": False,
+        "update_cache": True,
+        "cache_valid_time": 3600,
+        "lock_timeout": 300,
+    },
+    install="apt-get install",
+    refresh="apt-get update",
+    lacking=lacking,
+)
