@@ -10,13 +10,16 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
 from tools import record_schema
+from trainer.contract.json_objects import JsonObject
 from trainer.contract.rules import BOOLEAN
+from trainer.contract.run_program import RunProgram
 from trainer.contract.settings import (
     MODELS,
     OPTIMIZERS,
@@ -40,7 +43,10 @@ def written(root: Path) -> dict[Path, str]:
     Raises ValueError where a file has no such place.
     """
     parts: dict[str, dict[str, str]] = {
-        "docs/contracts.md": {"training settings": "\n" + _settings_table()},
+        "docs/contracts.md": {
+            "training settings": "\n" + _settings_table(),
+            "fields of a program": "\n" + _fields_table(RunProgram),
+        },
         "docs/models.md": {"models": "\n" + _models_table(root / "trainer" / "model" / "models")},
         "roles/trainer/README.md": {"training settings": "\n" + _variables_table()},
         "roles/trainer/defaults/main.yml": {"training settings": _defaults()},
@@ -86,6 +92,19 @@ def _settings_table() -> str:
         for name in RULES
     )
     return _table(("setting", "default", "expected", "meaning", "per host"), rows)
+
+
+def _fields_table(of: type[JsonObject]) -> str:
+    rows = (
+        (f"`{each.name}`", _json_default(each), each.metadata["rule"].expected, each.metadata["meaning"])
+        for each in fields(of)
+    )
+    return _table(("field", "default", "expected", "meaning"), rows)
+
+
+def _json_default(of: Field[Any]) -> str:
+    default = of.default if of.default_factory is MISSING else of.default_factory()
+    return "" if default is MISSING else f"`{json.dumps(default)}`"
 
 
 def _variables_table() -> str:

@@ -189,7 +189,7 @@ def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
 
 
 def setting(default: object, rule: Rule, meaning: str = "", *, per_host: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field
-    """Return a dataclass's field with its default, and the rest in its metadata.
+    """Return a dataclass's field with its default (MISSING: it has none), and the rest in its metadata.
 
     `meaning` is Markdown, and its first sentence a summary. It does not repeat what the rule expects.
     """
