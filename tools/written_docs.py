@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 
 import yaml
 
+from psfleet.run.settings_file import RunSettings
 from tools import record_schema
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.rules import BOOLEAN
@@ -46,6 +47,7 @@ def written(root: Path) -> dict[Path, str]:
         "docs/contracts.md": {
             "training settings": "\n" + _settings_table(),
             "fields of a program": "\n" + _fields_table(RunProgram),
+            "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
         "docs/models.md": {"models": "\n" + _models_table(root / "trainer" / "model" / "models")},
         "roles/trainer/README.md": {"training settings": "\n" + _variables_table()},

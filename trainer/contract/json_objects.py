@@ -1,11 +1,10 @@
 """Dataclasses that are objects in JSON: each field is a `setting`, with its rule and what it means."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
-from trainer.contract.json_files import finite
-from trainer.contract.rules import as_given, converted
+from trainer.contract.rules import SettingProblem, as_given, convert_all, converted
 
 _Object = TypeVar("_Object", bound="JsonObject")
 
@@ -28,6 +27,15 @@ class JsonObject:
         rules = {each.name: each.metadata["rule"] for each in fields(cls)}
         return cls(**converted({name: content[name] for name in rules if name in content}, rules))
 
+    @classmethod
+    def usable(cls: type[_Object], content: object) -> tuple[_Object, dict[str, SettingProblem]]:
+        """Return what can be used of an object whose fields all have defaults, and the problems by field."""
+        rules = {each.name: each.metadata["rule"] for each in fields(cls)}
+        given = content if isinstance(content, Mapping) else {}
+        taken, problems = convert_all({name: given[name] for name in rules if name in given}, rules, str)
+        return cls(**taken), {problem.name: problem for problem in problems}
+
     def to_json(self) -> dict[str, Any]:
         """Return the object with all its fields, as JSON has it."""
-        return {name: finite(value) for name, value in asdict(self).items()}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
