@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -25,6 +25,9 @@ setup-dev: ## Install what the tests need, too
 
 lock: setup ## Write all locks anew: requirements/*.txt, and the hosts' in roles/package_store/files
 	@tools/lock.sh
+
+docs: setup ## Write what follows from the code into pages and roles: the tables of training settings, the schema of records
+	@python -m tools.written_docs
 
 demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
 	@tools/demo.sh $(MODEL)

@@ -1,7 +1,6 @@
 """The docs and the product say the same, both ways: what docs name exists, and what exists is named there."""
 
 import re
-from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.psfleet.evidence.cases import EVERY_CHECK
 from tests.repository import ROOT
 from trainer import metrics
 from trainer.contract import exit_codes, records
-from trainer.contract.settings import MODELS, PER_HOST, RULES, TrainingSettings
 
 FOLDERS = {"docs", "examples", "inventory/sample", "molecule", "playbooks", "plugins", "psfleet", "roles"}
 FOLDERS |= {"benchmarks", "tests", "tools", "trainer"}
@@ -165,21 +163,6 @@ def test_variables_that_pages_name_are_those_of_roles() -> None:
     returned = {"package_store_host", "package_store_tensorboard", "package_store_look", "nvidia_cuda_look"}
     assert named - {name for role in ROLES for name in options(role)} == returned
     assert set(first_names("docs/inventory.md", "Variables")) == HOST_VARIABLES
-
-
-def test_training_settings() -> None:
-    table = [
-        [cell.strip(" `") for cell in row] for row in rows(section("docs/contracts.md", "Training settings"))
-    ]
-    defaults = {setting.name: setting.default for setting in fields(TrainingSettings)}
-    assert {name: yaml.safe_load(default) for name, default, _, _ in table} == defaults
-    assert [name for name, *_ in table] == list(RULES)
-    assert {name for name, _, _, per_host in table if per_host == "yes"} == PER_HOST
-    offered = load("trainer", "defaults/main.yml")
-    assert {name: offered.get(f"trainer_{name}", "absent") for name in defaults} == defaults
-    (models,) = [meaning for name, _, meaning, _ in table if name == "model"]
-    assert models.split("`, `") == list(MODELS)
-    assert {row[0].split("`")[1] for row in rows(TEXTS["docs/models.md"].split("\n## ")[0])} == set(MODELS)
 
 
 def test_the_rules_are_published_as_data() -> None:

@@ -1,11 +1,9 @@
-"""`python -m tools.record_schema`: the event records as JSON Schema, made of the code that reads them.
+"""The event records as JSON Schema, made of the code that reads them.
 
-https://json-schema.org/draft/2020-12. docs/schema/ has what this prints, for tools that are not ours. An
+https://json-schema.org/draft/2020-12. `make docs` writes it to docs/schema/, for tools that are not ours. An
 integer is one without a fraction: where a reader takes 1.0 for one, the code does not.
 """
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -75,7 +73,3 @@ def _rule(
 
 def _properties(kinds: Mapping[str, str]) -> dict[str, object]:
     return {name: _KINDS[kind] for name, kind in kinds.items()}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

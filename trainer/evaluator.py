@@ -24,7 +24,8 @@ from trainer.contract.records import (
     events_file,
     read_records,
 )
-from trainer.contract.settings import SettingsError, TrainingSettings
+from trainer.contract.rules import SettingsError
+from trainer.contract.settings import TrainingSettings
 from trainer.process.console import say
 from trainer.process.ending import tell_ending
 from trainer.process.failure import TaskFailure, recorded

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from psfleet.watch.followed_log import FollowedLog
-from trainer.contract.settings import as_given, integer
+from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
 
 from ..plugin_utils.actions import ControllerAction

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from trainer.contract.settings import as_given
+from trainer.contract.rules import as_given
 from trainer.host.mesh import KEY
 from trainer.host.task_traces import read_object
 from trainer.host.wording import first_of, grouped

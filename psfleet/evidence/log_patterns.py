@@ -12,7 +12,7 @@ from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import LogPattern
 from psfleet.evidence.untrusted_files import refuse_special
-from trainer.contract.settings import to_number
+from trainer.contract.rules import to_number
 
 LONGEST_LINE = 1_000_000  # a longer one is looked at in parts
 VARIABLE = "training_evidence_log_patterns"

@@ -13,6 +13,7 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
+from psfleet.run.settings_file import RunSettings
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record, events_file, records_in
 from trainer.contract.run_tasks import RunTask, run_tasks
@@ -33,9 +34,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
-    told, unread = _json(folder / "settings.json")
-    training, asked = _object(told, "training"), told.get("program") if isinstance(told, Mapping) else None
-    program = asked if isinstance(asked, Mapping) else None
+    content, unread = _json(folder / "settings.json")
+    asked, problems = RunSettings.usable(content)
+    training, program = asked.training, asked.program
     # What begins with a dot is a desktop's, such as ._worker0.jsonl.
     files = _read_all(sorted((folder / "events").glob("[!.]*.jsonl")), folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
@@ -44,14 +45,10 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         plan = _plan(folder / "plan.json")
         if unread and os.path.lexists(folder / "settings.json"):
             raise ValueError(f"settings.json: {unread}")
-        if told is not None and not isinstance(told, Mapping):
+        if content is not None and not isinstance(content, Mapping):
             raise ValueError("settings.json: not a JSON object")
-        if asked is not program:
-            raise ValueError(f"settings.json: program is {asked!r}; expected an object or null")
-        try:
-            _refuse_other_kinds(told, "training")
-        except ValueError as error:
-            raise ValueError(f"settings.json: {error}") from error
+        if found := problems.get("program") or problems.get("training"):
+            raise ValueError(f"settings.json: {found}")
         chief, _ = files.get(CHIEF, ([], ()))
         rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
     except ValueError as error:
@@ -95,9 +92,11 @@ def read_settings(folder: Path) -> EvidenceSettings:
         problem = "not a JSON object"
     if problem and os.path.lexists(path):
         raise ValueError(f"{path}: {problem}")
+    asked, problems = RunSettings.usable(content)
     try:
-        _refuse_other_kinds(content, "evidence")
-        return EvidenceSettings.from_mapping(_object(content, "evidence"), "evidence.")
+        if "evidence" in problems:
+            raise ValueError(problems["evidence"])
+        return EvidenceSettings.from_mapping(asked.evidence or {}, "evidence.")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -169,13 +168,6 @@ def _json(path: Path) -> tuple[object, str]:
 def _object(content: object, name: str) -> Mapping[str, object]:
     value = content.get(name) if isinstance(content, Mapping) else None
     return value if isinstance(value, Mapping) else {}
-
-
-def _refuse_other_kinds(content: object, name: str) -> None:
-    """Raise ValueError where this is there, and no object: the defaults are not what was asked for."""
-    value = content.get(name) if isinstance(content, Mapping) else None
-    if not isinstance(value, Mapping | None):
-        raise ValueError(f"{name} is {str(value)[:80]!r}; expected an object")
 
 
 def _read_all(paths: Iterable[Path], folder: Path) -> dict[str, _File]:

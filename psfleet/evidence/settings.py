@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from trainer.contract.settings import (
+from trainer.contract.rules import (
     Rule,
     SettingProblem,
     SettingsError,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from trainer.contract.settings import PER_HOST, Rule, SettingProblem, SettingsError, convert_all, integer
+from trainer.contract.rules import Rule, SettingProblem, SettingsError, convert_all, integer
+from trainer.contract.settings import PER_HOST
 
 _COUNT = integer(1, 1024)
 

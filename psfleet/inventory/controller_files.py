@@ -7,7 +7,7 @@ from typing import Any
 
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
-from trainer.contract.settings import as_given
+from trainer.contract.rules import as_given
 from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100

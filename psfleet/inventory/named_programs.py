@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from psfleet.inventory.problems import InventoryProblem
-from trainer.contract.settings import (
+from trainer.contract.rules import (
     Rule,
     SettingProblem,
     SettingsError,

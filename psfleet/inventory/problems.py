@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.contract.progress import printable
-from trainer.contract.settings import as_given
+from trainer.contract.rules import as_given
 
 PARENT = "tf_cluster"
 

@@ -14,15 +14,8 @@ from psfleet.inventory.problems import InventoryError, InventoryProblem, found_o
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
-from trainer.contract.settings import (
-    LONGEST_TOLD,
-    RULES,
-    Rule,
-    TrainingSettings,
-    as_given,
-    convert_all,
-    replication_problems,
-)
+from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
+from trainer.contract.settings import RULES, TrainingSettings, replication_problems
 from trainer.host.wording import cut, first_of, grouped
 
 # What ProtectHome and PrivateTmp of the units hide.

@@ -10,18 +10,8 @@ from pathlib import PurePosixPath
 from psfleet.inventory.asked_tasks import tasks_rule
 from psfleet.inventory.named_programs import OPTION, VARIABLE, named_programs_rule
 from trainer.contract.plan import JOBS
-from trainer.contract.settings import (
-    BOOLEAN,
-    PER_HOST,
-    RULES,
-    Rule,
-    checked,
-    integer,
-    number,
-    or_null,
-    to_integer,
-    to_text,
-)
+from trainer.contract.rules import BOOLEAN, Rule, checked, integer, number, or_null, to_integer, to_text
+from trainer.contract.settings import PER_HOST, RULES
 from trainer.host.port_fence import to_reach
 
 PREFIX = "trainer_"

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from psfleet.run.settings_file import RunSettings
 from trainer.contract import task_names
 from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan
@@ -49,11 +50,17 @@ def collected_whole(folder: Path, cluster_name: str) -> bool:
 
 
 def begun_settings(folder: Path) -> dict[str, Any]:
-    """Return what a run began with, as `run_settings` returns it; empty for a run that is new."""
-    values = read_object(folder / "settings.json")
-    if not values:
+    """Return what a run began with, as `run_settings` returns it; empty for a run that is new.
+
+    Raises ValueError where its folder does not say that.
+    """
+    content = read_object(folder / "settings.json")
+    if not content:
         return {}
-    return {"cluster": values["training"], "tasks": values["tasks"], "program": values.get("program")}
+    if not content.keys() >= {"training", "tasks"}:
+        raise ValueError("the field training or tasks is missing")
+    values = RunSettings.from_json(content)
+    return {"cluster": values.training, "tasks": values.tasks, "program": values.program}
 
 
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -80,11 +87,18 @@ def described_run(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a run as the playbooks know it: `id`, `folder`, `settings`, `tasks` and `lead`."""
-    values = {"training": settings["cluster"], "tasks": settings["tasks"], "program": settings.get("program")}
+    there, _ = RunSettings.usable(read_object(folder / "settings.json"))
+    values = RunSettings(
+        training=settings["cluster"],
+        tasks=settings["tasks"],
+        program=settings.get("program"),
+        begun=there.begun,
+        evidence=there.evidence,
+    )
     return {
         "id": folder.name,
         "folder": str(folder),
-        "settings": read_object(folder / "settings.json") | values,
+        "settings": values.to_json(),
         "tasks": tasks,
         "lead": lead_of(tasks),
     }

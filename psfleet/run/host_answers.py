@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.settings import as_given
+from trainer.contract.rules import as_given
 from trainer.host.check import State
 from trainer.host.content_directory import HASH_DIGITS
 from trainer.host.environment import every_environment

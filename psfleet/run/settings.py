@@ -1,9 +1,11 @@
 """What each task of a run trains: from the inventory for a new run, from its folder for one that goes on."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan
+from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of
 
@@ -20,13 +22,9 @@ _OF_PS = (
 _KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
 _KEPT_OF_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_OF_PROGRAM = {
-    "program_arguments": "arguments",
-    "program_environment": "environment",
-    "program_flags": "flags",
-    "program_observed": "observed",
-    "program_tensorflow1": "tensorflow1",
-    "program_end_deadline_minutes": "end_deadline_minutes",
-    "program_collect": "collect",
+    f"program_{each.name}": each.name
+    for each in fields(RunProgram)
+    if each.name not in {"name", "release", "file"}
 }
 
 
@@ -37,18 +35,8 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
     """
     if not program:
         return None
-    return {
-        "name": program["name"],
-        "release": program["release"],
-        "file": f"{install_directory}/programs/{program['release']}/{program['entry']}",
-        "arguments": list(program["arguments"]),
-        "environment": dict(program["environment"]),
-        "flags": program["flags"],
-        "observed": program["observed"],
-        "tensorflow1": program["tensorflow1"],
-        "end_deadline_minutes": program["end_deadline_minutes"],
-        "collect": list(program["collect"]),
-    }
+    file = f"{install_directory}/programs/{program['release']}/{program['entry']}"
+    return RunProgram.from_json({**program, "file": file}).to_json()
 
 
 def program_steps(programs: Sequence[Mapping[str, Any]], install_directory: str) -> list[dict[str, Any]]:
@@ -129,8 +117,8 @@ def _resumed_program(
     begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
 ) -> dict[str, Any] | None:
     """Return the program of a run that goes on: its own, with the arguments that are chosen anew."""
-    # A run of an older release has no name of its program.
-    was, now = ({"name": "", **program} if program else {} for program in (begun, today))
+    begun = RunProgram.from_json(begun).to_json() if begun else None
+    was, now = begun or {}, today or {}
     if any(name in chosen and was.get(key) != now.get(key) for name, key in _KEPT_OF_PROGRAM):
         variable = "program" if now.get("name") else "trainer_program"
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainer.contract.plan import JOBS, ClusterPlan, PlannedTask
 from trainer.contract.records import EVALUATOR
+from trainer.contract.run_program import RunProgram
 from trainer.host.task_traces import run_file
 
 _OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
@@ -95,7 +96,7 @@ def run_files(
         content = _OF_THE_RUN.format(**task) + environment_text(of_run | flags)
         files.append({"path": run_environment_path(task, configuration), "content": content})
     if program and tasks:
-        content = json.dumps(settings["program"], indent=4) + "\n"
+        content = json.dumps(RunProgram.from_json(settings["program"]).to_json(), indent=4) + "\n"
         files.append({"path": of_program, "content": content, "group": user, "mode": "0640"})
     return files
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from .settings import as_given
+from .rules import as_given
 
 VERSION = 1
 _MOST = 1_000_000  # of an index, a port, a GPU's number: far more than there are

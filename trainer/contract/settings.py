@@ -1,233 +1,123 @@
-"""The training settings: names, types, ranges and defaults, in one place for the trainer and the inventory.
+"""The training settings: all that is to know of each stands here, and `make docs` writes the rest of it.
 
 Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
 """
 
-import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from trainer.host.wording import cut
+from trainer.contract.rules import (
+    BOOLEAN,
+    Rule,
+    checked,
+    choice,
+    close_names,
+    converted,
+    integer,
+    number,
+    or_null,
+    setting,
+    to_text,
+)
 
-MODELS = ("linear", "mnist_mlp", "cnn", "placement_demo", "partition")
+
+def models_in(folder: Path) -> tuple[str, ...]:
+    """Return the models that have a file in a folder, by name; model.py says what a model is."""
+    names = {path.stem for path in folder.glob("[!_]*.py")} - {"model"}
+    return tuple(sorted(name for name in names if name.isidentifier()))
+
+
+# Whoever reads the settings need not have TensorFlow, which the models import.
+MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 MOST_STEPS_PER_CALL = 32
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
-# A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
-PER_HOST = frozenset({"batch_size", "data_dir", "gpu_memory_fraction", "threads"})
-
 # Flags are split at blanks by systemd, which also expands $ and quotes.
 _PLAIN_ABSOLUTE_PATH_OR_NONE = re.compile(r"(/[^\s\"'\\$`]*)?")
-_NULLS = ("", "null", "none", "~")
-LONGEST_TOLD = 300
-_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
-
-
-@dataclass(frozen=True)
-class SettingProblem:
-    """One value that cannot be used: the setting's name, the value given, and what is expected instead."""
-
-    name: str
-    value: object
-    expected: str
-
-    def __str__(self) -> str:
-        """Return the problem in one line."""
-        return f"{self.name} is {as_given(self.value)}; expected {self.expected}"
-
-
-def as_given(value: object) -> str:
-    """Return a value as people gave it, cut where it is long."""
-    try:
-        return cut(repr(value), LONGEST_TOLD)
-    except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
-        return "more than can be told"
-
-
-class SettingsError(ValueError):
-    """Settings that cannot be used; `problems` holds every one of them."""
-
-    def __init__(self, problems: Sequence[SettingProblem]) -> None:
-        super().__init__("; ".join(str(problem) for problem in problems))
-        self.problems = tuple(problems)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected.
-
-    Where parts of the value are wrong, SettingsError names them as behind the setting's name: "[1].port".
-    """
-
-    expected: str
-    convert: Callable[[object], object]
-
-
-def convert_all(
-    values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
-) -> tuple[dict[str, Any], list[SettingProblem]]:
-    """Return the values that their rules take, converted, and a problem for each of the others.
-
-    `unknown` says what is expected in place of a name that has no rule; `prefix` stands before each name.
-    """
-    converted: dict[str, Any] = {}
-    problems: list[SettingProblem] = []
-    for name, value in values.items():
-        rule = rules.get(name) or Rule(unknown(name), _refuse)
-        try:
-            converted[name] = rule.convert(value)
-        except SettingsError as error:  # parts of the value are wrong
-            problems += [replace(part, name=f"{prefix}{name}{part.name}") for part in error.problems]
-        except ValueError:
-            problems.append(SettingProblem(f"{prefix}{name}", value, rule.expected))
-    return converted, problems
-
-
-def converted(
-    values: Mapping[str, object],
-    rules: Mapping[str, Rule],
-    unknown: Callable[[str], str] = str,
-    prefix: str = "",
-) -> dict[str, Any]:
-    """Return what `convert_all` converts. Raises SettingsError with every problem."""
-    taken, problems = convert_all(values, rules, unknown, prefix)
-    if problems:
-        raise SettingsError(problems)
-    return taken
-
-
-def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
-    """Return what says of another name that `what` is expected: the closest one, else all there are."""
-
-    def expected(name: str) -> str:
-        close = get_close_matches(str(name), names, n=1)
-        return f"{what} (did you mean {prefix}{close[0]}?)" if close else f"{what}: {', '.join(names)}"
-
-    return expected
-
-
-def _refuse(value: object) -> object:
-    raise ValueError(value)
-
-
-def to_integer(value: object) -> int:
-    """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
-    given = value
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(given)
-    if value.bit_length() > 63:  # TensorFlow counts in 64 bits
-        raise SettingsError([SettingProblem("", given, "an integer below 2**63")])
-    return int(value)
-
-
-def to_number(value: object) -> float:
-    """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
-    number = float(str(value))  # "True" and "[1]" are no numbers, and an integer beyond all floats is inf
-    if not math.isfinite(number):
-        raise ValueError(value)
-    return number
-
-
-def to_text(value: object) -> str:
-    """Return a text; raises ValueError for anything else."""
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-def _to_boolean(value: object) -> bool:
-    word = str(value).strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(value)
-    return word in _TRUE
-
-
-def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
-    """Return the rule for what `convert` takes, where it `fits` then."""
-
-    def fitting(value: object) -> object:
-        converted = convert(value)
-        if not fits(converted):
-            raise ValueError(value)
-        return converted
-
-    return Rule(expected, fitting)
-
-
-def integer(minimum: int, maximum: int | None = None) -> Rule:
-    """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
-    span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
-    return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
-
-
-def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
-    """Return the rule for finite numbers of the range, `exclusive` of its minimum; "0.5" is one."""
-    most = f" and <= {maximum:g}" if maximum < math.inf else ""
-    span = f"{'>' if exclusive else '>='} {minimum:g}{most}"
-    if most and not exclusive:
-        span = f"from {minimum:g} to {maximum:g}"
-    return checked(
-        f"a number {span}",
-        to_number,
-        lambda real: minimum <= real <= maximum and not (exclusive and real == minimum),
-    )
-
-
-# As Ansible reads them, "yes" and "off" too.
-BOOLEAN = Rule("true or false", _to_boolean)
-
-
-def _choice(*names: str) -> Rule:
-    return checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
-
-
-def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
-    """Return the rule that also takes null, which stands for `meaning`."""
-
-    def convert(value: object) -> object:
-        absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
-        return None if absent else rule.convert(value)
-
-    return Rule(f"{rule.expected}, or null for {meaning}", convert)
-
-
-def setting(default: object, rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for any type
-    """Return a dataclass's field with its default, and the rule in its metadata."""
-    return field(default=default, metadata={"rule": rule})
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything a run can be told about training; docs/contracts.md says what each setting means.
+    """Everything a run can be told about training.
 
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
 
-    model: str = setting("mnist_mlp", _choice(*MODELS))
-    replication: str = setting("async", _choice(*REPLICATIONS))
-    replicas_to_aggregate: int | None = setting(None, or_null(integer(1), "as many as there are workers"))
-    existing_servers: bool = setting(False, BOOLEAN)
-    steps: int = setting(2000, integer(1))
-    epochs: int = setting(0, integer(0))
-    steps_per_call: int = setting(10, integer(1, MOST_STEPS_PER_CALL))
-    pull_ahead: bool = setting(False, BOOLEAN)
-    wire_dtype: str = setting("float32", _choice("float32", "bfloat16"))
-    batch_size: int = setting(100, integer(1))
-    learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)))
-    optimizer: str | None = setting(None, or_null(_choice(*OPTIMIZERS)))
-    hidden_units: int = setting(100, integer(1))
-    activation: str = setting("sigmoid", _choice("sigmoid", "relu"))
-    steps_to_validate: int = setting(100, integer(1))
-    checkpoint_interval_seconds: float = setting(60.0, number(0, exclusive=True))
-    checkpoint_interval_steps: int = setting(0, integer(0))
-    checkpoints_to_keep: int = setting(3, integer(1))
-    summary_steps: int = setting(100, integer(0))
+    model: str = setting("mnist_mlp", choice(*MODELS), "What is trained (docs/models.md).")
+    replication: str = setting(
+        "async",
+        choice(*REPLICATIONS),
+        "How the workers train one model. `async`: a graph for each worker, gradients applied as they come. "
+        "`sync`: a graph for each worker, gradients averaged before they are applied. `in_graph`: worker 0 "
+        "alone has a graph, with a tower on every worker, and averages. `local`: worker 0 alone, without ps.",
+    )
+    replicas_to_aggregate: int | None = setting(
+        None,
+        or_null(integer(1), "as many as there are workers"),
+        "Gradients that make a global step when `trainer_replication` is `sync`, at most one from each "
+        "worker. The workers beyond are backups: the slowest are not waited for.",
+    )
+    existing_servers: bool = setting(
+        False,
+        BOOLEAN,
+        "Whether servers run as units of their own (`psfleet-server@<index>`), and the workers connect to "
+        "them as clients. Not with `local`.",
+    )
+    steps: int = setting(2000, integer(1), "Global steps of a run, over all workers together.")
+    epochs: int = setting(
+        0,
+        integer(0),
+        "Passes over the training examples. When above 0 it decides the steps instead of `trainer_steps`: "
+        "ceil(epochs x training examples / examples of a global step), which are the chief's batch size "
+        "times the gradients in a step.",
+    )
+    steps_per_call: int = setting(
+        10,
+        integer(1, MOST_STEPS_PER_CALL),
+        "Steps that a worker takes at most in one call into TensorFlow, when `trainer_replication` is "
+        "`async` or `local`; otherwise it takes 1. It takes fewer where they would last more than 50 ms, "
+        "where something is due before, and near the end.",
+    )
+    pull_ahead: bool = setting(
+        False,
+        BOOLEAN,
+        "Whether a worker pulls the parameters of its next step while a step computes, with several steps to "
+        "a call and `trainer_replication` `async`. A step then learns without what the one before has "
+        "learned, and a call may last half a second rather than 50 ms.",
+    )
+    wire_dtype: str = setting(
+        "float32",
+        choice("float32", "bfloat16"),
+        "What parameters and gradients travel as between workers and ps. `bfloat16` are half the bytes, with "
+        "fewer digits on the way; on the ps, in checkpoints and in what workers compute with all stays "
+        "`float32`.",
+    )
+    batch_size: int = setting(100, integer(1), "Examples in a worker's step.", per_host=True)
+    learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
+    optimizer: str | None = setting(None, or_null(choice(*OPTIMIZERS)), "Optimizer.")
+    hidden_units: int = setting(100, integer(1), "Units of the hidden layer of `mnist_mlp`.")
+    activation: str = setting(
+        "sigmoid", choice("sigmoid", "relu"), "Activation of the hidden layer of `mnist_mlp`."
+    )
+    steps_to_validate: int = setting(
+        100, integer(1), "A worker's local steps between two lines that it prints."
+    )
+    checkpoint_interval_seconds: float = setting(
+        60.0, number(0, exclusive=True), "Seconds between two checkpoints of the chief."
+    )
+    checkpoint_interval_steps: int = setting(
+        0,
+        integer(0),
+        "Global steps between two checkpoints of the chief, in addition to those by time; 0 for none.",
+    )
+    checkpoints_to_keep: int = setting(3, integer(1), "Checkpoints that are kept of a run, the newest.")
+    summary_steps: int = setting(
+        100, integer(0), "A worker's local steps between two summaries for TensorBoard; 0 for none."
+    )
     data_dir: str = setting(
         "",
         checked(
@@ -235,14 +125,35 @@ class TrainingSettings:
             lambda value: "" if value is None else to_text(value),
             lambda path: path.isprintable() and _PLAIN_ABSOLUTE_PATH_OR_NONE.fullmatch(path),
         ),
+        "Directory on the hosts with MNIST's IDX files, packed by gzip or not.",
+        per_host=True,
     )
-    shard_data: bool = setting(False, BOOLEAN)
-    threads: int | None = setting(None, or_null(integer(1), "the cores of the host, shared by its tasks"))
+    shard_data: bool = setting(
+        False,
+        BOOLEAN,
+        "Whether each worker reads its own part of every epoch, without overlap, rather than all examples in "
+        "an order of its own.",
+    )
+    threads: int | None = setting(
+        None,
+        or_null(integer(1), "the cores of the host, shared by its tasks"),
+        "Threads of a worker for operations, and as many within one. The tasks that share the cores are "
+        "those of the host, its ps included.",
+        per_host=True,
+    )
     gpu_memory_fraction: float | None = setting(
-        None, or_null(number(0, 1, exclusive=True), "memory taken as it is needed")
+        None,
+        or_null(number(0, 1, exclusive=True), "memory taken as it is needed"),
+        "What part of the memory of each of its GPUs a task takes at once.",
+        per_host=True,
     )
-    seed: int = setting(1, integer(0))
-    barrier_deadline_seconds: float = setting(120.0, number(0))
+    seed: int = setting(1, integer(0), "Seed of everything random. Worker k draws from seed + k.")
+    barrier_deadline_seconds: float = setting(
+        120.0,
+        number(0),
+        "Seconds that a task waits for all the others before it gives up and names the missing; 0 starts "
+        "without waiting.",
+    )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":
@@ -269,7 +180,25 @@ def flags_of(values: Mapping[str, object]) -> list[str]:
     return [f"--{name}={_flag_text(value)}" for name, value in values.items() if value not in (None, "")]
 
 
-RULES: Mapping[str, Rule] = {setting.name: setting.metadata["rule"] for setting in fields(TrainingSettings)}
+RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(TrainingSettings)}
+# A host may set these for itself, because its hardware or its disks differ; the others are the cluster's.
+PER_HOST = frozenset(each.name for each in fields(TrainingSettings) if each.metadata["per_host"])
+
+
+def meaning(name: str) -> str:
+    """Return what a setting means, in Markdown."""
+    return str(TrainingSettings.__dataclass_fields__[name].metadata["meaning"])
+
+
+def summary(name: str) -> str:
+    """Return the first sentence of what a setting means."""
+    return meaning(name).partition(". ")[0].removesuffix(".")
+
+
+def default_text(name: str) -> str:
+    """Return the default of a setting as people write it: null, false, 60, or nothing for an empty text."""
+    default = TrainingSettings.__dataclass_fields__[name].default
+    return "null" if default is None else _flag_text(default)
 
 
 def replication_problems(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainer.contract.records import TaskIdentity
-from trainer.contract.settings import RULES, SettingsError, TrainingSettings, replication_problems
+from trainer.contract.rules import SettingsError
+from trainer.contract.settings import RULES, TrainingSettings, default_text, replication_problems, summary
 from trainer.process.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
 
 _USAGE = "python -m trainer --FLAG=VALUE ..."
@@ -35,30 +36,6 @@ _CLUSTER_FLAGS = {
     "run_id": "the run's name in its records",
     "program": "path of a program.json: run that program of one's own instead; it also allows job chief",
     "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
-}
-_SETTING_HELP = {
-    "model": "what to train",
-    "replication": "between-graph asynchronous, between-graph synchronous, in-graph, or one process alone",
-    "replicas_to_aggregate": "sync: gradients in a global step; the workers beyond are backups",
-    "existing_servers": "connect to servers that run already, at the workers' addresses",
-    "steps": "global steps of the run",
-    "epochs": "when above 0: as many steps as let the chief read the examples this often",
-    "pull_ahead": "async: pull the next step's parameters while this one computes, without what it changes",
-    "wire_dtype": "type that float32 parameters and gradients travel as",
-    "batch_size": "examples in a step of this worker",
-    "hidden_units": "width of the hidden layer",
-    "activation": "of the hidden layer",
-    "steps_to_validate": "local steps between printed lines",
-    "checkpoint_interval_seconds": "time between the chief's checkpoints",
-    "checkpoint_interval_steps": "when above 0: also global steps between the chief's checkpoints",
-    "checkpoints_to_keep": "older ones are removed",
-    "summary_steps": "local steps between summaries for TensorBoard; 0: none",
-    "data_dir": "folder of MNIST's IDX files",
-    "shard_data": "whether each worker reads its own part of every epoch, rather than all examples",
-    "threads": "of this task for operations, and within one",
-    "gpu_memory_fraction": "part of the memory of each of this task's GPUs that it takes at once",
-    "seed": "worker k draws from seed + k",
-    "barrier_deadline_seconds": "how long a task waits for the others; 0: without waiting for other workers",
 }
 
 
@@ -160,9 +137,8 @@ def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _help_of_setting(name: str) -> str:
-    default = TrainingSettings().as_dict()[name]
-    shown = "" if default == "" else f"default {'null' if default is None else default}"
-    return "; ".join(filter(None, [_SETTING_HELP.get(name), RULES[name].expected, shown]))
+    text = summary(name).replace("`trainer_", "`--").replace("`", "")
+    return f"{text}; {RULES[name].expected}; default {default_text(name) or 'empty'}"
 
 
 def _split(hosts: str) -> tuple[str, ...]:

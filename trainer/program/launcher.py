@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.program_arguments import filled
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
+from trainer.contract.run_program import RunProgram
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF
 from trainer.process.console import say
@@ -54,43 +55,21 @@ _HINT_TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true
 
 
 @dataclass(frozen=True)
-class Program:
-    """What `program.json` tells: the program's `release` (a hash), its file on this host, and its arguments.
-
-    `environment` is what it asks for beside what every program is given.
-    `flags` says whether it gets --job_name, --task_index, --ps_hosts and --worker_hosts before the arguments,
-    `observed` whether psfleet looks at how it trains (library/psfleet_observer), `tensorflow1` whether it is
-    given TensorFlow 1 (library/psfleet_tensorflow1), `end_deadline_minutes` how long the lead waits for other
-    workers once its own has ended.
-    """
-
-    release: str
-    file: Path
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    flags: bool = True
-    observed: bool = True
-    tensorflow1: bool = False
-    end_deadline_minutes: float = 60.0
+class Program(RunProgram):
+    """A program of a run on this host, and how to start it."""
 
     @classmethod
     def read(cls, path: Path) -> "Program":
-        """Read the file. Raises TaskFailure where it is damaged, or the program is not on this host."""
+        """Read `program.json`. Raises TaskFailure where it is damaged, or the program is not on this host."""
         try:
-            content = json.loads(path.read_text())
-            release, file, flags = str(content["release"]), Path(content["file"]), bool(content["flags"])
-            observed, tensorflow1 = bool(content["observed"]), bool(content.get("tensorflow1"))
-            minutes = float(content.get("end_deadline_minutes", cls.end_deadline_minutes))
-            arguments = tuple(str(argument) for argument in content["arguments"])
-            environment = {name: str(text) for name, text in dict(content.get("environment", {})).items()}
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            why = f"{type(error).__name__}: {error}"
-            reason = f"{path} cannot be read ({why}); run train.yml, which writes it"
+            program = cls.from_json(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            reason = f"{path} cannot be read ({error}); run train.yml, which writes it"
             raise TaskFailure(CONFIGURATION, reason) from error
-        if not file.is_file():
-            lacks = f"lacks release {release} of trainer_program: run deploy.yml"
-            raise TaskFailure(CONFIGURATION, f"{file} is not on this host, which {lacks}")
-        return cls(release, file, arguments, environment, flags, observed, tensorflow1, minutes)
+        if not Path(program.file).is_file():
+            lacks = f"lacks release {program.release} of trainer_program: run deploy.yml"
+            raise TaskFailure(CONFIGURATION, f"{program.file} is not on this host, which {lacks}")
+        return program
 
     def command(self, options: Options) -> list[str]:
         """The command line, in the Python that runs the launcher."""
@@ -103,7 +82,7 @@ class Program:
             "task_index": str(cluster.index),
         }
         arguments = [filled(argument, values) for argument in self.arguments]
-        return [sys.executable, str(self.file), *(flags if self.flags else ()), *arguments]
+        return [sys.executable, self.file, *(flags if self.flags else ()), *arguments]
 
 
 def run_program(options: Options) -> int:
@@ -222,7 +201,7 @@ class _Launcher:
             reason = f"{program.file} cannot be run in {directory}: {error}"
             raise TaskFailure(CONFIGURATION, reason) from error
         self.tell(phase="training", reason="", missing=[])
-        notify("READY=1", f"STATUS=running {program.file.name}")
+        notify("READY=1", f"STATUS=running {Path(program.file).name}")
         return process.wait(self._stop, self._ping)
 
     def _ping(self) -> None:

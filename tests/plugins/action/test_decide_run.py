@@ -15,6 +15,7 @@ from tests.plugins.steps.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_start import found
 from trainer.contract.json_files import write_json
+from trainer.contract.run_program import RunProgram
 from trainer.contract.settings import TrainingSettings
 
 NOW = datetime(2026, 11, 25, 4, 5, 6, tzinfo=timezone.utc)
@@ -85,7 +86,12 @@ def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
 def test_a_new_run_is_of_a_program_that_is_chosen_and_one_that_goes_on_of_its_own(tmp_path: Path) -> None:
     plan = make_plan()
     of_tasks = {task.name: TrainingSettings() for task in plan.tasks}
-    own, other = (dict[str, Any](name=name, release=name, file=f"/{name}.py") for name in ("clicks", "mnist"))
+    own, other = (
+        RunProgram(
+            release=name, file=f"/{name}.py", arguments=(), flags=True, observed=True, name=name
+        ).to_json()
+        for name in ("clicks", "mnist")
+    )
     hosts = {
         task.host: found(task.name, deployed=plan.to_json(), lacks_cuda=False, programs=["clicks", "mnist"])
         for task in plan.tasks

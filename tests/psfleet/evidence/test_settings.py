@@ -105,7 +105,7 @@ def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> N
             '{"evidence": {"minimum_share": "half"}}',
             "evidence.minimum_share is 'half'; expected a number from 0 to 1",
         ),
-        ('{"evidence": "loose"}', "evidence is 'loose'; expected an object"),
+        ('{"evidence": "loose"}', "evidence is 'loose'; expected an object or null"),
         ("[", "not JSON (Expecting value: line 1 column 2 (char 1))"),
     ],
 )

@@ -9,7 +9,7 @@ from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.reading import read_inventory
 from psfleet.run.cluster_facts import cluster_facts
 from tests.psfleet.inventory.inventories import RULES, Hosts, inventory, problems
-from trainer.contract.settings import BOOLEAN
+from trainer.contract.rules import BOOLEAN
 
 ENCRYPTED = {"trainer_encryption": "wireguard"}
 HOSTS: Hosts = {"a": {"ansible_host": "10.0.0.1"}, "b": {"trainer_address": "[2001:db8::2]"}}

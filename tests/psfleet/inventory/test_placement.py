@@ -10,7 +10,7 @@ from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.reading import read_inventory
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 from trainer.contract.plan import JOBS, ClusterPlan
-from trainer.contract.settings import SettingsError, integer
+from trainer.contract.rules import SettingsError, integer
 
 PROGRAM = "train.py"
 

@@ -6,16 +6,18 @@ import pytest
 from psfleet.run.folder import (
     begun_settings,
     collected_whole,
+    described_run,
     lead_of,
     state_of,
     tasks_of_run,
     uncollected,
 )
-from trainer.contract.json_files import read_object
+from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 WORKER = PlannedTask("worker", 0, "n1", "10.0.0.1", 2222)
 PLAN = ClusterPlan("psfleet", (PlannedTask("ps", 0, "n1", "10.0.0.1", 2223), WORKER))
+EMPTY: dict[str, Any] = {"training": {}, "tasks": {}}
 WITH_CHIEF = ClusterPlan("psfleet", (WORKER, PlannedTask("chief", 0, "n2", "10.0.0.2", 2223)))
 
 
@@ -91,3 +93,37 @@ def test_hosts_may_forget_what_has_ended_and_is_here_entire(
     (tmp_path / "state.json").write_text(state)
     (tmp_path / "plan.json").write_text(f'{{"cluster_name": "{cluster}"}}')
     assert collected_whole(tmp_path, "lab") is whole
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"training": {}}, "the field training or tasks is missing"),
+        ({"training": ["linear"], "tasks": {}}, r"training is \['linear'\]; expected an object"),
+        (
+            {"training": {}, "tasks": {}, "program": "main.py"},
+            "program is 'main.py'; expected an object or null",
+        ),
+        (
+            {"training": {}, "tasks": {}, "evidence": "loose"},
+            "evidence is 'loose'; expected an object or null",
+        ),
+    ],
+)
+def test_a_run_with_damaged_settings_does_not_go_on_by_others(
+    tmp_path: Path, content: dict[str, Any], said: str
+) -> None:
+    write_json(tmp_path / "settings.json", content)
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        begun_settings(tmp_path)
+
+
+def test_a_run_that_goes_on_keeps_who_began_it_and_what_it_was_judged_by(tmp_path: Path) -> None:
+    noted = {"begun": "ana@desk, 2026-11-25 09:12 UTC", "evidence": {"minimum_share": 0.1}}
+    values = {"cluster": {"steps": 7}, "tasks": {"worker0": {"flags": ""}}, "program": None}
+    (worker,) = tasks(PLAN, replication="local")
+    new = described_run(tmp_path, values, [worker])["settings"]
+    assert new == {"training": values["cluster"], "tasks": values["tasks"], "program": None}
+    write_json(tmp_path / "settings.json", {**new, **noted})
+    assert described_run(tmp_path, values, [worker])["settings"] == {**new, **noted}
+    assert begun_settings(tmp_path) == values

@@ -135,10 +135,26 @@ def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
 
 def test_a_run_of_an_older_release_keeps_its_program() -> None:
     begun = settings(PROGRAM)
-    del begun["program"]["name"]
-    assert resumed_settings(PLAN, begun, settings(PROGRAM), chosen=["program"]) == begun
+    for name in ("name", "collect", "end_deadline_minutes"):
+        del begun["program"][name]
+    resumed = resumed_settings(PLAN, begun, settings(PROGRAM), chosen=["program"])["program"]
+    assert resumed == settings(PROGRAM)["program"] | {"collect": []}
     with pytest.raises(ValueError, match=r"program is clicks, train\.py"):
         resumed_settings(PLAN, begun, settings(CLICKS), chosen=["program"])
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        ("main.py", "'main.py' is not an object"),
+        ({"release": "abc"}, "the field file, arguments, flags, observed is missing"),
+        ({**PROGRAM, "file": "/x", "collect": "all"}, "collect is 'all'; expected a list of texts"),
+    ],
+)
+def test_a_run_whose_program_is_damaged_does_not_go_on(damaged: Any, said: str) -> None:  # noqa: ANN401
+    begun = settings(PROGRAM) | {"program": damaged}
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        resumed_settings(PLAN, begun, settings(PROGRAM), chosen=())
 
 
 def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:

@@ -19,6 +19,7 @@ from psfleet.run.task_files import (
 )
 from tests.repository import ROOT
 from trainer.contract.plan import ClusterPlan, PlannedTask
+from trainer.contract.run_program import RunProgram
 from trainer.host.people import begun_by
 from trainer.host.task_traces import run_id_of
 
@@ -141,6 +142,7 @@ DEPLOYED = {"release": "0a0a0a0a0a0a", "environment": "1b1b1b1b1b1b"}
 RUN_TASKS = [{"name": "ps0", "job": "ps", "index": 0}, {"name": "server1", "job": "server", "index": 1}]
 
 
+PROGRAM = {"release": "abc", "file": "/opt/p/abc/main.py", "arguments": [], "flags": False, "observed": True}
 BEGUN = "ana as cluster@desk, 2026-11-25 09:12 UTC"
 
 
@@ -175,14 +177,16 @@ def test_a_run_is_told_what_it_was_started_with() -> None:
 
 
 def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
-    program = {"release": "abc", "file": "/opt/p/abc/main.py", "arguments": ['say "hi"'], "flags": False}
+    program = {**PROGRAM, "arguments": ['say "hi"']}
     found = files(program)
     assert "--a=1 --program=/etc/psfleet/run/program.json" in found["/etc/psfleet/run/ps-0.env"]
-    assert json.loads(found["/etc/psfleet/run/program.json"]) == program
+    written = json.loads(found["/etc/psfleet/run/program.json"])
+    assert written == RunProgram.from_json(program).to_json()
+    assert written.items() >= program.items()
 
 
 def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
-    settings = {"tasks": {"ps0": {"flags": ""}}, "program": {"arguments": ["--key=1"]}}
+    settings = {"tasks": {"ps0": {"flags": ""}}, "program": {**PROGRAM, "arguments": ["--key=1"]}}
     (environment, program) = run_files(
         RUN_TASKS[:1], PATHS, {"id": "r1", "settings": settings}, DEPLOYED, "trainer"
     )

@@ -5,8 +5,9 @@ from dataclasses import fields, make_dataclass
 
 import pytest
 
-from trainer.contract import settings as of
-from trainer.contract.settings import Rule, SettingProblem, SettingsError, TrainingSettings
+from trainer.contract import rules as of
+from trainer.contract.rules import Rule, SettingProblem, SettingsError
+from trainer.contract.settings import REPLICATIONS, TrainingSettings, flags_of, replication_problems
 
 NULL = ", or null for the model's own"
 ODD_INTEGERS = [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"]
@@ -57,7 +58,7 @@ def test_every_problem_is_found_at_once() -> None:
         TrainingSettings.from_mapping({**given, "learning_rate": "fast", "batch_sise": 3})
     assert str(caught.value).split("; ") == [
         *("steps is 0", "expected an integer >= 1"),
-        *("model is 'resnet'", "expected one of linear, mnist_mlp, cnn, placement_demo, partition"),
+        *("model is 'resnet'", "expected one of cnn, linear, mnist_mlp, partition, placement_demo"),
         "data_dir is 'mnist'",
         "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
         *("barrier_deadline_seconds is -1", "expected a number >= 0"),
@@ -89,19 +90,19 @@ def test_a_path_that_would_not_survive_the_command_line_is_refused(path: str) ->
 
 def test_flags_give_back_the_settings() -> None:
     asked = TrainingSettings.from_mapping({"model": "linear", "learning_rate": 0.25, "shard_data": "yes"})
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in of.flags_of(asked.as_dict()))
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in flags_of(asked.as_dict()))
     assert (flags["checkpoint_interval_seconds"], flags["shard_data"]) == ("60", "true")
     assert not {"optimizer", "data_dir"} & set(flags)
     assert TrainingSettings.from_mapping(flags) == asked
 
 
-@pytest.mark.parametrize("replication", of.REPLICATIONS)
+@pytest.mark.parametrize("replication", REPLICATIONS)
 def test_only_workers_that_wait_for_nobody_pull_ahead(replication: str) -> None:
     told = {"replication": replication, "pull_ahead": True}
     said = f"-pull_ahead is true with -replication {replication!r}; expected false, or -replication async"
     refused = {} if replication == "async" else {"pull_ahead": said}
-    assert of.replication_problems(told, 2, "-") == refused
-    assert of.replication_problems(told | {"pull_ahead": False}, 2) == {}
+    assert replication_problems(told, 2, "-") == refused
+    assert replication_problems(told | {"pull_ahead": False}, 2) == {}
 
 
 NOT_SYNC = "-replicas_to_aggregate is 3 with -replication {!r}; expected null, or -replication sync"
@@ -128,7 +129,7 @@ def test_a_replication_has_its_gradients_in_a_step_and_its_limits(
 ) -> None:
     told = dict(zip(("replication", "replicas_to_aggregate", "existing_servers"), asked, strict=True))
     assert TrainingSettings.from_mapping(told).gradients_in_a_step(workers or 0) == gradients
-    found = of.replication_problems(told, workers, "-")
+    found = replication_problems(told, workers, "-")
     assert found == {text[1:].partition(" ")[0]: text for text in said}
     bare = {name: text.replace("-", "") for name, text in found.items()}
-    assert of.replication_problems(told, workers) == bare
+    assert replication_problems(told, workers) == bare

@@ -1,11 +1,8 @@
-"""The models that can be trained. A new one is a file with a `MODEL` like these, and a line in `_MODELS`.
+"""The models that can be trained: each file here with a `MODEL`, by the file's name (docs/models.md)."""
 
-Its name also goes into `MODELS` of trainer/contract/settings.py.
-"""
+from importlib import import_module
 
-from trainer.model.models import cnn, linear, mnist_mlp, partition, placement_demo
+from trainer.contract.settings import MODELS
 from trainer.model.models.model import Model
 
-_MODELS = (linear.MODEL, mnist_mlp.MODEL, cnn.MODEL, placement_demo.MODEL, partition.MODEL)
-
-REGISTRY: dict[str, Model] = {model.name: model for model in _MODELS}
+REGISTRY: dict[str, Model] = {name: import_module(f"{__name__}.{name}").MODEL for name in MODELS}

@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 
 from trainer.contract.exit_codes import INPUT
-from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases
+from trainer.model.models._digits import DIGITS, digits_model, weights_and_biases
 from trainer.model.models.model import ModelContext, Values, Variables
 from trainer.process.failure import TaskFailure
 

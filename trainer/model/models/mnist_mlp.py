@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from trainer.model.models.digits import DIGITS, digits_model, weights_and_biases
+from trainer.model.models._digits import DIGITS, digits_model, weights_and_biases
 from trainer.model.models.model import ModelContext, Values, Variables
 
 _ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}

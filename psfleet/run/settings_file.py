@@ -1,0 +1,52 @@
+"""`settings.json` in a run's folder: what the run was asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.rules import Rule, setting, to_text
+
+
+def _to_object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ValueError(value)
+    return value
+
+
+def _to_object_or_null(value: object) -> Mapping[str, object] | None:
+    return None if value is None else _to_object(value)
+
+
+_OBJECT_OR_NULL = Rule("an object or null", _to_object_or_null)
+
+
+def _object(meaning: str) -> Any:  # noqa: ANN401 - as dataclasses.field
+    metadata = {"rule": Rule("an object", _to_object), "meaning": meaning}
+    return field(default_factory=dict, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class RunSettings(JsonObject):
+    """What a run was asked for; a run that goes on keeps it, but for what is chosen anew."""
+
+    training: Mapping[str, object] = _object("The chief's training settings, by name.")
+    tasks: Mapping[str, Any] = _object(
+        'Of each task of the run its settings and their flags: {"worker0": {"values": {..}, "flags": ".."}}.'
+    )
+    program: Mapping[str, Any] | None = setting(
+        None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."
+    )
+    begun: str | None = setting(
+        None,
+        Rule("a text", to_text),
+        'Who began or resumed the run from here: "ana@desk, 2026-11-25 09:12 UTC". Absent for others.',
+    )
+    evidence: Mapping[str, object] | None = setting(
+        None, _OBJECT_OR_NULL, "The thresholds of the verdict by which it was first judged. Absent before."
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object; `begun` and `evidence` are absent where there is none."""
+        values = super().to_json()
+        return {name: value for name, value in values.items() if name == "program" or value is not None}

@@ -1,0 +1,114 @@
+"""What follows from the code stands in pages and roles as `make docs` writes it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.repository import ROOT
+from tools.written_docs import written
+
+SETTING = """\
+    clipped_norm: float | None = setting(
+        2.5, or_null(number(0), "gradients as they are"), "The largest norm | of a `gradient`. It is new."
+    )
+"""
+MODEL = '''\
+"""A parabola, by its
+coefficients.
+
+It is new."""
+
+_LEARNING_RATES = {"adam": 0.25, "sgd": 1.0}
+'''
+
+
+def test_pages_and_roles_say_what_the_code_says() -> None:
+    old = [
+        str(path.relative_to(ROOT))
+        for path, text in written(ROOT).items()
+        if path.read_text(encoding="utf-8") != text
+    ]
+    assert not old, f"run `make docs`: {', '.join(old)} is not what it writes"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what `make docs` reads and writes."""
+    for name in ("trainer", "psfleet/run", "tools", "docs", "roles/trainer"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def make_docs(copy: Path) -> list[str]:
+    """Let the copy write its docs, and return what it has written."""
+    code = (
+        "import runpy, sys; sys.modules['tensorflow'] = None; "
+        "runpy.run_module('tools.written_docs', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [line.removeprefix("written: ") for line in done.stdout.splitlines()]
+
+
+def loaded(path: Path) -> Any:  # noqa: ANN401
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def options(copy: Path) -> Any:  # noqa: ANN401
+    return loaded(copy / "roles/trainer/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+
+
+def test_a_training_setting_that_is_added_to_the_code_is_in_every_page_and_role(copy: Path) -> None:
+    """As the table "Where a change belongs" says of one."""
+    settings = copy / "trainer/contract/settings.py"
+    before = settings.read_text(encoding="utf-8")
+    settings.write_text(before.replace("    epochs: int =", f"{SETTING}    epochs: int =", 1))
+    assert sorted(make_docs(copy)) == [
+        "docs/contracts.md",
+        "roles/trainer/README.md",
+        "roles/trainer/defaults/main.yml",
+        "roles/trainer/meta/argument_specs.yml",
+    ]
+    expected = "a number >= 0, or null for gradients as they are"
+    meaning = f"The largest norm {{bar}} of a {{gradient}}. It is new. A{expected[1:]}."
+    assert options(copy)["trainer_clipped_norm"] == {
+        "description": meaning.format(bar="|", gradient="C(gradient)"),
+        "type": "raw",
+        "default": 2.5,
+    }
+    defaults = loaded(copy / "roles/trainer/defaults/main.yml")
+    assert defaults == {name: option["default"] for name, option in options(copy).items()}
+    in_table = meaning.format(bar="\\|", gradient="`gradient`")
+    assert (
+        f"| `trainer_clipped_norm` | `2.5` | {in_table} |\n" in (copy / "roles/trainer/README.md").read_text()
+    )
+    row = f"| `clipped_norm` | `2.5` | {expected} | The largest norm \\| of a `gradient` | no |\n"
+    assert row in (copy / "docs/contracts.md").read_text()
+    assert make_docs(copy) == []
+
+
+def test_a_model_that_has_a_file_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:
+    (copy / "trainer/model/models/parabola.py").write_text(MODEL)
+    (copy / "trainer/model/models/.#parabola.py").write_text("what an editor keeps")
+    make_docs(copy)
+    assert "parabola" in options(copy)["trainer_model"]["choices"]
+    assert "| one of cnn, linear, mnist_mlp, parabola, partition, placement_demo |" in (
+        copy / "docs/contracts.md"
+    ).read_text(encoding="utf-8")
+    row = "| `parabola` | A parabola, by its coefficients. | `adam` 0.25, `sgd` 1 |\n"
+    assert row in (copy / "docs/models.md").read_text(encoding="utf-8")
+
+
+def test_a_page_that_has_lost_a_mark_is_named(copy: Path) -> None:
+    page = copy / "docs/contracts.md"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("end of training settings", "end"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"contracts.md has 0 places for 'training settings'"):
+        written(copy)

@@ -1,0 +1,191 @@
+"""`make docs` (`python -m tools.written_docs`): write what follows from the code into pages and roles.
+
+What it writes stands between two lines that say so; the rest of those files is people's. It imports no
+TensorFlow, so what it says of a model is read from the text of its file.
+"""
+
+import ast
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+
+from psfleet.run.settings_file import RunSettings
+from tools import record_schema
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.rules import BOOLEAN
+from trainer.contract.run_program import RunProgram
+from trainer.contract.settings import (
+    MODELS,
+    OPTIMIZERS,
+    PER_HOST,
+    RULES,
+    TrainingSettings,
+    default_text,
+    meaning,
+    summary,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+_TYPES = {int: "int", float: "float", bool: "bool", str: "str"}
+_WIDTH = 118
+_BAR = "\\|"  # in a cell of a table
+
+
+def written(root: Path) -> dict[Path, str]:
+    """Return each file that has something of the code in it, as it should be.
+
+    Raises ValueError where a file has no such place.
+    """
+    parts: dict[str, dict[str, str]] = {
+        "docs/contracts.md": {
+            "training settings": "\n" + _settings_table(),
+            "fields of a program": "\n" + _fields_table(RunProgram),
+            "fields of settings.json": "\n" + _fields_table(RunSettings),
+        },
+        "docs/models.md": {"models": "\n" + _models_table(root / "trainer" / "model" / "models")},
+        "roles/trainer/README.md": {"training settings": "\n" + _variables_table()},
+        "roles/trainer/defaults/main.yml": {"training settings": _defaults()},
+        "roles/trainer/meta/argument_specs.yml": {"training settings": _argument_specs()},
+    }
+    files = {root / name: _with_parts(root / name, texts) for name, texts in parts.items()}
+    schema = root / "docs" / "schema" / "record-1.schema.json"
+    return files | {schema: json.dumps(record_schema.schema(), indent=1) + "\n"}
+
+
+def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
+    """Return a file's text with each part anew. In Markdown a part begins with an empty line."""
+    text = path.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        marks = rf"^[^\n]*made by `make docs`: {name}\b[^\n]*\n(.*?)^[^\n]*\bend of {name}\b"
+        found = [*re.finditer(marks, text, flags=re.DOTALL | re.MULTILINE)]
+        if len(found) != 1:
+            raise ValueError(
+                f"{path} has {len(found)} places for {name!r}; expected one, between a line with "
+                f"'made by `make docs`: {name}' and one with 'end of {name}'"
+            )
+        text = text[: found[0].start(1)] + part + text[found[0].end(1) :]
+    return text
+
+
+def _table(heading: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    heading_line, *lines = (
+        f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |\n" for row in [heading, *rows]
+    )
+    return "".join([heading_line, f"|{'---|' * len(heading)}\n", *lines])
+
+
+def _settings_table() -> str:
+    rows = (
+        (
+            f"`{name}`",
+            f"`{_yaml(name)}`",
+            RULES[name].expected,
+            summary(name),
+            "yes" if name in PER_HOST else "no",
+        )
+        for name in RULES
+    )
+    return _table(("setting", "default", "expected", "meaning", "per host"), rows)
+
+
+def _fields_table(of: type[JsonObject]) -> str:
+    rows = (
+        (f"`{each.name}`", _json_default(each), each.metadata["rule"].expected, each.metadata["meaning"])
+        for each in fields(of)
+    )
+    return _table(("field", "default", "expected", "meaning"), rows)
+
+
+def _json_default(of: Field[Any]) -> str:
+    default = of.default if of.default_factory is MISSING else of.default_factory()
+    return "" if default is MISSING else f"`{json.dumps(default)}`"
+
+
+def _variables_table() -> str:
+    rows = ((f"`trainer_{name}`", f"`{_yaml(name)}`", _whole_meaning(name)) for name in RULES)
+    return _table(("variable", "default", "meaning"), rows)
+
+
+def _defaults() -> str:
+    return "".join(f"trainer_{name}: {_yaml(name)}\n" for name in RULES)
+
+
+def _argument_specs() -> str:
+    return "".join(line for name in RULES for line in _option(name))
+
+
+def _option(name: str) -> Iterator[str]:
+    description = re.sub(r"`([^`]+)`", r"C(\1)", _whole_meaning(name))
+    kind = get_type_hints(TrainingSettings)[name]
+    yield f"      trainer_{name}:\n        description: >-\n"
+    indent = " " * 10
+    yield textwrap.fill(description, _WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
+    # Where null is allowed: Ansible does not take the text "null" for it, as -e gives it.
+    yield f"        type: {_TYPES.get(kind, 'raw')}\n"
+    if RULES[name].choices:
+        yield f"        choices: [{', '.join(RULES[name].choices)}]\n"
+    yield f"        default: {_yaml(name)}\n"
+
+
+def _whole_meaning(name: str) -> str:
+    """Return what a setting means and what is expected of it, as a role tells it."""
+    expected = RULES[name].expected
+    sentences = [meaning(name)]
+    sentences += [] if RULES[name] is BOOLEAN else [f"{expected[0].upper()}{expected[1:]}."]
+    return " ".join([*sentences, *(["May differ by host."] if name in PER_HOST else [])])
+
+
+def _yaml(name: str) -> str:
+    """Return the default of a setting as YAML has it; what it would read as something else is quoted."""
+    text = default_text(name)
+    is_text = isinstance(TrainingSettings.__dataclass_fields__[name].default, str)
+    return json.dumps(text) if is_text and yaml.safe_load(text) != text else text
+
+
+def _models_table(folder: Path) -> str:
+    sources = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODELS}
+    rows = ((f"`{name}`", *_model_cells(source)) for name, source in sources.items())
+    return _table(("model", "learns", "optimizer and learning rate, the default first"), rows)
+
+
+def _model_cells(source: str) -> tuple[str, str]:
+    """Return what a model learns, and its learning rates, the default first, from the text of its file."""
+    module = ast.parse(source)
+    learns = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
+    nodes = [*ast.walk(module)]
+    rates = next(filter(None, map(_rates, nodes)), {})
+    told = ", ".join(f"`{optimizer}` {rate:g}" for optimizer, rate in rates.items())
+    if any(isinstance(node, ast.keyword) and node.arg == "rates_per_gradient" for node in nodes):
+        told += "; `sgd` and `momentum` for each gradient in a step"
+    return learns, told
+
+
+def _rates(node: ast.AST) -> dict[str, float]:
+    """Return the learning rates where a node is a dictionary of them, else nothing."""
+    if not isinstance(node, ast.Dict):
+        return {}
+    try:
+        values: dict[Any, Any] = ast.literal_eval(node)
+    except ValueError:
+        return {}
+    return values if values.keys() <= {*OPTIMIZERS} else {}
+
+
+def main() -> None:
+    """Write the files that are not as they should be, and name them."""
+    for path, text in written(ROOT).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"written: {path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

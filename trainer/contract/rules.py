@@ -1,0 +1,196 @@
+"""What a value that people give must be, and what is said of one that is not: the rules of settings."""
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+from trainer.host.wording import cut
+
+_NULLS = ("", "null", "none", "~")
+LONGEST_TOLD = 300
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+
+
+@dataclass(frozen=True)
+class SettingProblem:
+    """One value that cannot be used: the setting's name, the value given, and what is expected instead."""
+
+    name: str
+    value: object
+    expected: str
+
+    def __str__(self) -> str:
+        """Return the problem in one line."""
+        return f"{self.name} is {as_given(self.value)}; expected {self.expected}"
+
+
+def as_given(value: object) -> str:
+    """Return a value as people gave it, cut where it is long."""
+    try:
+        return cut(repr(value), LONGEST_TOLD)
+    except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
+        return "more than can be told"
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; `problems` holds every one of them."""
+
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected.
+
+    Where parts of the value are wrong, SettingsError names them as behind the setting's name: "[1].port".
+    `choices` has the values, where they are listed and null is none of them.
+    """
+
+    expected: str
+    convert: Callable[[object], object]
+    choices: tuple[str, ...] = ()
+
+
+def convert_all(
+    values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
+) -> tuple[dict[str, Any], list[SettingProblem]]:
+    """Return the values that their rules take, converted, and a problem for each of the others.
+
+    `unknown` says what is expected in place of a name that has no rule; `prefix` stands before each name.
+    """
+    converted: dict[str, Any] = {}
+    problems: list[SettingProblem] = []
+    for name, value in values.items():
+        rule = rules.get(name) or Rule(unknown(name), _refuse)
+        try:
+            converted[name] = rule.convert(value)
+        except SettingsError as error:  # parts of the value are wrong
+            problems += [replace(part, name=f"{prefix}{name}{part.name}") for part in error.problems]
+        except ValueError:
+            problems.append(SettingProblem(f"{prefix}{name}", value, rule.expected))
+    return converted, problems
+
+
+def converted(
+    values: Mapping[str, object],
+    rules: Mapping[str, Rule],
+    unknown: Callable[[str], str] = str,
+    prefix: str = "",
+) -> dict[str, Any]:
+    """Return what `convert_all` converts. Raises SettingsError with every problem."""
+    taken, problems = convert_all(values, rules, unknown, prefix)
+    if problems:
+        raise SettingsError(problems)
+    return taken
+
+
+def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
+    """Return what says of another name that `what` is expected: the closest one, else all there are."""
+
+    def expected(name: str) -> str:
+        close = get_close_matches(str(name), names, n=1)
+        return f"{what} (did you mean {prefix}{close[0]}?)" if close else f"{what}: {', '.join(names)}"
+
+    return expected
+
+
+def _refuse(value: object) -> object:
+    raise ValueError(value)
+
+
+def to_integer(value: object) -> int:
+    """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
+    given = value
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(given)
+    if value.bit_length() > 63:  # TensorFlow counts in 64 bits
+        raise SettingsError([SettingProblem("", given, "an integer below 2**63")])
+    return int(value)
+
+
+def to_number(value: object) -> float:
+    """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
+    number = float(str(value))  # "True" and "[1]" are no numbers, and an integer beyond all floats is inf
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def to_text(value: object) -> str:
+    """Return a text; raises ValueError for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
+def _to_boolean(value: object) -> bool:
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(value)
+    return word in _TRUE
+
+
+def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
+    """Return the rule for what `convert` takes, where it `fits` then."""
+
+    def fitting(value: object) -> object:
+        converted = convert(value)
+        if not fits(converted):
+            raise ValueError(value)
+        return converted
+
+    return Rule(expected, fitting)
+
+
+def integer(minimum: int, maximum: int | None = None) -> Rule:
+    """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
+    span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
+    return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
+
+
+def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
+    """Return the rule for finite numbers of the range, `exclusive` of its minimum; "0.5" is one."""
+    most = f" and <= {maximum:g}" if maximum < math.inf else ""
+    span = f"{'>' if exclusive else '>='} {minimum:g}{most}"
+    if most and not exclusive:
+        span = f"from {minimum:g} to {maximum:g}"
+    return checked(
+        f"a number {span}",
+        to_number,
+        lambda real: minimum <= real <= maximum and not (exclusive and real == minimum),
+    )
+
+
+# As Ansible reads them, "yes" and "off" too.
+BOOLEAN = Rule("true or false", _to_boolean)
+
+
+def choice(*names: str) -> Rule:
+    """Return the rule for one of these texts."""
+    rule = checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
+    return replace(rule, choices=names)
+
+
+def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
+    """Return the rule that also takes null, which stands for `meaning`."""
+
+    def convert(value: object) -> object:
+        absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
+        return None if absent else rule.convert(value)
+
+    return Rule(f"{rule.expected}, or null for {meaning}", convert)
+
+
+def setting(default: object, rule: Rule, meaning: str = "", *, per_host: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field
+    """Return a dataclass's field with its default (MISSING: it has none), and the rest in its metadata.
+
+    `meaning` is Markdown, and its first sentence a summary. It does not repeat what the rule expects.
+    """
+    return field(default=default, metadata={"rule": rule, "meaning": meaning, "per_host": per_host})
