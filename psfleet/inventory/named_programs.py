@@ -1,4 +1,4 @@
-"""The user's own programs: that of `trainer_program`, and those that `trainer_programs` has by name."""
+"""The user's own programs: the one of `trainer_program`, and the named ones of `trainer_programs`."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from trainer.contract.settings import (
 )
 
 VARIABLE = "trainer_programs"
-# What -e names a program by.
+# The name that `-e` chooses a program with: -e program=mnist.
 OPTION = "program"
-# The keys of a named program, and the variables that say the same where it does not.
+# The keys of a named program -> the variables that supply a key's value if the program lacks it.
 PROGRAM_KEYS = {
     "path": "trainer_program",
     **{
@@ -38,16 +38,16 @@ PROGRAM_KEYS = {
         )
     },
 }
-# Where -e gives these, they are those of one program.
+# If -e sets these, they apply only to the program that runs.
 _OF_ONE = ("trainer_program_entry", "trainer_program_requirements")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,39}")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its `name`, "" for that of trainer_program, and the `values` of its variables.
+    """A program: its `name` ("" for the one of trainer_program) and the `values` of its variables.
 
-    `places` has, for each variable, where people set it: trainer_programs.mnist.entry.
+    `places` maps each variable to where the user set it, such as trainer_programs.mnist.entry.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Programs:
-    """All programs, which deploy.yml carries, and the place in them of the one that train.yml runs.
+    """All programs, which deploy.yml carries; train.yml runs the one at the index `running`.
 
-    `unchosen` has the names of which a new run has to be told one; of what -e gives, the first knows then.
+    `unchosen` lists the names that a new run must choose from; until it does, `running` is 0.
     """
 
     programs: tuple[Program, ...] = ()
@@ -68,9 +68,9 @@ class Programs:
 
 
 def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule for `trainer_programs`; `rules` has that of each variable of a program.
+    """Return the rule for `trainer_programs`; `rules` maps each variable of a program to its rule.
 
-    What it converts is name -> key -> value, of the keys that each program has.
+    It converts a value to name -> key -> value, with the keys that each program has.
     """
     of_keys = {key: rules[variable] for key, variable in PROGRAM_KEYS.items()}
     of_keys["path"] = checked("a Python file, or a folder with one", of_keys["path"].convert, bool)
@@ -103,7 +103,7 @@ def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
 
 
 def _no_text(rule: Rule) -> Rule:
-    """Return the rule without the text that -e may give for a list."""
+    """Return the rule without the texts that it accepts for lists from -e."""
 
     def convert(value: object) -> object:
         if isinstance(value, str):
@@ -116,9 +116,9 @@ def _no_text(rule: Rule) -> Rule:
 def programs_of(
     values: Mapping[str, Any], command_line: Mapping[str, object], given: Collection[str]
 ) -> Programs:
-    """Return the programs of an inventory with these converted `values`, less those that were refused.
+    """Return the programs of an inventory with these converted `values`, without the refused ones.
 
-    `given` has the names of what the inventory or -e sets.
+    `given` holds the names of the variables that the inventory or -e sets.
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()
@@ -131,7 +131,8 @@ def programs_of(
     def program(name: str) -> Program:
         own = {PROGRAM_KEYS[key]: value for key, value in said[name].items()}
         of_all = {variable: values[variable] for variable in PROGRAM_KEYS.values()}
-        # What -e says is of the program that runs, and hides what the inventory says of all.
+        # A value from -e applies to the program that runs, and overrides the inventory's value for all
+        # programs.
         if name == names[running]:
             own = {variable: value for variable, value in own.items() if variable not in told}
         else:
@@ -149,9 +150,9 @@ def programs_of(
 def choice_problems(
     values: Mapping[str, Any], command_line: Mapping[str, object], unchosen: Sequence[str]
 ) -> Iterator[InventoryProblem]:
-    """Give what is wrong with the program that -e names, or with what -e says of none of them."""
+    """Yield problems with the program that -e chooses, and with options in -e that fit no single program."""
     chosen, names = _chosen(command_line), values.get(VARIABLE)
-    if names is None:  # it was refused
+    if names is None:  # trainer_programs was refused
         return
     what = f"{OPTION} is {as_given(chosen)}"
     if chosen and chosen not in names:
