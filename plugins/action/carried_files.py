@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
+from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
 from trainer.host.disk_space import readable
 
@@ -66,7 +66,7 @@ class ActionModule(HostAction):
         def so_far() -> str:
             return f"{where}: {readable(done)} of {readable(total)}"
 
-        with told(display.display, so_far, REPORT_SECONDS):
+        with report_progress(display.display, so_far, REPORT_SECONDS):
             for parts in batches(files, places, BATCH_BYTES):
                 try:
                     pack(parts, archive)

@@ -12,11 +12,11 @@ from psfleet.carry.certificates import (
     Kind,
     Wanted,
     authority,
-    kept_or_signed,
     public_text,
     remember_own,
     revoke_departed,
     source_addresses,
+    stored_or_signed,
 )
 from trainer.host.content_directory import locked
 
@@ -57,7 +57,7 @@ class ActionModule(ControllerAction):
             if (key := keys[kind]) is None:
                 continue
             file = directory / "signed" / host / f"{kind}-cert.pub"
-            text, is_new = kept_or_signed(file, key, kind, wanted, now)
+            text, is_new = stored_or_signed(file, key, kind, wanted, now)
             changed |= is_new
             if is_new and check:
                 continue

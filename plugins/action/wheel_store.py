@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
             programs, stale = {}, []
             if requirements := [Path(path) for path in arguments.get("program_requirements", ())]:
                 locks = {name: store.program_lock(*requirements) for name, store in stores.items()}
-                stale = [lock for lock in locks.values() if not lock.is_kept]
+                stale = [lock for lock in locks.values() if not lock.is_current]
                 for name, lock in locks.items():
                     resolved = lock.resolve(display.display, keep=not self._task.check_mode)
                     programs[name] = stores[name].extended(resolved)

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from psfleet.carry.fan_out import FanOut
-from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
+from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
 from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
@@ -95,7 +95,7 @@ class CarryingAction(HostAction):
 
         with (
             fan_out.turn_of(host, has_neighbours=bool(login)) as neighbours,
-            told(display.display, progress, 1, fan_out.began),
+            report_progress(display.display, progress, 1, fan_out.began),
         ):
             if neighbours:
                 shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
@@ -105,10 +105,10 @@ class CarryingAction(HostAction):
                     return answer
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
                 display.display(f"  {host}: no neighbour gave {archive.name}, so the controller does: {why}")
-                fan_out.is_sent(host)
+                fan_out.mark_uploading(host)
             if login:
                 arguments = {**arguments, "shared": {}}
-            return self._send_and_run((step, arguments), archive, lambda: fan_out.has(host))
+            return self._send_and_run((step, arguments), archive, lambda: fan_out.mark_complete(host))
 
 
 class StepsAction(CarryingAction):
