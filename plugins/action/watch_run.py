@@ -16,7 +16,7 @@ from psfleet.watch.lead_reading import (
     age_of,
     places,
     read_command,
-    without_stale_word,
+    without_stale_progress,
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
@@ -88,8 +88,8 @@ class ActionModule(HostAction):
                 continue
             # A run that goes on begins with the last word of its earlier part.
             stale = stale or (reading.progress if reading.progress.over else Progress("none"))
-            reading = without_stale_word(reading, stale)
-            for note in self._view.look(reading, time.monotonic()):
+            reading = without_stale_progress(reading, stale)
+            for note in self._view.add_reading(reading, time.monotonic()):
                 self._note(screen, note)
             screen.show(self._view.now)
             if phase := self._cut_short(screen, reading.progress):
@@ -101,7 +101,7 @@ class ActionModule(HostAction):
 
     def _unread(self, screen: Screen) -> dict[str, Any]:
         """Tell of a lead's host that is silent; return the answer where nothing more comes of waiting."""
-        for note in self._view.unread(time.monotonic(), self._problem):
+        for note in self._view.add_silence(time.monotonic(), self._problem):
             self._note(screen, note)
         fate, progress = self._view.fate(time.monotonic(), self._asked.seconds), self._view.now.progress
         if fate == "unwatched":
@@ -148,7 +148,7 @@ class ActionModule(HostAction):
     def _hear(self, screen: Screen) -> None:
         """Note what systemd says of the tasks: one that it has given up tells nobody of it."""
         for host, printed, _ in self._asked.heard():
-            for note in self._view.asked(host, printed, time.monotonic()):
+            for note in self._view.add_units(host, printed, time.monotonic()):
                 self._note(screen, note)
 
     def _note(self, screen: Screen, note: Notice) -> None:
