@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from psfleet.evidence.reading import keep_settings, read_run
+from psfleet.evidence.reading import read_run, record_settings
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.settings import EvidenceSettings
@@ -63,7 +63,7 @@ class ActionModule(ControllerAction):
 
     def _keep(self, verdict: Verdict, folder: Path) -> None:
         try:
-            keep_settings(folder, verdict.settings)
+            record_settings(folder, verdict.settings)
             verdict.write(folder)
         except OSError as error:
             display.warning(f"{folder / FILE_NAME} was not written: {error}")

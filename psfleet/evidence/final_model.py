@@ -1,7 +1,8 @@
-"""The final model: whether all clients read the same one, and what a process found in it that took no part.
+"""The final model: whether all clients read the same parameters, and what the evaluator found in them.
 
-After the last step nothing moves any more. Each client then reads a fingerprint of all parameters from the
-ps, and a process that was no task of the run reads them from the last checkpoint and evaluates them.
+After the last step the parameters no longer change. Each client then reads a fingerprint of all parameters
+from the ps, and the evaluator, which is no task of the run, reads them from the last checkpoint and evaluates
+them.
 """
 
 import math
@@ -12,17 +13,18 @@ from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Process, Run
 from trainer.contract.records import Record
 
-# Two machines, or one with other threads, add the same numbers in another order, and a GPU multiplies with
-# fewer bits: the metrics of the same parameters agree to about a thousandth, or by one example of the test.
+# Two machines, or different numbers of threads, add the same numbers in different orders, and GPUs multiply
+# with lower precision. So metrics of the same parameters agree to about a thousandth, or within one test
+# example.
 _TOLERANCE = 1e-3
-_ONE_EXAMPLE = 1.01  # and what rounding adds to it
+_ONE_EXAMPLE = 1.01  # with a margin for rounding
 
 
 @check
 def fingerprints_agree(findings: Findings, run: Run) -> Good:
-    """Every client read the same parameters in the end, and the last checkpoint holds these.
+    """Every client read the same parameters at the end, and the last checkpoint contains them.
 
-    Fingerprints of different global steps are of different models, so only those of one step are compared.
+    Fingerprints at different global steps belong to different models, so only those at one step are compared.
     """
     read: dict[str, tuple[str, int]] = {}
     for client in run.clients:
@@ -56,7 +58,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
 
 @check
 def evaluated_apart(findings: Findings, run: Run) -> Good:
-    """A process that took no part evaluated the last checkpoint, and found what the chief had found."""
+    """The evaluator evaluated the last checkpoint, and found what the chief had found."""
     name, life = run.evaluator.name, run.evaluation
     if life is None:
         findings.lacking.append("no process that took no part has evaluated the final model")
@@ -85,7 +87,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
 
 
 def _follow_checkpoints(run: Run, findings: Findings) -> None:
-    """Ask that what was restored, and what was evaluated in the end, is what had been saved at that step."""
+    """Check that restored and evaluated parameters are those that had been saved at that step."""
     saved: dict[int, set[str]] = {}
     read: list[tuple[str, tuple[str, int] | None]] = []
     for record in run.chief.of("checkpointed", "restored"):
@@ -110,9 +112,9 @@ def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
 
 
 def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
-    """It must be a process of its own, which no task of the run drew a nonce for.
+    """Check that the evaluator was a process of its own: no task of the run drew its nonce.
 
-    Names of hosts and process ids are not asked: hosts may have one name, and ids are used again.
+    Host names and process ids are not compared: hosts may share a name, and ids are reused.
     """
     if life.nonce is None:
         findings.lacking.append(f"{run.evaluator.name}: its records do not begin with `started`")
@@ -126,7 +128,7 @@ def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
 
 
 def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
-    """It must be the last checkpoint, and that the final model."""
+    """Check that the evaluator read the last checkpoint, and that it contains the final model."""
     saved = [record.integer("global_step") for record in run.chief.of("checkpointed")]
     if not saved:
         findings.lacking.append("the chief does not tell of a checkpoint")

@@ -1,4 +1,4 @@
-"""Checks of the records themselves: all there, of one plan, telling of an orderly run."""
+"""Checks of the records themselves: complete, of one plan, and of an orderly run."""
 
 from dataclasses import asdict
 from itertools import pairwise
@@ -11,13 +11,13 @@ from psfleet.evidence.replication_rules import rules_of
 from trainer.contract.settings import PER_HOST
 
 _GOOD_ENDINGS = {"last step", "run over"}
-# Each host may have its own of the first; the others are judged by what they mean together.
+# Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.
 _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
 
 
 @check
 def records_complete(findings: Findings, run: Run) -> Good:
-    """Every task of the run left readable records of it, without a gap and without a repetition."""
+    """Every task of the run left readable, complete records, each of them once."""
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
@@ -37,7 +37,7 @@ def records_complete(findings: Findings, run: Run) -> Good:
 
 @check
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
-    """Every record names the plan of plan.json, and all tasks ran the same release in the end."""
+    """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
     for task in (*run.all_tasks, *([run.evaluator] if run.evaluator.records else [])):
@@ -69,7 +69,7 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
 
 @check
 def same_settings(findings: Findings, run: Run) -> Good:
-    """Every worker was told to train what the run's settings ask for, in the way that they ask for."""
+    """Every worker trained with the settings of the run."""
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.workers:
@@ -86,7 +86,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
                 continue
             if rules != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
-        # A run that is resumed may go on with others.
+        # A resumed run may continue with other settings.
         for told in worker.settings[-1:]:
             findings.wrong += [
                 f"{worker.name} had {name} {told[name]!r}, the run's settings ask for {asked!r}"
@@ -100,7 +100,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
 def ended_well(findings: Findings, run: Run) -> Good:
     """Every worker ended by itself, no task failed for good, and the last global step was reached.
 
-    Also a task that only serves tells its end: where it does not, its file is not all that it had to tell.
+    Tasks that only serve must record their end, too; without it, their records are incomplete.
     """
     workers, failures = {worker.name for worker in run.workers}, []
     for task in (*run.workers, *run.ps, *run.servers):
@@ -136,7 +136,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
 
 @check
 def no_restart_from_zero(findings: Findings, run: Run) -> Good:
-    """Training began once: what was learned was never thrown away without a checkpoint to restore."""
+    """Training began once: no progress was discarded without a checkpoint to restore."""
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:
@@ -159,7 +159,7 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
 
 
 def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
-    """Local steps of a process count on from 0 without a gap; its `finished` tells the same count."""
+    """Check that local steps of a process count up from 0 without a gap, as its `finished` confirms."""
     reached = 0
     for window in process.windows:
         first = window.local_step - window.steps
