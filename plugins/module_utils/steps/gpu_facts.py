@@ -1,6 +1,6 @@
-"""Say what one host has of NVIDIA's, and whether its tasks can compute on the GPUs that they were given.
+"""Describes a host's NVIDIA hardware and driver, and whether its tasks can compute on their GPUs.
 
-Asks nvidia-smi, which loads a driver and makes its device nodes. Changes nothing else.
+It runs nvidia-smi, which loads the driver and creates its device nodes; nothing else is changed.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ installation:
 broken: {returned: always, type: list, description: Names of failed checks that a loaded driver mends.}
 """
 
-# What a driver that is installed and loaded puts right.
+# The checks that an installed and loaded driver fixes.
 OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
 UNTOUCHED = "Nothing was changed there."
 
 
 def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
-    """Return why a host's tasks cannot compute on their GPUs, all in one message; empty where they can.
+    """Return why a host's tasks cannot compute on their GPUs, in one message; "" if they can.
 
-    `installed` are the packages of the driver that were installed before this, () where none were.
+    `installed` are the driver's packages that were just installed, () if none were.
     """
     if installed and not (facts.driver or facts.module_kernels):
         return (
@@ -79,7 +79,7 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
 def plan_installation(
     facts: GpuFacts, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
 ) -> DriverPackages:
-    """Return what installing the driver on this host would mean."""
+    """Return what installing the driver on this host would involve."""
     release = parse_os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
     system = f"{release.identity}-{release.version}"
     packages = choose_packages(system, facts.kernel, by_system, chosen)
@@ -91,7 +91,7 @@ def plan_installation(
 
 
 def policy_of(packages: Sequence[str]) -> str:
-    """Return what apt knows of some packages. Raises OSError where the host has no apt."""
+    """Return apt's information about packages. Raises OSError if the host has no apt."""
     environment = {**os.environ, "LC_ALL": "C"}
     command = ["apt-cache", "policy", *packages]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout

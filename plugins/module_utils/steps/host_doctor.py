@@ -1,7 +1,7 @@
-"""Look at everything on one host that its tasks need, in one round trip. Nothing is changed.
+"""Checks everything on one host that its tasks need, in one round trip, and changes nothing.
 
-Changes nothing, and does not fail for what it finds. Where something is deployed, TensorFlow is tried in
-the sandbox of the tasks, by the unit `psfleet-doctor@`. Not in check mode.
+It does not fail for what it finds. If something is deployed, TensorFlow is tried in the sandbox of the tasks,
+by the unit `psfleet-doctor@`, except in check mode.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ ended: {returned: always, type: float, description: That clock when it had looke
 
 
 def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one.
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: all with GPUs, or else one.
 
-    Of those that deploy.yml has left on this host; others are in the inventory since.
+    Only tasks that deploy.yml has deployed on this host count, not those added to the inventory since.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -88,7 +88,7 @@ def own_checks(
 ) -> list[Check]:
     """Return the checks of the host's disk, names, ports and fence, and of what is deployed there.
 
-    `today` is the environment that a deployment would install, `running` as of `running_units`.
+    `today` is the environment that a deployment would install; `running` is as of `running_units`.
     """
     installed = is_installed(paths["install_directory"], today["lock_hash"])
     archive_bytes, environment_bytes = (
@@ -111,7 +111,7 @@ def own_checks(
 
 
 def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts) -> Mapping[str, Any]:
-    """Return the environment that a deployment would install; none where the host is not supported."""
+    """Return the environment that a deployment would install, without a hash if the host is unsupported."""
     try:
         environment, _ = host_environment(facts, asked)
     except ValueError:
@@ -122,7 +122,7 @@ def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts)
 def tensorflow_checks(
     values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
 ) -> list[Check]:
-    """Return what TensorFlow says in the sandbox of the host's tasks."""
+    """Return the checks of TensorFlow in the sandbox of the host's tasks."""
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)
     if not (deployment.tensorflow and deployment.release):

@@ -1,7 +1,7 @@
-"""Take, renew and give back the lease of a host, by which one playbook at a time acts there.
+"""Takes, renews or gives back the lease of a host, by which one playbook at a time changes it.
 
-One playbook at a time changes a host. A lease that nobody renews ends by itself. `cluster_lease` takes
-those of all hosts, and renews them until the playbook ends.
+A lease that is not renewed expires. `cluster_lease` takes those of all hosts, and renews them until the
+playbook ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Say whether one host can become part of the cluster, before anything is changed on it.
+"""Checks whether one host can become part of the cluster, before anything is changed on it.
 
-Changes nothing. Fails with everything that is missing at once.
+It changes nothing, and fails with all problems at once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ python: {returned: success, type: str, description: "The system's Python that it
 
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
-    """Return why a host cannot be part of the cluster, all in one message; empty where it can."""
+    """Return why a host cannot be part of the cluster, in one message; "" if it can."""
     reasons = reasons_of(checks)
     return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
@@ -69,7 +69,7 @@ def run(step: Step) -> None:
     facts = read_host_facts()
     accounts = step.params["accounts"]
     checks = host_chain(facts, asked)
-    clock = clock_check(time.time() - step.params["now"], 60.0)  # what it may take to come here
+    clock = clock_check(time.time() - step.params["now"], 60.0)  # the time that the step may take to get here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
     checks += checks_of({**found, "data": data_check(step.params["data_directory"])})
     if reason := refusal(host, facts.distribution.name, checks):

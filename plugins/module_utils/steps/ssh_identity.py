@@ -1,6 +1,7 @@
-"""Give an account of this host a key for SSH that it may use and not change; tell that and the host's own.
+"""Gives an account of this host an SSH key that it can use but not change; returns that key and the host's.
 
-Key and directories are root's, for the account's group to read. It never leaves.
+Key and directories belong to root and are readable by the account's group. The private key never leaves the
+host.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ KEY = "id_ed25519"
 
 
 def make_key(folder: Path, comment: str) -> None:
-    """Make the key in a directory that only root can change."""
+    """Create the key in a directory that only root can change."""
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY)]
     subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 def let_read(key: Path, group: int) -> None:
-    """Let a group read a key. ssh takes it all the same: it is none of its own user's."""
+    """Let a group read a key. ssh accepts that, because the key does not belong to its own user."""
     os.chown(key, 0, group)
     key.chmod(0o640)
 
 
 def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Tell whether the accounts are as they are wanted, and the key is there for the user's group to read."""
+    """Return whether the accounts are as wanted, and the user's group can read the key."""
     try:
         entries = {name: pwd.getpwnam(name) for name in accounts}
         found, group = key.stat(), grp.getgrnam(user).gr_gid
@@ -77,7 +78,7 @@ def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]])
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name but those of loopback, which Debian gives the own name."""
+    """Return the addresses of a name, without loopback, which Debian assigns to a host's own name."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
     except OSError:
@@ -86,7 +87,7 @@ def addresses_of(name: str) -> list[str]:
 
 
 def text_of(file: Path) -> str:
-    """Return what is in a file of root's, "" where there is none."""
+    """Return the content of a file of root's, "" if there is none."""
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
