@@ -16,7 +16,7 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 _DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
 # The inventory that Ansible uses if neither an ansible.cfg nor -i names one.
-_OF_NO_CONFIGURATION = "/etc/ansible/hosts"
+_DEFAULT_INVENTORY = "/etc/ansible/hosts"
 
 
 def plain_inventory(
@@ -56,7 +56,7 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
     missing = [Path(name) for name in sources if "," not in name and not Path(name).exists()]
     cure = "make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
     cure += "inventory/sample) and edit it, or name yours with -i"
-    if missing == [Path(_OF_NO_CONFIGURATION)]:
+    if missing == [Path(_DEFAULT_INVENTORY)]:
         cure = f"type it in {ROLES.parent}, whose ansible.cfg names inventory/cluster, or name yours with -i"
     problems = [
         InventoryProblem(f"there is no inventory at {shown(source)}", cure=cure) for source in missing

@@ -13,7 +13,7 @@ SAFE = {
     "fact_caching": "what hosts answered in another run would pass for what they answer now",
 }
 # Settings that each project chooses for itself.
-_OF_A_PROJECT = {"inventory", "collections_path"}
+_PROJECT_SETTINGS = {"inventory", "collections_path"}
 
 
 def parsed(text: str) -> ConfigParser:
@@ -42,7 +42,7 @@ def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
             for name, value in wanted[section].items()
             if name in unsafe
             or (
-                name not in {*SAFE, *_OF_A_PROJECT, *decided}
+                name not in {*SAFE, *_PROJECT_SETTINGS, *decided}
                 and not any({*name.split("_")} <= of_one for of_one in words)
             )
         ]

@@ -39,7 +39,7 @@ PROGRAM_KEYS = {
     },
 }
 # If -e sets these, they apply only to the program that runs.
-_OF_ONE = ("trainer_program_entry", "trainer_program_requirements")
+_PER_PROGRAM = ("trainer_program_entry", "trainer_program_requirements")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,39}")
 
 
@@ -136,7 +136,7 @@ def programs_of(
         if name == names[running]:
             own = {variable: value for variable, value in own.items() if variable not in told}
         else:
-            of_all |= {variable: "" for variable in _OF_ONE if variable in told}
+            of_all |= {variable: "" for variable in _PER_PROGRAM if variable in told}
         places = {variable: variable for variable in PROGRAM_KEYS.values()}
         for key, variable in PROGRAM_KEYS.items():
             if name and (variable in own or variable not in given):
@@ -165,7 +165,7 @@ def choice_problems(
     elif chosen and "trainer_program" in command_line:
         what = f"{what}, and trainer_program is given with -e, too; expected one of the two"
         yield InventoryProblem(what, OPTION)
-    for variable in _OF_ONE:
+    for variable in _PER_PROGRAM:
         if unchosen and variable in command_line:
             what = f"{variable} is given with -e, and {VARIABLE} has several programs; expected the one that"
             yield InventoryProblem(f"{what} it is of, too: -e {OPTION}={unchosen[0]}", variable)

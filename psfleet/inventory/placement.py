@@ -15,7 +15,7 @@ from trainer.host.wording import grouped
 _NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
 _ADDRESS = TRAINER_RULES["trainer_address"]
 # Host -> variable -> value.
-OfHosts = Mapping[str, Mapping[str, Any]]
+ValuesByHost = Mapping[str, Mapping[str, Any]]
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
@@ -37,7 +37,7 @@ class _Place:
     port_variable: str
 
 
-def place(groups: Mapping[str, Sequence[str]], values: OfHosts, variables: OfHosts) -> Placement:
+def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost) -> Placement:
     """Return where the tasks run.
 
     `values` holds each host's converted variables, `variables` all of its variables. A host that lacks a
@@ -204,7 +204,9 @@ def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
             yield InventoryProblem(what, member.port_variable, (task.host,))
 
 
-def _addresses(values: OfHosts, variables: OfHosts) -> tuple[dict[str, str], list[InventoryProblem]]:
+def _addresses(
+    values: ValuesByHost, variables: ValuesByHost
+) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Return the address of each host for the other hosts, and the problems with invalid addresses."""
     addresses: dict[str, str] = {}
     problems = []

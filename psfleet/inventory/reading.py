@@ -9,7 +9,7 @@ from typing import Any
 
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
-from psfleet.inventory.placement import OfHosts, Placement, place
+from psfleet.inventory.placement import Placement, ValuesByHost, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
@@ -28,7 +28,7 @@ from trainer.host.wording import cut, first_of, grouped
 # The folders that ProtectHome and PrivateTmp hide from the units.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
-_SAYING_WHERE_DATA_ARE = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
+_DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]
     return {task.host: folder for task in readers if (folder := settings[task.name].data_dir)}
 
 
-def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
+def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
     """Yield contradictions between variables of the whole cluster."""
     hosts = tuple(values)
     if not hosts:
@@ -149,14 +149,14 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
         yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
 
 
-def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryProblem]:
+def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[InventoryProblem]:
     """Yield problems with data directories that tasks cannot see, or that differ among a host's tasks."""
     settings = placement.settings
     # (host, data directory) -> the own settings of a task that reads there.
     own = {
         (task.host, str(_data_directory(values[task.host], settings[task.name]))): settings[task.name]
         for task in placement.tasks
-        if task.job != "ps" and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
+        if task.job != "ps" and values[task.host].keys() >= _DATA_VARIABLES
     }
     for (host, directory), of_task in own.items():
         if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
@@ -171,7 +171,7 @@ def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryP
 
 
 def _argument_problems(
-    inventory: Inventory, placement: Placement, values: OfHosts
+    inventory: Inventory, placement: Placement, values: ValuesByHost
 ) -> Iterator[InventoryProblem]:
     """Yield problems with arguments of programs that would not reach the program as intended."""
     variable, hosts = "trainer_program_arguments", tuple(values)
@@ -185,7 +185,7 @@ def _argument_problems(
         task.name
         for task in placement.tasks
         if task.job != "ps"
-        and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
+        and values[task.host].keys() >= _DATA_VARIABLES
         and not _data_directory(values[task.host], placement.settings[task.name])
     ]
     named_ones: Mapping[str, Any] = next(
@@ -207,7 +207,7 @@ def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]
         yield f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"
 
 
-def _worker_count(inventory: Inventory, values: OfHosts) -> int | None:
+def _worker_count(inventory: Inventory, values: ValuesByHost) -> int | None:
     """Return the number of workers, or None if a host's number is invalid."""
     asked = [values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
     return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
@@ -224,7 +224,7 @@ def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
             yield InventoryProblem(what, name, tuple(set_for_hosts.get(name, ())))
 
 
-def _differences(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
+def _differences(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
         if not name.startswith(PREFIX) or name in HOST_VARIABLES:
             continue

@@ -70,7 +70,12 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 # Kind of value -> names of the fields of that kind, separated by blanks. A field with "?" is optional.
 Fields = Mapping[str, str]
 # The fields that any answer may have, and the only ones that are kept of a failed module.
-_OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warnings?", "differences": "diff?"}
+_COMMON_FIELDS: Fields = {
+    "switch": "changed? failed?",
+    "text": "msg?",
+    "texts": "warnings?",
+    "differences": "diff?",
+}
 # Module, or module and state -> the fields of its RETURN. Ansible's own modules have their full names.
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
@@ -147,7 +152,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     fields = ANSWERS.get(name if name in ANSWERS else module)
     if fields is None:
         raise UnusableError(f"nothing says what {module} answers")
-    kept = _checked_fields(answer, _OF_ALL)
+    kept = _checked_fields(answer, _COMMON_FIELDS)
     if kept.get("failed"):
         kept.setdefault("msg", "it does not say why it failed")
     else:

@@ -8,7 +8,7 @@ from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of
 
 # A ps only holds parameters. It needs these settings, which describe the tasks and how they cooperate.
-_OF_PS = (
+_PS_SETTINGS = (
     "replication",
     "replicas_to_aggregate",
     "existing_servers",
@@ -17,9 +17,9 @@ _OF_PS = (
     "barrier_deadline_seconds",
 )
 # Checkpoints, examples, counts of gradients or the set of tasks depend on these settings.
-_KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
-_KEPT_OF_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
-_FREE_OF_PROGRAM = {
+_FIXED = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
+_FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
+_FREE_IN_PROGRAM = {
     "program_arguments": "arguments",
     "program_environment": "environment",
     "program_flags": "flags",
@@ -84,7 +84,7 @@ def run_settings(
         "cluster": cluster.as_dict(),
         "tasks": {
             task.name: _values_and_flags(
-                of_tasks[task.name], _OF_PS if task.job == "ps" and program is None else RULES
+                of_tasks[task.name], _PS_SETTINGS if task.job == "ps" and program is None else RULES
             )
             for task in tasks
         },
@@ -107,7 +107,7 @@ def resumed_settings(
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     cluster = TrainingSettings.from_mapping(begun["cluster"])
     was, now = cluster.as_dict(), today["cluster"]
-    for name in _KEPT:
+    for name in _FIXED:
         if name in chosen and was[name] != now[name]:
             what = f"trains {was[name]}" if name == "model" else f"began with {name} {was[name]}"
             raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")
@@ -134,7 +134,7 @@ def _resumed_program(
     """Return the program of a resumed run: the one it began with, updated by what is chosen anew."""
     # A run of an older release does not record the name of its program.
     was, now = ({"name": "", **program} if program else {} for program in (begun, today))
-    if any(name in chosen and was.get(key) != now.get(key) for name, key in _KEPT_OF_PROGRAM):
+    if any(name in chosen and was.get(key) != now.get(key) for name, key in _FIXED_IN_PROGRAM):
         variable = "program" if now.get("name") else "trainer_program"
         raise ValueError(
             f"it runs {_program_name(begun)}, and a run keeps its program; "
@@ -142,7 +142,7 @@ def _resumed_program(
         )
     if begun is None:
         return None
-    new = {key: today[key] for name, key in _FREE_OF_PROGRAM.items() if today and name in chosen}
+    new = {key: today[key] for name, key in _FREE_IN_PROGRAM.items() if today and name in chosen}
     return {**begun, **new}
 
 
