@@ -32,7 +32,7 @@ class RunLinks:
         place = self.state / "runs" / run_id
         return run_id if RUN_ID.fullmatch(run_id) and place.is_dir() and not place.is_symlink() else ""
 
-    def point_at(self, run_id: str) -> bool:
+    def all_point_to(self, run_id: str) -> bool:
         """Return whether the links point to this run."""
         return all(points_to(link, target) for link, target in self._links(run_id))
 

@@ -23,7 +23,7 @@ MOST_CHARACTERS = 300
 
 
 def leave_descriptors(*kept: int) -> None:
-    """Close all inherited descriptors except these, so that others notice when the playbook ends.
+    """Close all inherited descriptors except these, so that readers of their pipes see an end.
 
     Each number stays in use and leads to /dev/null, for code that still writes there.
     """

@@ -205,8 +205,8 @@ def stored_or_signed(
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
     """Return the revocation list, which sshd and ssh read, and whether it is new.
 
-    It lists every certificate that was stored below `directory` for hosts other than these, now or earlier,
-    except for hosts that came back since. `make` permits writing it. Raises OSError.
+    It lists every certificate that was stored below `directory` for hosts other than these, now or earlier;
+    certificates signed after such a host came back are valid. `make` permits writing it. Raises OSError.
     """
     signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
     left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]

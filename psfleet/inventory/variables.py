@@ -31,9 +31,7 @@ _HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
 # A program's environment may not set the variables that psfleet itself sets for it.
-_PROGRAM_VARIABLE = re.compile(
-    r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*"
-)
+_SETTABLE = re.compile(r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 # A program may write below its task's own /tmp and /var/tmp, and in its working directory.
 _COLLECTED = re.compile(
@@ -110,7 +108,7 @@ def _to_collected(value: object) -> list[str]:
 
 
 def _to_environment(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(_PROGRAM_VARIABLE.fullmatch(str(name)) for name in value):
+    if not isinstance(value, Mapping) or not all(_SETTABLE.fullmatch(str(name)) for name in value):
         raise ValueError(value)
     return {str(name): _to_argument(text) for name, text in value.items()}
 

@@ -16,7 +16,7 @@ from psfleet.watch.unit_states import Units, unit_states
 from trainer.contract.progress import Progress
 from trainer.contract.settings import TrainingSettings
 
-# What a worker contributes: in the last two modes, each global step uses the gradients of all workers.
+# What a worker contributes, steps by default. In these modes a global step is made of several gradients.
 UNITS = {"sync": "gradients", "in_graph": "gradients"}
 # A host that answers does so at least once in this many polls.
 POLLS_OF_A_HOST = 3

@@ -28,21 +28,25 @@ from ..host.task_traces import NO_LINK
 from ..step import Step
 
 OPTIONS = {
-    "directory": {"type": "path", "required": True, "description": "Where they go. Made where it lacks."},
-    "records": {"type": "path", "required": True, "description": "Where what was carried is recorded."},
+    "directory": {"type": "path", "required": True, "description": "Where the files go; created if missing."},
+    "records": {"type": "path", "required": True, "description": "Directory of the records."},
     "digest": {"required": True, "description": "SHA-256 of the manifest."},
     "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
     "archive": {
         "type": "path",
         "description": "A tar archive on this host with parts of files, named `number.offset` by the "
-        "place of the file in the manifest. A file's parts come in order, and none of another between.",
+        "place of the file in the manifest. A file's parts come in order, without other parts between.",
     },
-    "archive_bytes": {"type": "int", "default": 0, "description": "Room for them in the login's home."},
+    "archive_bytes": {
+        "type": "int",
+        "default": 0,
+        "description": "Space for the archives in the login's home.",
+    },
 }
 
 RETURN = r"""
-needs_manifest: {returned: always, type: bool, description: Whether it cannot answer without the manifest.}
-lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
+needs_manifest: {returned: always, type: bool, description: Whether the step needs the manifest.}
+lacking: {returned: with a manifest, type: list, description: Places in it of the files to carry.}
 """
 
 LOCK_TIMEOUT_SECONDS = 900

@@ -19,12 +19,12 @@ OPTIONS = {
     "release": {"required": True, "description": "The release's name, which is the hash of its content."},
     "folder": {"type": "path", "required": True, "description": "Where the releases are."},
     "package": {"default": "", "description": "Folder within the release that has its content."},
-    "link": {"type": "path", "default": "", "description": "Link beside `folder` to the one in use."},
+    "link": {"type": "path", "default": "", "description": "Link beside `folder` to the release in use."},
     "archive": {"type": "path", "description": "A tar archive of the content, below `package`."},
 }
 
 RETURN = r"""
-needs_archive: {returned: always, type: bool, description: Whether the release is not on this host yet.}
+needs_archive: {returned: always, type: bool, description: Whether this host lacks the release.}
 release: {returned: always, type: str, description: The release.}
 """
 

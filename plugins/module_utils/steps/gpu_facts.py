@@ -32,13 +32,13 @@ OPTIONS = {
         "default": "check",
         "description": [
             "`check` fails with all that keeps the tasks from their GPUs.",
-            "`present` takes it that packages can mend a driver. It fails with what they cannot, and "
-            "where they cannot be installed; else it says which packages it takes.",
+            "`present` assumes that packages can fix the driver. It fails with what they cannot fix, and "
+            "if they cannot be installed; otherwise it returns the packages that are needed.",
             "`installed` is `check` after `packages` were installed, `look` never fails.",
         ],
     },
     "system_packages": {"type": "dict", "default": {}, "description": "By distribution (`debian-12`)."},
-    "packages": {"type": "list", "elements": "str", "default": [], "description": "Named ones instead."},
+    "packages": {"type": "list", "elements": "str", "default": [], "description": "Packages to use instead."},
 }
 
 RETURN = r"""

@@ -38,20 +38,24 @@ OPTIONS = {
     "addresses": {"type": "dict", "required": True, "description": "Where each host is reached."},
     "plan": {"required": True, "description": "Hash of today's plan."},
     "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
-    "environments": {"type": "dict", "required": True, "description": "Those it may get, each by name."},
+    "environments": {
+        "type": "dict",
+        "required": True,
+        "description": "Environments that it may get, by name.",
+    },
     "python_version": {"default": "", "description": "As of `host_requirements`."},
     "cuda_source": {
         "choices": ["wheels", "system"],
         "default": "wheels",
         "description": "As of `host_requirements`.",
     },
-    "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
-    "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
-    "data_directory": {"default": "", "description": "Where data are that nobody brings."},
+    "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
+    "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
+    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
     "listener": {
         "type": "dict",
         "default": {},
-        "description": "Of `host_peers`, to be ended before.",
+        "description": "The listener of `host_peers`, which is ended first.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
@@ -63,7 +67,7 @@ checks:
   description: Each with `name`, `state`, `found`, `remedy` and `task` (`worker0`, empty for the host).
 deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
 alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
-listened: {returned: always, type: bool, description: Whether the listener was there until now.}
+listened: {returned: always, type: bool, description: Whether the listener existed until now.}
 began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
 ended: {returned: always, type: float, description: That clock when it had looked.}
 """

@@ -26,9 +26,9 @@ OPTIONS = {
 }
 
 RETURN = r"""
-machine: {returned: if listening, type: str, description: What this machine greets with.}
+machine: {returned: if listening, type: str, description: The greeting of this machine.}
 free: {returned: if listening, type: list, description: The ports where it listens now.}
-held: {returned: if listening, type: list, description: Those where somebody else does.}
+held: {returned: if listening, type: list, description: The ports that other processes hold.}
 listener: {returned: if listening, type: dict, description: "The process, as host_doctor ends it."}
 names: {returned: if probed, type: dict, description: The IP addresses of each name in the plan.}
 probes: {returned: if probed, type: list, description: As trainer/host/peer_probes.py has it.}

@@ -23,7 +23,7 @@ from ..step import Step
 
 OPTIONS = {
     "host": {"required": True, "description": "The host's name, for messages."},
-    "python_version": {"default": "", "description": "Empty for the host's own, or one that fits."},
+    "python_version": {"default": "", "description": "A version; empty for any that fits."},
     "gpus": {"type": "bool", "default": False, "description": "Whether a task of this host has GPUs."},
     "cuda_source": {
         "choices": ["wheels", "system"],
@@ -36,9 +36,9 @@ OPTIONS = {
         "default": {},
         "description": "The accounts that a deployment makes, each with the variable that names it.",
     },
-    "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
-    "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
-    "data_directory": {"default": "", "description": "Where data are that nobody brings."},
+    "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
+    "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
+    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
     "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
 }
 

@@ -31,12 +31,12 @@ OPTIONS = {
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
     "data_directory": {"type": "path", "required": True, "description": "Where data are carried."},
     "sshd": {"required": True, "description": "The service of sshd."},
-    "runs": {"type": "bool", "default": False, "description": "Whether what runs have left goes, too."},
-    "data": {"type": "bool", "default": False, "description": "Whether carried data go, too."},
+    "runs": {"type": "bool", "default": False, "description": "Whether to remove runs, too."},
+    "data": {"type": "bool", "default": False, "description": "Whether to remove carried data."},
 }
 
 RETURN = r"""
-removed: {returned: always, type: list, description: "What goes, in words; a folder stands for all in it."}
+removed: {returned: always, type: list, description: "What is removed, in words, with whole folders."}
 stays: {returned: always, type: list, description: "What stays, and why."}
 """
 

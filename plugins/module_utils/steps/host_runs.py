@@ -25,9 +25,9 @@ OPTIONS = {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Runs of which the controller has all, the newest first. No other is removed.",
+        "description": "Runs that were collected completely, newest first. Only they may be removed.",
     },
-    "stay": {"type": "int", "default": 0, "description": "How many of these stay, the newest."},
+    "stay": {"type": "int", "default": 0, "description": "How many of the newest of these stay."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -35,9 +35,9 @@ RETURN = r"""
 runs:
   returned: where they are listed
   type: list
-  description: Of each `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or null.
-removed: {returned: where they are removed, type: list, description: Those that go.}
-freed_bytes: {returned: where they are removed, type: int, description: The disk that they take.}
+  description: Each with `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or null.
+removed: {returned: where they are removed, type: list, description: The removed runs.}
+freed_bytes: {returned: where they are removed, type: int, description: Their disk space.}
 """
 
 MOST_RUNS = 4000

@@ -36,8 +36,8 @@ OPTIONS = {
         "description": "Directories to make, in this order.",
         "suboptions": {
             "path": {"required": True, "description": "Where it is."},
-            "owner": {"description": "The user that the step runs as unless it is given."},
-            "group": {"description": "The one of the owner's name, or the step's, unless given."},
+            "owner": {"description": "By default the user that the step runs as."},
+            "group": {"description": "By default the owner's group, or the step's."},
             "mode": {"default": "0755", "description": "Its permissions."},
         },
     },
@@ -48,11 +48,11 @@ OPTIONS = {
         "description": "Files to write.",
         "suboptions": {
             "path": {"required": True, "description": "Where it is."},
-            "content": {"required": True, "description": "All that is in it."},
+            "content": {"required": True, "description": "The whole content."},
             "encoding": {
                 "choices": ["text", "base64"],
                 "default": "text",
-                "description": "`base64` where `content` is no text, and so written in that.",
+                "description": "`base64` for content that is no text.",
             },
             "owner": {"description": "As of a directory."},
             "group": {"description": "As of a directory."},
@@ -66,7 +66,7 @@ OPTIONS = {
         },
     },
     "only": {"type": "list", "elements": "str", "default": [], "description": "Patterns of paths."},
-    "kept": {"type": "list", "elements": "str", "default": [], "description": "Files of somebody else."},
+    "kept": {"type": "list", "elements": "str", "default": [], "description": "Files that stay."},
 }
 
 RETURN = r"""

@@ -40,17 +40,17 @@ OPTIONS = {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Where tasks may go beside the plan, as `trainer_program_may_reach` has it.",
+        "description": "Further targets for tasks, as in `trainer_program_may_reach`.",
     },
     "mesh": {
         "type": "bool",
         "default": False,
-        "description": "Whether hosts reach each other through `wireguard_mesh` alone. "
-        "One that is there without this is taken down.",
+        "description": "Whether hosts reach each other only through `wireguard_mesh`. "
+        "If false, an existing mesh is taken down.",
     },
     "configuration": {"type": "path", "required": True, "description": "Directory of the rules."},
     "unit": {"required": True, "description": "Content of the fence's own unit."},
-    "nftables_drop_in": {"required": True, "description": "What nftables.service is told of it."},
+    "nftables_drop_in": {"required": True, "description": "Drop-in for nftables.service."},
 }
 
 RETURN = r"""

@@ -39,28 +39,28 @@ from ..host.passed_archive import Archive, NoNeighbourError, by_login, take
 from ..step import Step
 
 OPTIONS = {
-    "wheels": {"type": "dict", "required": True, "description": "What `wheel_store` says of them."},
-    "directory": {"type": "path", "required": True, "description": "Has environments and link."},
+    "wheels": {"type": "dict", "required": True, "description": "Their description by `wheel_store`."},
+    "directory": {"type": "path", "required": True, "description": "Folder of environments and link."},
     "link": {"default": "environment", "description": "Name of the link. Empty for none."},
     "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
-    "user": {"required": True, "description": "User with whose rights the environment is tried."},
+    "user": {"required": True, "description": "User who tries the environment."},
     "module": {"required": True, "description": "Module of Python that the trial imports."},
     "archive": {
         "type": "path",
         "description": "Tar of `wheels/`, `requirements.txt`, `uv`; or of what an environment has "
-        "beside its Python, packed by Zstandard, where `wheels` says that it is `filled`.",
+        "beside its Python, packed by Zstandard, if `wheels` has `filled`.",
     },
     "shared": {
         "type": "dict",
-        "description": "Given where other hosts may take the archive from this one while it is "
-        "installed. Without `archive` this one takes it: `neighbours` that may have it, the `login` "
+        "description": "Given if other hosts may take the archive from this one while it is "
+        "installed. Without `archive` this one takes it. Has `neighbours` with it, the `login` "
         "there, `size`, `part_bytes`, and the `digests` of its parts.",
     },
 }
 
 RETURN = r"""
-needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
-not_given: {returned: where no neighbour gave it, type: str, description: What each of them said.}
+needs_archive: {returned: always, type: bool, description: Whether the environment is incomplete.}
+not_given: {returned: where no neighbour gave it, type: str, description: Why not, in words of each.}
 """
 
 # A second installation waits for one that still runs after its connection broke.

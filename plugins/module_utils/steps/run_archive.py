@@ -24,20 +24,25 @@ from ..step import Step
 
 OPTIONS = {
     "run_id": {"required": True, "description": "The run."},
-    "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
-    "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
-    "only": {"default": "", "description": "What the names of files have in them that are packed."},
+    "limit_megabytes": {"type": "int", "required": True, "description": "Limit of all files; others stay."},
+    "folders": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Folders to pack, by default all.",
+    },
+    "only": {"default": "", "description": "Pack only files with this in their names."},
     "names": {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Tasks of this host whose program saves elsewhere, too, as it was seen to.",
+        "description": "Tasks of this host whose program may save in other places.",
     },
     "collect": {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "What else they leave: below the `/tmp` of each, or in the run's directory.",
+        "description": "Further paths to pack: below each task's `/tmp`, or in the run's directory.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
     "owner": {"type": "int", "required": True, "description": "Number of the user that fetches it."},

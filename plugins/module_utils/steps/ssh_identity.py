@@ -21,31 +21,31 @@ OPTIONS = {
     "home": {
         "type": "path",
         "required": True,
-        "description": "The account's home; root's.",
+        "description": "The account's home, owned by root.",
     },
     "user": {"required": True, "description": "The account, and its group."},
-    "comment": {"required": True, "description": "What the public key says of itself."},
+    "comment": {"required": True, "description": "Comment of the public key."},
     "name": {
         "required": True,
-        "description": "What the others call this host.",
+        "description": "The name by which other hosts reach this one.",
     },
     "accounts": {
         "type": "dict",
         "default": {},
-        "description": "By name `home` and `shell` of the accounts that a deployment makes.",
+        "description": "Accounts that a deployment makes: name -> `home` and `shell`.",
     },
-    "make": {"type": "bool", "default": True, "description": "Make what lacks, rather than only look."},
+    "make": {"type": "bool", "default": True, "description": "Create what is missing."},
 }
 
 RETURN = r"""
-user_key: {returned: always, type: str, description: "Of the account; empty before it is made."}
+user_key: {returned: always, type: str, description: "The account's public key; empty before it exists."}
 host_key: {returned: always, type: str, description: The public key of this host's sshd.}
-prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
-authority: {returned: always, type: str, description: "Public key of who signs for those that are let in."}
-cluster: {returned: always, type: str, description: "The cluster of those that are let in."}
-certificate: {returned: always, type: str, description: "What the account shows elsewhere; empty at first."}
-deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
-addresses: {returned: always, type: list, description: "Those that `name` has here, without loopback."}
+prepared: {returned: always, type: bool, description: "Whether accounts and key are as wanted."}
+authority: {returned: always, type: str, description: "Public key of the authority that is trusted here."}
+cluster: {returned: always, type: str, description: "The cluster whose users are admitted."}
+certificate: {returned: always, type: str, description: "The account's certificate; empty at first."}
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty if unknown."}
+addresses: {returned: always, type: list, description: "The addresses of `name` here, without loopback."}
 """
 
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")

@@ -2,7 +2,7 @@
 
 It does nothing if nothing has changed since the last proof: neither `files`, nor other files of sshd's, nor
 sshd's process. Check mode does not log in. If the content of `admits` has changed, everything that the
-account runs here is ended, because its owner may no longer be admitted.
+account runs here is ended, because the person who started it may no longer be admitted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,20 @@ from ..step import Step
 OPTIONS = {
     "service": {"required": True, "description": "systemd service of sshd."},
     "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
-    "files": {"type": "list", "elements": "path", "required": True, "description": "What sshd reads."},
-    "admits": {"type": "list", "elements": "path", "required": True, "description": "Who is let in."},
-    "proven": {"type": "path", "required": True, "description": "File that says what was proven."},
+    "files": {"type": "list", "elements": "path", "required": True, "description": "Files of sshd's."},
+    "admits": {
+        "type": "list",
+        "elements": "path",
+        "required": True,
+        "description": "Files of who may log in.",
+    },
+    "proven": {"type": "path", "required": True, "description": "File of the last proof."},
     "user": {"required": True, "description": "The account, for messages."},
     "host": {"required": True, "description": "The host's name, for messages."},
 }
 
 RETURN = r"""
-proven: {returned: always, type: bool, description: Whether it was proven now.}
+proven: {returned: always, type: bool, description: Whether this step proved it.}
 """
 
 CONFIGURATION = Path("/etc/ssh")

@@ -56,44 +56,44 @@ from ..unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 OPTIONS = {
     "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
-    "others": {"type": "bool", "default": False, "description": "Take also those that this host knows."},
+    "others": {"type": "bool", "default": False, "description": "Include the host's other tasks."},
     "state": {
         "choices": ["queried", "started", "stopped"],
         "default": "queried",
         "description": [
-            "`queried` only looks. `started` starts, and waits until the server of each task listens; "
-            "of the evaluator, which has none, until it has ended. `stopped` waits for the end.",
+            "`queried` changes nothing. `started` starts, and waits until each task's server listens; "
+            "for the evaluator, which has none, until it has ended. `stopped` waits for the end.",
         ],
     },
     "patience": {
         "type": "float",
         "default": 0,
-        "description": "Seconds to wait before it looks for whoever acts there by `host_lease` to end.",
+        "description": "Seconds to wait first for another command that holds `host_lease`.",
     },
     "stopped": {
         "type": "dict",
         "default": {},
-        "description": "Tasks stopped before, and how often each was started again: systemd forgets.",
+        "description": "Tasks stopped before -> their restarts, which systemd forgets.",
     },
-    "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
+    "traffic": {"type": "bool", "default": False, "description": "Return the bytes of each task."},
     "fence": {
         "type": "bool",
         "default": False,
-        "description": "Tell whether its fence stands.",
+        "description": "Return whether its fence is in force.",
     },
-    "ready": {"type": "bool", "default": False, "description": "Tell what keeps `tasks` from starting."},
-    "data_directory": {"default": "", "description": "Where they read data; looked at with `ready`."},
-    "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+    "ready": {"type": "bool", "default": False, "description": "Return what keeps `tasks` from starting."},
+    "data_directory": {"default": "", "description": "Where they read data, for `ready`."},
+    "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
         "default": "",
-        "description": "Where metrics are to be written; empty for none.",
+        "description": "Directory of the metrics; empty for none.",
     },
-    "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+    "details": {"type": "bool", "default": False, "description": "Return also details for people."},
     "run_id": {
         "default": "",
-        "description": "Tell how the tasks ended in this run, also where another came after it.",
+        "description": "Return how the tasks ended in this run, even if another one followed.",
     },
-    "plan_hash": {"default": "", "description": "Hash of today's plan, where `deployed` is asked for."},
+    "plan_hash": {"default": "", "description": "Hash of today's plan, for `deployed`."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -101,14 +101,14 @@ RETURN = r"""
 deployed:
   returned: always
   type: dict
-  description: The plan that deploy.yml left on this host; of the one that was asked for `hash` alone.
-deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
+  description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty if unknown."}
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
 release: {returned: always, type: str, description: "The trainer's release in use, empty for none."}
 environment: {returned: always, type: str, description: "The hash of the environment in use, empty for none."}
-programs: {returned: always, type: list, description: The releases of programs that are there.}
-lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
-unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+programs: {returned: always, type: list, description: The releases of programs on this host.}
+lacks_cuda: {returned: always, type: bool, description: Whether TensorFlow was built without CUDA.}
+unfenced: {returned: always, type: str, description: "Why its fence is not in force, or empty."}
 checks: {returned: always, type: list, description: "What failed of `ports`, `data` and `metrics`."}
 holds_run: {returned: always, type: bool, description: Whether the directory of `run_id` has anything in it.}
 tasks:
@@ -126,11 +126,11 @@ tasks:
     - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
       `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`
       and `progress`.
-looked: {returned: always, type: float, description: "When it looked, as `host_lease` asks."}
+looked: {returned: always, type: float, description: "The moment of the query, for `host_lease`."}
 stopped:
   returned: always
   type: dict
-  description: Of each task that ran and was stopped, now or before by the word of `stopped`, its restarts.
+  description: Each task that was stopped, now or by `stopped` before -> its restarts.
 """
 
 STATE_PROPERTIES = (

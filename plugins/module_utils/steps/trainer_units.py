@@ -18,7 +18,7 @@ from ..step import Step
 OPTIONS = {
     "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
     "metrics_directory": {"default": "", "description": "node_exporter's directory. Empty for none."},
-    "metrics_record": {"type": "path", "required": True, "description": "File that says where they are."},
+    "metrics_record": {"type": "path", "required": True, "description": "File that has their directory."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -48,7 +48,7 @@ def run(step: Step) -> None:
         )
         links = RunLinks(step.params["paths"])
         run_id = links.run_of([unit for unit in loaded if unit not in gone])
-        unled = bool(run_id) and not links.point_at(run_id)
+        unled = bool(run_id) and not links.all_point_to(run_id)
         untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
         if problem := metrics.problem():
             step.fail_json(msg=problem)

@@ -26,14 +26,14 @@ OPTIONS = {
     "keep": {
         "type": "int",
         "required": True,
-        "description": "How many of each kind stay in any case: those wanted now, and before.",
+        "description": "How many of each kind stay, those that are wanted now included.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
 RETURN = r"""
-removed: {returned: always, type: list, description: What goes.}
-freed_bytes: {returned: always, type: int, description: The disk that it takes.}
+removed: {returned: always, type: list, description: The removed directories.}
+freed_bytes: {returned: always, type: int, description: Their disk space.}
 """
 
 KINDS = ("releases", "programs", "environments")

@@ -18,17 +18,17 @@ from ..step import Step
 OPTIONS = {
     "configuration": {"type": "path", "required": True, "description": "Directory of psfleet's files."},
     "host": {"required": True, "description": "The host's name in the plan."},
-    "port": {"type": "int", "default": 0, "description": "Where all hosts listen."},
+    "port": {"type": "int", "default": 0, "description": "The port at which all hosts listen."},
     "hosts": {
         "type": "dict",
         "default": {},
         "description": "`address` in the mesh, `endpoint` and `public_key` of each host of the plan.",
     },
-    "unit": {"default": "", "description": "Content of the unit that puts it up."},
+    "unit": {"default": "", "description": "Content of its unit."},
 }
 
 RETURN = r"""
-public_key: {returned: always, type: str, description: "Empty in a check before there is a key."}
+public_key: {returned: always, type: str, description: "Empty in check mode before there is a key."}
 """
 
 UNIT = "psfleet-mesh.service"
