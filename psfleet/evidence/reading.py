@@ -34,10 +34,10 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
-    content, unread = _json(folder / "settings.json")
+    settings, unread = _json(folder / "settings.json")
     training, given = (
-        _object(content, "training"),
-        content.get("program") if isinstance(content, Mapping) else None,
+        _object(settings, "training"),
+        settings.get("program") if isinstance(settings, Mapping) else None,
     )
     program = given if isinstance(given, Mapping) else None
     # Files that begin with a dot are a desktop's, such as ._worker0.jsonl.
@@ -48,12 +48,12 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         plan = _plan(folder / "plan.json")
         if unread and os.path.lexists(folder / "settings.json"):
             raise ValueError(f"settings.json: {unread}")
-        if content is not None and not isinstance(content, Mapping):
+        if settings is not None and not isinstance(settings, Mapping):
             raise ValueError("settings.json: not a JSON object")
         if given is not program:
             raise ValueError(f"settings.json: program is {given!r}; expected an object or null")
         try:
-            _refuse_other_kinds(content, "training")
+            _refuse_other_kinds(settings, "training")
         except ValueError as error:
             raise ValueError(f"settings.json: {error}") from error
         chief, _ = files.get(CHIEF, ([], ()))
