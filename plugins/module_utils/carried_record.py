@@ -17,7 +17,7 @@ from .host.safe_directory import find, opened, remove
 PARTIAL = ".psfleet-partial"
 
 
-class Known(NamedTuple):
+class RecordedFile(NamedTuple):
     """A file in the record; one that was not `carried` was there before."""
 
     size: int
@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
 
 class CarriedRecord:
-    """A directory of this host, and the record of its `known` files; the directory's path names the record.
+    """A directory of this host, and the record of its `files`; the directory's path names the record.
 
     `fulfilled` is the digest of the manifest that the directory fulfilled last, "" for none.
     """
@@ -47,14 +47,14 @@ class CarriedRecord:
         with suppress(FileNotFoundError):
             content = json.loads(self.path.read_text(encoding="utf-8"))
         self.fulfilled = content["digest"]
-        self.known = {name: Known(*known) for name, known in content["files"].items()}
+        self.files = {name: RecordedFile(*known) for name, known in content["files"].items()}
 
     def leave(self, names: Iterable[str]) -> list[str]:
         """Remove files that were carried and are unchanged, and forget others; return the removed ones."""
         removed = []
         with self._root() as root:
             for name in names:
-                known = self.known.pop(name)
+                known = self.files.pop(name)
                 if root is not None and known.carried and known.is_still(find(root, name)):
                     remove(root, name)
                     removed.append(name)

@@ -195,7 +195,7 @@ class HostPlaces:
         directories = {self.own("install_directory", "data"), self.data_directory}
         records = self.own("install_directory", "carried")
         found = [CarriedRecord(directory, records) for directory in sorted(directories)]
-        return [record for record in found if record.known]
+        return [record for record in found if record.files]
 
     def removal(self) -> Removal:
         """Return what to remove, without carried data. Raises ValueError and OSError."""

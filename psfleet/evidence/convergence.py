@@ -88,8 +88,10 @@ def _check_user_goals(
     expected = [f"by {least:.0%}"] if least else []
     expected += [] if target is None else [f"to {target:g}"]
     if expected and not to_target and not (least and fell_enough):
-        asked = "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
-        wanted = f"expected a fall {' or '.join(expected)}; {asked}"
+        variables = (
+            "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
+        )
+        wanted = f"expected a fall {' or '.join(expected)}; {variables}"
         findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
 
 

@@ -123,7 +123,7 @@ def _staleness(run: Run) -> dict[str, Any] | None:
 
 
 def _ps(run: Run) -> dict[str, dict[str, float]]:
-    told: dict[str, tuple[int, int]] = {}
+    of_ps: dict[str, tuple[int, int]] = {}
     for record in run.chief.of("initialised", "restored"):
         held = record.fields.get("ps_parameters")
         found: dict[str, tuple[int, int]] = {}
@@ -131,11 +131,11 @@ def _ps(run: Run) -> dict[str, dict[str, float]]:
             count, size = (of.get("variables"), of.get("bytes")) if isinstance(of, Mapping) else (None, None)
             if type(count) is int and type(size) is int:
                 found[str(name)] = (count, size)
-        told = found or told
-    total = sum(size for _, size in told.values())
+        of_ps = found or of_ps
+    total = sum(size for _, size in of_ps.values())
     return {
         name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
-        for name, (count, size) in told.items()
+        for name, (count, size) in of_ps.items()
     }
 
 

@@ -43,11 +43,11 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     for step in steps:
         digests = {name: digest for name, (digest, at) in read.items() if at == step}
         if len(set(digests.values())) > 1:
-            told = listed(f"{name} read {digest}" for name, digest in digests.items())
-            findings.wrong.append(f"the parameters differ at global step {step}: {told}")
+            listing = listed(f"{name} read {digest}" for name, digest in digests.items())
+            findings.wrong.append(f"the parameters differ at global step {step}: {listing}")
     if len(steps) > 1:
-        told = listed(f"{name} at global step {at}" for name, (_, at) in read.items())
-        findings.lacking.append(f"they were read at different steps and cannot be compared: {told}")
+        listing = listed(f"{name} at global step {at}" for name, (_, at) in read.items())
+        findings.lacking.append(f"they were read at different steps and cannot be compared: {listing}")
     digest, step = next(iter(read.values()), ("", 0))
     good = (
         f"{counted(len(run.clients), 'client')} and the last checkpoint hold {digest} at global step {step}"
@@ -78,8 +78,8 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     step, found = evaluated.integer("global_step"), metrics_of(evaluated)
     _compare_checkpoint(run, step, findings)
     _compare_metrics(run, evaluated, findings)
-    told = listed(f"{metric} {value:.4g}" for metric, value in found.items())
-    return f"{name} found at global step {step} what the chief found: {told}", {
+    listing = listed(f"{metric} {value:.4g}" for metric, value in found.items())
+    return f"{name} found at global step {step} what the chief found: {listing}", {
         "global_step": step,
         "nonce": life.nonce,
         "metrics": found,
@@ -100,8 +100,10 @@ def _follow_checkpoints(run: Run, findings: Findings) -> None:
     read.append((f"{run.evaluator.name} read", _fingerprint(evaluated, "global_step")))
     for who, found in read:
         if found and found[1] in saved and found[0] not in saved[found[1]]:
-            told = " or ".join(sorted(saved[found[1]]))
-            findings.wrong.append(f"{who} {found[0]} at global step {found[1]}, where {told} had been saved")
+            expected = " or ".join(sorted(saved[found[1]]))
+            findings.wrong.append(
+                f"{who} {found[0]} at global step {found[1]}, where {expected} had been saved"
+            )
 
 
 def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
@@ -133,11 +135,13 @@ def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
     if not saved:
         findings.lacking.append("the chief does not tell of a checkpoint")
     elif step != saved[-1]:
-        told = f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
-        findings.add(told, certain=run.chief.whole)
+        difference = (
+            f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
+        )
+        findings.add(difference, certain=run.chief.whole)
     if run.final is not None and step < run.global_steps:
-        told = f"the checkpoint is of global step {step}, the run ended at {run.global_steps}"
-        findings.lacking.append(told)
+        difference = f"the checkpoint is of global step {step}, the run ended at {run.global_steps}"
+        findings.lacking.append(difference)
 
 
 def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
@@ -148,9 +152,11 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
         return
     examples = evaluated.fields.get("examples")
     one_example = _ONE_EXAMPLE / examples if type(examples) is int and examples > 0 else 0.0
-    told = metrics_of(of_chief[-1])
-    findings.lacking += [f"the chief does not tell its {metric}" for metric in found if metric not in told]
-    for metric, value in told.items():
+    by_chief = metrics_of(of_chief[-1])
+    findings.lacking += [
+        f"the chief does not tell its {metric}" for metric in found if metric not in by_chief
+    ]
+    for metric, value in by_chief.items():
         if metric not in found:
             findings.lacking.append(f"{metric} was not evaluated apart")
         elif math.isnan(value) and math.isnan(found[metric]):

@@ -23,7 +23,7 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in measured.values())
     began = [sizes[0] for sizes in finite if sizes]
     least = _NOTHING_LEFT * (median_low(began) if began else 0.0)
-    told: dict[str, str] = {}
+    fit_of: dict[str, str] = {}
     for name, found in measured.items():
         if not found:
             findings.lacking.append(f"{name} does not tell whether its gradients fit its loss")
@@ -31,7 +31,7 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
         fits = [fit for loss, _, fit in found if math.isfinite(fit) and abs(loss) > least]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
         # The fit is unknown for a loss that draws random numbers, and if all gradients are rows of tables.
-        told[name] = f"{median(fits):.3g}" if fits else "not known"
+        fit_of[name] = f"{median(fits):.3g}" if fits else "not known"
         norms = [norm for loss, norm, _ in found if not abs(loss) <= least]
         if norms and not any(norms):
             findings.wrong.append(f"{name}: all gradients that it pushed were 0")
@@ -42,7 +42,7 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
                 f"by {median(beside):.2g} of what they foretell {times}, expected {_LEAST:g} to {_MOST:g}"
             )
             findings.wrong.append(f"{what} {expected}")
-    good = listed(f"{name} {fit}" for name, fit in told.items())
+    good = listed(f"{name} {fit}" for name, fit in fit_of.items())
     return f"the loss changes along the gradients by this part of what they foretell: {good}", {
         "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in measured.items()},
         "norms": {name: [norm for _, norm, _ in found] for name, found in measured.items()},

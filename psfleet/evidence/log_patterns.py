@@ -65,8 +65,8 @@ def _search_in_time(log: Path, pattern: LogPattern, findings: Findings, found: d
         with at_most(SECONDS_FOR_A_LOG):
             _search_log(log, pattern, findings, found)
     except TookTooLong:
-        took = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
-        findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {took}")
+        too_long = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
+        findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {too_long}")
 
 
 def _search_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:

@@ -195,8 +195,8 @@ def _check_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
     names = [task.name for task in run.expected]
     if len(names) < 2:
         return
-    told = {name: run.endings[name].exchanged for name in names if name in run.endings}
-    exchanged = {name: of for name, of in told.items() if of is not None}
+    counted_bytes = {name: run.endings[name].exchanged for name in names if name in run.endings}
+    exchanged = {name: of for name, of in counted_bytes.items() if of is not None}
     if exchanged:
         answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
         if not answers.observed:
@@ -215,8 +215,8 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
         stay = losses_that_stay(run)
         answers.together = answers.together and not stay
         answers.open |= stay
-        asked = settings.minimum_loss_reduction or settings.target_loss is not None
-        if fell.ok is None or (not fell.ok and not asked and reached and reached.ok):
+        has_goal = settings.minimum_loss_reduction or settings.target_loss is not None
+        if fell.ok is None or (not fell.ok and not has_goal and reached and reached.ok):
             # Such a program may continue from a model that has learned all there is, or be a GAN, which
             # reaches its goal whatever its losses do.
             answers.open[FALLEN] = fell.detail

@@ -31,8 +31,8 @@ def records_complete(findings: Findings, run: Run) -> Good:
             _follow_local_steps(task.name, process, findings)
     findings.wrong += [f"{name} left records, but is no task of this run" for name in run.unplanned]
     counts = {task.name: len(task.records) for task in run.tasks.values() if task.records}
-    told = f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}"
-    return told, {"records": counts}
+    good = f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}"
+    return good, {"records": counts}
 
 
 @check
@@ -59,8 +59,8 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
                 if program != named
             ]
     if len(set(releases.values())) > 1:
-        told = listed(f"{name} {release}" for name, release in releases.items())
-        findings.wrong.append(f"releases differ: {told}")
+        listing = listed(f"{name} {release}" for name, release in releases.items())
+        findings.wrong.append(f"releases differ: {listing}")
     elif "" in releases.values():
         findings.lacking.append("the tasks name no release: they were started by hand")
     release = next(iter(releases.values()), "")
@@ -75,23 +75,23 @@ def same_settings(findings: Findings, run: Run) -> Good:
     for worker in run.workers:
         if not worker.settings:
             findings.lacking.append(f"{worker.name} does not tell its settings")
-        for told in worker.settings:
-            trained = str(told.get("model") or model)
+        for own in worker.settings:
+            trained = str(own.get("model") or model)
             if trained != model:
                 findings.wrong.append(f"{worker.name} trained {trained}, the run's model is {model}")
             try:
-                rules = rules_of(told, planned)
+                rules = rules_of(own, planned)
             except ValueError as error:
                 findings.wrong.append(f"{worker.name}: {error}")
                 continue
             if rules != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
         # A resumed run may continue with other settings.
-        for told in worker.settings[-1:]:
+        for own in worker.settings[-1:]:
             findings.wrong += [
-                f"{worker.name} had {name} {told[name]!r}, the run's settings ask for {asked!r}"
-                for name, asked in run.training.items()
-                if name in told and name not in _JUDGED_APART and told[name] != asked
+                f"{worker.name} had {name} {own[name]!r}, the run's settings ask for {wanted!r}"
+                for name, wanted in run.training.items()
+                if name in own and name not in _JUDGED_APART and own[name] != wanted
             ]
     return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
 
@@ -104,22 +104,22 @@ def ended_well(findings: Findings, run: Run) -> Good:
     """
     workers, failures = {worker.name for worker in run.workers}, []
     for task in (*run.workers, *run.ps, *run.servers):
-        ending, told = task.ending, run.endings.get(task.name)
-        if told and told.ended_by == HOST:
-            findings.wrong.append(f"{task.name} {told.in_words}: {in_a_line(told.reason)}")
+        ending, by_systemd = task.ending, run.endings.get(task.name)
+        if by_systemd and by_systemd.ended_by == HOST:
+            findings.wrong.append(f"{task.name} {by_systemd.in_words}: {in_a_line(by_systemd.reason)}")
         elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
             failures.append((task.name, f"failed {in_a_line(recorded_failure(task))}"))
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
-            by = " by a playbook" if told and told.ended_by == PLAYBOOK else ""
+            by = " by a playbook" if by_systemd and by_systemd.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     findings.wrong += together(failures)
     last_step = run.last_step
-    asked = run.training.get("steps")
-    if last_step is not None and type(asked) is int and asked != last_step:
-        findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {asked}")
+    wanted = run.training.get("steps")
+    if last_step is not None and type(wanted) is int and wanted != last_step:
+        findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {wanted}")
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
@@ -170,8 +170,8 @@ def _follow_local_steps(name: str, process: Process, findings: Findings) -> None
         reached = window.local_step
     ending = process.ending
     if ending is not None and ending.event == "finished" and "local_step" in ending.fields:
-        told = ending.integer("local_step")
-        if told < reached:
-            findings.wrong.append(f"{name}: it finished after {told} local steps, and recorded {reached}")
+        final = ending.integer("local_step")
+        if final < reached:
+            findings.wrong.append(f"{name}: it finished after {final} local steps, and recorded {reached}")
     if process.local_steps > reached:
         findings.lacking.append(f"{name}: local steps {reached + 1} to {process.local_steps} are missing")

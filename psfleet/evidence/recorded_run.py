@@ -44,7 +44,7 @@ class Window:
     @classmethod
     def of(cls, record: Record) -> "Window":
         """Return the window of a `step` record."""
-        maximum, told = record.fields.get("staleness_max"), record.fields.keys()
+        maximum, names = record.fields.get("staleness_max"), record.fields.keys()
         return cls(
             local_step=record.integer("local_step"),
             steps=record.integer("steps"),
@@ -52,14 +52,14 @@ class Window:
             after=record.integer("global_step_after"),
             examples=record.integer("examples"),
             seconds=record.number("seconds"),
-            loss=record.number("loss") if "loss" in told else None,
-            loss_mean=record.number("loss_mean") if "loss_mean" in told else None,
+            loss=record.number("loss") if "loss" in names else None,
+            loss_mean=record.number("loss_mean") if "loss_mean" in names else None,
             staleness=_counts(record.fields.get("staleness_histogram")),
             staleness_mean=_finite(record, "staleness_mean"),
             staleness_max=maximum if type(maximum) is int else None,
-            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in told else 0,
+            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in names else 0,
             waiting_seconds=_finite(record, "waiting_seconds"),
-            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in told else 0,
+            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in names else 0,
         )
 
 
@@ -289,8 +289,8 @@ class Run:
     @property
     def last_step(self) -> int | None:
         """The global step at which the run was to end, by the chief's `finished`."""
-        told = self.final is not None and "last_step" in self.final.fields
-        return self.final.integer("last_step") if self.final and told else None
+        is_recorded = self.final is not None and "last_step" in self.final.fields
+        return self.final.integer("last_step") if self.final and is_recorded else None
 
     @cached_property
     def contributions(self) -> Mapping[str, int]:

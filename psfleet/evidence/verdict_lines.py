@@ -63,8 +63,8 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     for sentence in verdict.not_shown:
         yield f"  {sentence}", "open"
     yield "", "figure"
-    asked = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
-    for name, value in [*figure_lines(verdict.figures), *asked, ("run folder", shown(folder))]:
+    thresholds = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
+    for name, value in [*figure_lines(verdict.figures), *thresholds, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
     # A packed run is no folder, and contains no model.
     for line, is_good in model_lines(folder, shown(folder)) if folder.is_dir() else ():
@@ -83,10 +83,10 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield name and value of each known figure in words; more tasks do not make more lines."""
-    steps, asked = figures["global_steps"], figures["last_step"]
+    steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
+    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, asked for {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"

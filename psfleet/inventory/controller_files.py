@@ -75,8 +75,8 @@ def _problems(
     found = []
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
-        said = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
-        found.append(InventoryProblem(said, place, tuple(hosts)))
+        problem = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
+        found.append(InventoryProblem(problem, place, tuple(hosts)))
     return found
 
 

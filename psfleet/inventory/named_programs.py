@@ -85,14 +85,14 @@ def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
             raise ValueError(given)
         programs: dict[str, dict[str, Any]] = {}
         problems = []
-        for name, said in given.items():
+        for name, keys in given.items():
             if not _NAME.fullmatch(str(name)):
                 expected = "a name of at most 40 letters, digits, '_', '-' and '.', and no '.' first"
-                problems.append(SettingProblem(f"[{as_given(str(name))}]", said, expected))
-            elif not isinstance(said, Mapping):
-                problems.append(SettingProblem(f".{name}", said, "a mapping such as {path: train.py}"))
+                problems.append(SettingProblem(f"[{as_given(str(name))}]", keys, expected))
+            elif not isinstance(keys, Mapping):
+                problems.append(SettingProblem(f".{name}", keys, "a mapping such as {path: train.py}"))
             else:
-                whole = {"path": "", **said}
+                whole = {"path": "", **keys}
                 programs[str(name)], wrong = convert_all(whole, of_keys, unknown, f".{name}.")
                 problems += wrong
         if problems:
@@ -122,28 +122,28 @@ def programs_of(
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()
-    said: dict[str, Mapping[str, Any]] = {"": {}} if values["trainer_program"] else {}
-    said |= values.get(VARIABLE, {})
-    names, chosen = [*said], _chosen(command_line)
+    keys_of: dict[str, Mapping[str, Any]] = {"": {}} if values["trainer_program"] else {}
+    keys_of |= values.get(VARIABLE, {})
+    names, chosen = [*keys_of], _chosen(command_line)
     running = names.index(chosen) if chosen in names else 0
-    told = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
+    overridden = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
 
     def program(name: str) -> Program:
-        own = {PROGRAM_KEYS[key]: value for key, value in said[name].items()}
+        own = {PROGRAM_KEYS[key]: value for key, value in keys_of[name].items()}
         of_all = {variable: values[variable] for variable in PROGRAM_KEYS.values()}
         # A value from -e applies to the program that runs, and overrides the inventory's value for all
         # programs.
         if name == names[running]:
-            own = {variable: value for variable, value in own.items() if variable not in told}
+            own = {variable: value for variable, value in own.items() if variable not in overridden}
         else:
-            of_all |= {variable: "" for variable in _PER_PROGRAM if variable in told}
+            of_all |= {variable: "" for variable in _PER_PROGRAM if variable in overridden}
         places = {variable: variable for variable in PROGRAM_KEYS.values()}
         for key, variable in PROGRAM_KEYS.items():
             if name and (variable in own or variable not in given):
                 places[variable] = f"{VARIABLE}.{name}.{key}"
         return Program(name, of_all | own, places)
 
-    unchosen = tuple(names) if "" not in said and not chosen and len(names) > 1 else ()
+    unchosen = tuple(names) if "" not in keys_of and not chosen and len(names) > 1 else ()
     return Programs(tuple(map(program, names)), running, unchosen)
 
 

@@ -191,10 +191,10 @@ def _argument_problems(
     named_ones: Mapping[str, Any] = next(
         (chosen[VARIABLE] for chosen in values.values() if VARIABLE in chosen), {}
     )
-    said = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
-    for told, texts in {variable: arguments, **said}.items():
+    of_named = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
+    for variable_name, texts in {variable: arguments, **of_named}.items():
         for what in _unfilled(texts, lacking):
-            yield InventoryProblem(f"{told} has {what}", told, hosts)
+            yield InventoryProblem(f"{variable_name} has {what}", variable_name, hosts)
 
 
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
@@ -209,8 +209,10 @@ def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]
 
 def _worker_count(inventory: Inventory, values: ValuesByHost) -> int | None:
     """Return the number of workers, or None if a host's number is invalid."""
-    asked = [values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
-    return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
+    tasks_of_hosts = [
+        values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())
+    ]
+    return None if None in tasks_of_hosts else sum(len(tasks) for tasks in tasks_of_hosts if tasks)
 
 
 def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..carried_record import PARTIAL, CarriedRecord, Known
+from ..carried_record import PARTIAL, CarriedRecord, RecordedFile
 from ..host.content_directory import BLOCK_BYTES, locked
 from ..host.disk_space import lacking_space, login_home
 from ..host.safe_directory import find, opened, opened_below, parts_of, write
@@ -74,7 +74,7 @@ class CarriedFiles(CarriedRecord):
             return False
         try:
             with opened(self.directory) as root:
-                return all(known.is_still(find(root, name)) for name, known in self.known.items())
+                return all(known.is_still(find(root, name)) for name, known in self.files.items())
         except OSError:
             return False
 
@@ -87,7 +87,7 @@ class CarriedFiles(CarriedRecord):
         with self._root() as root:
             for name, wanted in manifest.items():
                 found = find(root, name) if root is not None else None
-                known = self.known.get(name)
+                known = self.files.get(name)
                 if known and known.is_still(found) and known.sha256 == wanted.sha256:
                     continue
                 if root is not None and found and self._has(root, name, wanted, found):
@@ -123,9 +123,9 @@ class CarriedFiles(CarriedRecord):
         If every file is there, it also says that the manifest is fulfilled.
         """
         os.sync()
-        digest = self.digest if self.known.keys() == manifest.keys() else ""
+        digest = self.digest if self.files.keys() == manifest.keys() else ""
         with opened(self.path.parent, make=True) as folder:
-            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.known}).encode())
+            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.files}).encode())
 
     def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
@@ -137,12 +137,12 @@ class CarriedFiles(CarriedRecord):
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
         """Return whether something in place of a file was carried: another file, or a folder of files."""
         if stat.S_ISDIR(found.st_mode):
-            return any(known.startswith(f"{name}/") for known in self.known)
-        known = self.known.get(name)
+            return any(known.startswith(f"{name}/") for known in self.files)
+        known = self.files.get(name)
         return bool(known and known.carried and stat.S_ISREG(found.st_mode))
 
     def _record(self, name: str, wanted: Wanted, found: os.stat_result, *, carried: bool) -> None:
-        self.known[name] = Known(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
+        self.files[name] = RecordedFile(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
 
     def _place(self, root: int, name: str, wanted: Wanted) -> None:
         found = sha256_of(root, PARTIAL)
@@ -194,7 +194,7 @@ def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
     return {name: Wanted(*wanted) for name, wanted in json.loads(content).items()}
 
 
-def listing(files: Mapping[str, Wanted | Known]) -> str:
+def listing(files: Mapping[str, Wanted | RecordedFile]) -> str:
     """Return a line for each file, for `--diff`."""
     return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
 
@@ -202,12 +202,12 @@ def listing(files: Mapping[str, Wanted | Known]) -> str:
 def answer(step: Step, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
     """Compare, remove what has to go, and return the step's answer."""
     lacking = carried.compare(manifest)
-    leaving = [name for name in carried.known if name not in manifest]
+    leaving = [name for name in carried.files if name not in manifest]
     if lacking:
         size = sum(manifest[name].size for name in lacking)
         if short := lacking_space((carried.directory, size), (login_home(), step.params["archive_bytes"])):
             step.fail_json(msg=f"Too little space for the data: {short}. Nothing was copied.")
-    ours = {name: known for name, known in carried.known.items() if known.carried}
+    ours = {name: known for name, known in carried.files.items() if known.carried}
     difference = {
         "before_header": str(carried.directory),
         "after_header": str(carried.directory),

@@ -114,10 +114,10 @@ def own_checks(
     return list(checks_of(findings))
 
 
-def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts) -> Mapping[str, Any]:
+def environment_today(values: Mapping[str, Any], required: Asked, facts: HostFacts) -> Mapping[str, Any]:
     """Return the environment that a deployment would install, without a hash if the host is unsupported."""
     try:
-        environment, _ = host_environment(facts, asked)
+        environment, _ = host_environment(facts, required)
     except ValueError:
         return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
     return dict(values["environments"][environment.name])
@@ -147,13 +147,13 @@ def run(step: Step) -> None:
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
     of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
-    asked = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
+    required = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)
     running = running_units(ports)
-    checks = host_chain(facts, asked)
-    checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
+    checks = host_chain(facts, required)
+    checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
     checks += gpu_chain(read_gpu_facts(), tasks, facts.machine) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=step.check_mode)
     step.exit_json(

@@ -65,10 +65,10 @@ def run(step: Step) -> None:
     """Take the step."""
     host = step.params["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
-    asked = Asked(**{name: step.params[name] for name in of_inventory})
+    required = Asked(**{name: step.params[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = step.params["accounts"]
-    checks = host_chain(facts, asked)
+    checks = host_chain(facts, required)
     clock = clock_check(time.time() - step.params["now"], 60.0)  # the time that the step may take to get here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
     checks += checks_of({**found, "data": data_check(step.params["data_directory"])})
@@ -77,5 +77,5 @@ def run(step: Step) -> None:
     for check in checks:
         if check.state == "warning":
             step.warn(f"{host}: {check.found}; {check.remedy}")
-    environment, python = host_environment(facts, asked)
+    environment, python = host_environment(facts, required)
     step.exit_json(changed=False, environment=environment.name, python=python.path)

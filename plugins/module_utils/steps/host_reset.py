@@ -162,7 +162,7 @@ class HostReset:
         if runs and self.owner:  # this user has no processes any more
             give_to_root(runs, self.owner)
         for record in self.carried if self.places.data else []:
-            record.leave(list(record.known))
+            record.leave(list(record.files))
         self.removal.remove()
         self.places.removal().remove()  # the folders where data were
 

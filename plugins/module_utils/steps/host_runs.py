@@ -52,9 +52,9 @@ class Runs:
         self.state = Path(paths["state_directory"], "runs")
         # The second place has the /tmp of each task.
         places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
-        self.found = {place: runs_in(place) for place in places}
+        self.directories = {place: runs_in(place) for place in places}
         self.changed: dict[str, float] = {}
-        for found in self.found.values():
+        for found in self.directories.values():
             for name, moment in found.items():
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
@@ -74,7 +74,7 @@ class Runs:
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
         """Return the disk space of each run in bytes."""
-        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.found.items()]
+        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
         return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
 
     def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
@@ -91,7 +91,7 @@ class Runs:
     def remove(self, name: str) -> str:
         """Remove the files of a run; return the problem, "" if there is none."""
         try:
-            for place, found in self.found.items():
+            for place, found in self.directories.items():
                 if name in found:
                     remove_tree(place / name)
         except (OSError, ValueError) as error:

@@ -150,7 +150,7 @@ def test_runs_and_data_go_when_they_are_asked_for_and_deploy_knows_its_own_data_
     asked.data_directory = target
     assert tmp_path / "opt/psfleet" in asked.removal().outermost
     for record in asked.carried:
-        record.leave(list(record.known))
+        record.leave(list(record.files))
     for _ in range(2):
         asked.removal().remove()
     assert left(tmp_path) == {"else/mine"}

@@ -61,7 +61,7 @@ class Setup:
     def carry(self) -> tuple[list[str], list[str]]:
         """Return what was carried and what was removed."""
         host, wanted, lacking = self.compare()
-        removed = host.leave([name for name in host.known if name not in wanted])
+        removed = host.leave([name for name in host.files if name not in wanted])
         host.finish(wanted)
         for parts in self.batches(lacking):
             pack(parts, self.archive)
