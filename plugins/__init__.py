@@ -1,6 +1,6 @@
-"""Ansible executes this before any module, action or filter of the collection: here they find the packages.
+"""Makes the packages `trainer` and `psfleet` importable: Ansible runs this before anything in plugins/.
 
-`trainer` and `psfleet` lie beside this folder and are not installed.
+Both lie beside this folder and are not installed.
 """
 
 import sys

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""ansible-lint, which plays with --syntax-check what it is told to lint, with all that this imports, once.
+"""Runs ansible-lint, but makes it check the syntax of imported playbooks only once.
 
-It would then play each imported playbook by itself, only to learn whether it can be linted: half of its time.
+ansible-lint runs each playbook that it is given with --syntax-check, which includes imported ones. It would
+then run each imported playbook again, only to learn whether it can be linted, which takes half of its time.
 
 usage: as ansible-lint
 """
@@ -14,7 +15,7 @@ from ansiblelint.__main__ import main
 
 
 def has_playbook(_runtime: Runtime, playbook: str, *, basedir: Path | None = None) -> bool:
-    """Whether an imported playbook is there; what it holds was played with the one that imports it."""
+    """Return whether an imported playbook exists; its content was checked with the importing one."""
     return ((basedir or Path()) / playbook).exists()
 
 

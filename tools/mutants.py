@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Break functions in many small ways, one at a time, and count how many of these mutants the tests notice.
+"""Breaks functions in many small ways, one at a time, and counts how many of these mutants tests notice.
 
 usage: tools/mutants.py [ROOM | FILE]...        such as psfleet/carry or psfleet/evidence/sharing.py
 
-A room's mutants are asked of its own tests and those of plugins that import it, but for those that start
-Ansible, or Python without packages (marked `slow`). They stay in `.state/mutants/` while no file changes, so
-that a run that was ended goes on there, and `mutmut show MUTANT`, typed in its folder there, says what a
+A room's mutants are tested by its own tests and those of plugins that import it, except tests that start
+Ansible, or Python without packages (marked `slow`). The mutants stay in `.state/mutants/` while no file
+changes, so that an interrupted run continues there, and `mutmut show MUTANT` in the folder there shows what a
 mutant is.
 """
 
@@ -19,17 +19,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# mutmut signals processes by numbers that may have become somebody else's since: it sees its own alone.
+# mutmut signals processes by ids that another process may have got since, so it sees only its own.
 APART = ("/usr/bin/env", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 ROOMS = ("psfleet/evidence", "psfleet/inventory", "psfleet/carry", "trainer/host", "trainer/contract")
-# Starts forty runs of TensorFlow.
+# These start forty runs of TensorFlow.
 LEFT_OUT = "tests/psfleet/evidence/adversaries"
 NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests", "suspicious"}
 
 
-def main(asked: list[str]) -> int:
-    """Try the mutants of rooms or files, all rooms where none is named; say the rate of each."""
-    for name in asked or ROOMS:
+def main(named: list[str]) -> int:
+    """Test the mutants of rooms or files, by default of all rooms, and print the rate of each."""
+    for name in named or ROOMS:
         room = next((room for room in ROOMS if Path(name).is_relative_to(room)), None)
         if room is None or not (ROOT / name).exists():
             sys.stderr.write(f"{name} is none of {', '.join(ROOMS)}, nor a file of them\n")
@@ -41,13 +41,13 @@ def main(asked: list[str]) -> int:
         results = mutmut(copy, "results", "--all", "true", quiet=True).stdout.split("\n")
         counts = Counter(line.rpartition(": ")[2] for line in results if ": " in line)
         noticed, tried = (sum(counts[status] for status in kinds) for kinds in (NOTICED, NOTICED | UNNOTICED))
-        told = ", ".join(f"{status} {count:,}" for status, count in sorted(counts.items()))
-        sys.stdout.write(f"{name}: {noticed / max(tried, 1):.1%} of {tried:,} mutants noticed ({told})\n")
+        statuses = ", ".join(f"{status} {count:,}" for status, count in sorted(counts.items()))
+        sys.stdout.write(f"{name}: {noticed / max(tried, 1):.1%} of {tried:,} mutants noticed ({statuses})\n")
     return 0
 
 
 def copy_for(name: str, room: str) -> Path:
-    """The copy of git's files in which a room or a file is broken: that of an earlier run, if alike."""
+    """Return a copy of git's files in which mutmut breaks a room or a file; reuse an equal one."""
     listed = subprocess.run(
         ["/usr/bin/env", "git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -62,7 +62,7 @@ def copy_for(name: str, room: str) -> Path:
     shutil.rmtree(copy, ignore_errors=True)
     packages = ["psfleet", "trainer"]
     for file in files:
-        # mutmut copies these itself into the folder where it breaks them and tests them.
+        # mutmut copies these itself into the folder where it breaks and tests them.
         broken = file.split("/")[0] in {*packages, "tests", "pyproject.toml"}
         place = copy / file if broken else copy / "mutants" / file
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -76,16 +76,16 @@ def copy_for(name: str, room: str) -> Path:
         "pytest_add_cli_args_test_selection": [f"tests/{room}", *shells],
         "use_git_change_detection": False,
     }
-    told = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     with (copy / "pyproject.toml").open("a") as project:
-        project.write(f"\n[tool.mutmut]\n{told}")
+        project.write(f"\n[tool.mutmut]\n{lines}")
     (copy / "runs").mkdir()
     mark.write_text(digest.hexdigest())
     return copy
 
 
 def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run mutmut in a copy. Runs of TensorFlow are trained once there, not anew for every mutant."""
+    """Run mutmut in a copy, where runs of TensorFlow are trained only once rather than for every mutant."""
     environment = os.environ | {"PSFLEET_REAL_RUNS": str(copy / "runs")}
     user = () if os.geteuid() == 0 else ("--map-current-user",)
     command = [*APART, *user, "--", sys.executable, "-m", "mutmut", *arguments]

@@ -42,18 +42,18 @@ def schema() -> dict[str, Any]:
 
 
 def _rules(event: str) -> Iterator[dict[str, Any]]:
-    """Yield what is asked of this event, and what more of some of its tasks."""
+    """Yield the fields that this event requires, and those that it requires of some tasks."""
     least = records.required_fields(event, "ps", 0, program=True)
     optional = records.OPTIONAL.get(event, {})
     yield _rule({"event": event}, {}, least, optional)
-    asked: list[tuple[Mapping[str, object], Mapping[str, object], Mapping[str, str]]] = [
+    required: list[tuple[Mapping[str, object], Mapping[str, object], Mapping[str, str]]] = [
         ({}, _NO_PROGRAM, records.required_fields(event, "ps", 0)),
         ({"job": "worker"}, _NO_PROGRAM, records.required_fields(event, "worker", 1)),
         ({"job": "worker", "index": 0}, _NO_PROGRAM, records.required_fields(event, "worker", 0)),
         ({"job": records.EVALUATOR}, {}, records.required_fields(event, records.EVALUATOR, 0, program=True)),
     ]
     known = least
-    for values, more, fields in asked:
+    for values, more, fields in required:
         fresh = {name: kind for name, kind in fields.items() if name not in known}
         if fresh:
             yield _rule({"event": event, **values}, more, fresh)
@@ -66,9 +66,9 @@ def _rule(
     required: Mapping[str, str],
     optional: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    told = {name: {"const": value} for name, value in values.items()}
+    condition = {name: {"const": value} for name, value in values.items()}
     then = {"required": list(required), "properties": _properties({**(optional or {}), **required})}
-    return {"if": {"properties": told, **more}, "then": then}
+    return {"if": {"properties": condition, **more}, "then": then}
 
 
 def _properties(kinds: Mapping[str, str]) -> dict[str, object]:

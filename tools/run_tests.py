@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run the tests in stages side by side, all of them even when one fails, and count what passed.
+"""Runs the tests in stages side by side, all of them even if one fails, and counts what passed.
 
 usage: tools/run_tests.py [lint] [unit] [molecule] [cuda]
 
-What is counted: each check of lint, each test of pytest, each Molecule scenario. `molecule` leaves out the
-slow scenarios; each of those is a stage of its own name, which `make test` does not run.
-The last line is `N passed, N failed`; the exit status is 0 only when nothing failed.
+It counts each check of lint, each test of pytest and each Molecule scenario. `molecule` leaves out the slow
+scenarios; each of those is a stage of its own name, which `make test` does not run. The last line is `N
+passed, N failed`; the exit status is 0 only if nothing failed.
 """
 
 import os
@@ -32,31 +32,31 @@ from tools.things_to_know import counted, excess  # noqa: E402
 
 BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
-# The one with bare hosts, and the others, which begin with what it has installed and kept.
+# The first one starts with bare hosts; the others start with what it installed and kept.
 SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
-# They carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
+# These carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda", "security", "scale")
-# The parts of pytest: in each tests wait for one another, and much of their time for tasks and deadlines.
+# The two parts of pytest run side by side, because their tests often wait for tasks and deadlines.
 _TASKS = ("tests/trainer", "tests/benchmarks")
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
 LINES_SHOWN = 150
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# The line by which Molecule says how an action has ended. It exits with 0 also where a playbook is missing.
+# The line by which Molecule reports the end of an action. It exits with 0 even if a playbook is missing.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+).*")
 MISSING_PLAYBOOK = "Missing playbook"
-# What pytest says in the end, and how far it is at the end of each of its lines.
+# pytest's last line, and the progress at the end of its other lines.
 COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
 PERCENT = re.compile(r"\[ *(\d+%)\]$")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-# What runs and may be ended, and whether all was told to end.
+# The running processes, and whether all of them are to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
 
 
 class Count(NamedTuple):
-    """How many checks of a stage passed, failed and were skipped."""
+    """The number of checks of a stage that passed, failed and were skipped."""
 
     passed: int = 0
     failed: int = 0
@@ -64,14 +64,14 @@ class Count(NamedTuple):
 
 
 def say(text: str) -> None:
-    """Print one line at once, also where the output is a file."""
+    """Print one line without buffering, also into a file."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def lint_commands() -> dict[str, list[str]]:
-    """The checks of lint by name, each with its command line."""
-    # Each that is named is played with --syntax-check; what another imports is found and linted anyway.
+    """Return the checks of lint by name, each with its command line."""
+    # Each listed playbook is run with --syntax-check; those that another imports are found and linted anyway.
     imported = (":(exclude,glob)molecule/*/behaviours/*", ":!playbooks")
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
     return {
@@ -86,30 +86,30 @@ def lint_commands() -> dict[str, list[str]]:
 
 
 def files_of(*patterns: str) -> list[str]:
-    """The files that git has, or would take, by patterns in which * also stands for folders."""
+    """Return the files that git has or would add, by patterns in which * also matches across folders."""
     command = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
 
 
 def run_lint() -> Count:
-    """Run all checks of lint, two at a time; show the output of those that fail."""
+    """Run all checks of lint, two at a time; print the output of those that fail."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = [*pool.map(lambda check: run_check(*check), lint_commands().items()), few_to_know()]
     return Count(passed=results.count(True), failed=results.count(False))
 
 
 def run_check(name: str, command: list[str]) -> bool:
-    """Whether one check of lint passes; says so in a line, and what it said when it does not."""
+    """Run one check of lint, print its result, or its output if it fails, and return whether it passed."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
-    # Nobody waits for lint, while the first scenario keeps the others waiting.
+    # Nothing waits for lint, but the other scenarios wait for the first one.
     passed = stream(["/usr/bin/env", "nice", *command], log) == 0
     ended(log, begin, None if passed else log.read_text())
     return passed
 
 
 def few_to_know() -> bool:
-    """Whether the things to know stay below their bounds; prints how many there are, and lines by room."""
+    """Return whether the things to know stay below their bounds; print them, and lines by room."""
     say(f"   lines of tests: {lines_by_room(['tests'])}")
     say(f"   lines of product Python: {lines_by_room(PRODUCT)}")
     found = counted(ROOT)
@@ -121,24 +121,24 @@ def few_to_know() -> bool:
 
 
 def lines_by_room(folders: Sequence[str]) -> str:
-    """The lines of Python in each room of these folders, and their sum, in words."""
+    """Return the number of lines of Python in each room of these folders, and their sum, as text."""
     rooms: Counter[str] = Counter()
     for name in files_of(*(f"{folder}/*.py" for folder in folders)):
         room = Path(name.removeprefix("tests/")).parent.parts[:2]
         rooms["/".join(room) or "tests"] += len((ROOT / name).read_bytes().splitlines())
-    told = ", ".join(f"{room} {lines:,}" for room, lines in sorted(rooms.items()))
-    return f"{told}; {rooms.total():,}"
+    counts = ", ".join(f"{room} {lines:,}" for room, lines in sorted(rooms.items()))
+    return f"{counts}; {rooms.total():,}"
 
 
 def run_unit() -> Count:
-    """Run all parts of pytest side by side and count their tests; they train each real run once."""
+    """Run all parts of pytest side by side and count their tests; each real run is trained once."""
     with TemporaryDirectory() as runs, ThreadPoolExecutor() as pool:
         run_part = partial(run_pytest, variables={"PSFLEET_REAL_RUNS": runs})
         return Count(*map(sum, zip(*pool.map(run_part, UNIT, UNIT.values()), strict=True)))
 
 
 def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
-    """Run one part of pytest and count its tests; show the end of what it says when one fails."""
+    """Run one part of pytest and count its tests; print the end of its output if one fails."""
     log, begin = LOGS / f"{name}.log", time.monotonic()
     returncode = stream([f"{BIN}/python", "-m", "pytest", *arguments], log, PERCENT, variables)
     count = count_tests(log.read_text(), returncode)
@@ -146,16 +146,16 @@ def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str]
     return count
 
 
-def count_tests(said: str, returncode: int) -> Count:
-    """Read pytest's last line; a run that broke before or beside its tests counts as one failure."""
-    line = said.rstrip().rpartition("\n")[2]
+def count_tests(output: str, returncode: int) -> Count:
+    """Return the counts in pytest's last line; a run that broke otherwise counts as one failure."""
+    line = output.rstrip().rpartition("\n")[2]
     counts = Counter({kind: int(number) for number, kind in COUNTED.findall(line)})
     failed = counts["failed"] + counts["error"]
     return Count(counts["passed"], failed or int(returncode != 0), counts["skipped"])
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
-    """Run Molecule scenarios, side by side once the first has kept what it installed."""
+    """Run Molecule scenarios: the first one, and the others side by side once it has kept its packages."""
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
     with ThreadPoolExecutor() as pool:
@@ -167,7 +167,7 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
 
 
 def run_scenario(scenario: str) -> bool:
-    """Whether `molecule test` passes for a scenario and skipped no action; it leaves no hosts in any case."""
+    """Run `molecule test` of a scenario, leave no hosts, and return whether all actions were successful."""
     if ENDING.is_set():
         return False
     log, begin = LOGS / f"molecule {scenario}.log", time.monotonic()
@@ -183,7 +183,7 @@ def run_scenario(scenario: str) -> bool:
 
 
 def up_to_failure(text: str) -> str:
-    """Molecule's output up to the first action that failed or was missing: after it, it only cleans up."""
+    """Return Molecule's output up to the first failed or missing action; afterwards it only cleans up."""
     ends = (found.end() for found in ACTION_ENDED.finditer(text) if found[2] != "Successful")
     return text[: next(ends, None)]
 
@@ -191,10 +191,10 @@ def up_to_failure(text: str) -> str:
 def stream(
     command: list[str],
     log: Path,
-    told: re.Pattern[str] | None = None,
+    shown: re.Pattern[str] | None = None,
     variables: Mapping[str, str] = NO_VARIABLES,
 ) -> int:
-    """Run a command with its output in a log; a line to the terminal for what matches `told`.
+    """Run a command with its output in a log, and print a line for each match of `shown`; return its status.
 
     The command has a session of its own, so that it can be ended with all that it started.
     """
@@ -215,33 +215,33 @@ def stream(
     ):
         if "destroy" not in command:
             STREAMS.add(process)
-            if ENDING.is_set():  # since before it was there to be ended
+            if ENDING.is_set():  # perhaps end_streams ran before it was in STREAMS
                 end_streams()
         try:
             for coloured in process.stdout or ():
                 line = COLOUR.sub("", coloured)
                 file.write(line)
                 file.flush()
-                if told and (found := told.search(line)):
-                    said = ": ".join(found.groups()).lower()
-                    say(f"   {log.stem} {said} (at {time.monotonic() - begin:.0f} s)")
+                if shown and (found := shown.search(line)):
+                    event = ": ".join(found.groups()).lower()
+                    say(f"   {log.stem} {event} (at {time.monotonic() - begin:.0f} s)")
             return process.wait()
         finally:
             STREAMS.discard(process)
 
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
-    """Say that something ended, after how long, and the end of what it said where it failed."""
+    """Print that something ended and how long it took, with the end of its output if it failed."""
     seconds = f"({time.monotonic() - begin:.0f} s)"
     if failure is not None:
-        shown = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
-        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{shown}")
+        last_lines = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
+        say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{last_lines}")
     else:
         say(f"   {log.stem}: passed {seconds}")
 
 
 def end_streams() -> None:
-    """End what runs, and what is about to; scenarios are then destroyed as those that fail."""
+    """End running processes, and those about to start; scenarios are then destroyed as if they had failed."""
     ENDING.set()
     for process in list(STREAMS):
         with suppress(ProcessLookupError):
@@ -249,12 +249,12 @@ def end_streams() -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment of every command: the tools of .venv first, plain output, wide lines."""
+    """Return the environment of every command: the tools of .venv first, plain output, wide lines."""
     return os.environ | {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "COLUMNS": "160",
         "MOLECULE_COMMAND_BORDERS": "false",
-        # It would have them in extensions/, and says so with every command.
+        # Otherwise Molecule looks for scenarios in extensions/, and says so with every command.
         "MOLECULE_GLOB": "molecule/*/molecule.yml",
         "NO_COLOR": "1",
     }
@@ -269,7 +269,7 @@ STAGES: dict[str, Callable[[], Count]] = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named stages side by side; 0 when nothing failed and something passed."""
+    """Run the named stages side by side; return 0 if nothing failed and something passed."""
     unknown = [name for name in names if name not in STAGES]
     if unknown or not names:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
@@ -287,15 +287,15 @@ def main(names: list[str]) -> int:
 
 
 def run_stage(name: str) -> tuple[Count, str]:
-    """What a stage counted, and that in words."""
+    """Run a stage; return its counts, and a text about them."""
     begin = time.monotonic()
     count = STAGES[name]()
-    told = f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped"
-    return count, f"{told} in {time.monotonic() - begin:.0f} s"
+    outcome = f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped"
+    return count, f"{outcome} in {time.monotonic() - begin:.0f} s"
 
 
 def end_on_signal(number: int, _frame: object) -> None:
-    """Leave by an exception, so that what was started is ended and destroyed."""
+    """Exit by an exception, so that started processes are ended and hosts destroyed."""
     sys.exit(128 + number)
 
 

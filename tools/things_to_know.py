@@ -1,7 +1,7 @@
-"""The things that somebody has to know who works on psfleet, counted and held below bounds.
+"""Counts the things that a developer of psfleet has to know, and compares them with bounds.
 
-A line has no price of its own: code is as long as it is plain. What costs is what has a name that people
-have to learn. Whoever takes some away lowers the bound.
+Lines have no bound: code should be as long as it is plain. What costs is each name that people have to learn.
+When you remove some, lower the bound.
 """
 
 import ast
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-# Kind -> at most so many.
+# Kind -> the greatest permitted number.
 MOST = {
     "modules that Ansible ships": 1,
     "steps of a host": 20,
@@ -25,7 +25,7 @@ MOST = {
 
 
 def counted(root: Path) -> dict[str, set[str]]:
-    """Return the names of each kind that a working copy of the project has."""
+    """Return the names of each kind in a working copy of the project."""
     plugins = root / "plugins"
     in_roles = text(root, "roles/**/*.yml", "playbooks/*.yml")
     filters = ast.parse((plugins / "filter" / "filters.py").read_text(encoding="utf-8"))
@@ -54,20 +54,20 @@ def names(folder: Path, pattern: str = "*.py") -> set[str]:
 
 
 def text(root: Path, *patterns: str) -> str:
-    """Return the text of all files of these patterns."""
+    """Return the text of all files that match these patterns."""
     paths = (path for pattern in patterns for path in root.glob(pattern))
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def private_names(plugins: Path) -> set[str]:
-    """Return the names with an underscore that the controller's plugins take, and do not define."""
+    """Return the underscored names that the controller's plugins use but do not define."""
     folders = ("action", "callback", "lookup", "plugin_utils")
     nodes = [node for folder in folders for node in ast.walk(ast.parse(text(plugins / folder, "*.py")))]
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     defined |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
     taken = {node.attr for node in attributes if ast.unparse(node) != "os._exit"}
-    kept = {"_play_context", "_connection", "_templar"}  # which an action for another host also sets
+    kept = {"_play_context", "_connection", "_templar"}  # an action for another host also sets these
     return {name for name in taken - (defined - kept) if re.fullmatch(r"_[a-z]\w*", name)}
 
 
@@ -78,7 +78,7 @@ def glossary(page: str) -> set[str]:
 
 
 def excess(found: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each kind of which there are more than its bound allows."""
+    """Return a sentence for each kind that exceeds its bound."""
     return [
         f"{len(found[kind])} {kind}, of which {most} may be: take one away, or say why MOST has to allow more"
         for kind, most in MOST.items()

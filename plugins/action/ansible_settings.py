@@ -1,4 +1,4 @@
-"""Require of Ansible's configuration what safety needs, and print the lines of ours that it lacks."""
+"""Refuses unsafe settings of Ansible, and prints the settings that a user's configuration lacks."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ OURS = Path(__file__).resolve().parents[2] / "ansible.cfg"
 
 
 class ActionModule(ControllerAction):
-    """It fails where a setting is not as safety needs it; all that lacks is printed once, to be copied."""
+    """Fails if a setting is unsafe; prints, once, all lines that the user should copy."""
 
     def _act(self, _arguments: dict[str, Any]) -> dict[str, Any]:
         unsafe = _unsafe()
@@ -37,8 +37,8 @@ class ActionModule(ControllerAction):
 
 
 def _unsafe() -> dict[str, tuple[str, str]]:
-    """Return what has the wrong value, by name: that value, and where it comes from."""
-    connection_loader.get("ssh", class_only=True)  # so that its own settings are known
+    """Return the unsafe settings: name -> its value, and where that comes from."""
+    connection_loader.get("ssh", class_only=True)  # this registers the plugin's settings
     of_ssh = {"plugin_type": "connection", "plugin_name": "ssh"}
     found = {
         "inject_facts_as_vars": constants.config.get_config_value_and_origin("INJECT_FACTS_AS_VARS"),
@@ -49,7 +49,7 @@ def _unsafe() -> dict[str, tuple[str, str]]:
     right: dict[str, tuple[object, ...]] = {
         "inject_facts_as_vars": (False,),
         "host_key_checking": (True,),
-        "strategy": ("linear", "debug"),  # the second is the first, with a prompt where something fails
+        "strategy": ("linear", "debug"),  # debug is linear with a prompt after a failure
         "fact_caching": ("memory",),
     }
     return {

@@ -1,4 +1,4 @@
-"""Carry files of the controller to a host, in archives of a bounded size: those that it lacks."""
+"""Carries those files of the controller to a host that it lacks, in archives of a bounded size."""
 
 import hashlib
 import tempfile
@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
+from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
 from trainer.host.disk_space import readable
 
@@ -17,14 +17,14 @@ from ..plugin_utils.actions import HostAction
 
 display = Display()
 
-# What lies on the controller's and on the host's temporary disk at a time, for each host.
+# The most bytes that lie on the temporary disks of controller and host at a time, for each host.
 BATCH_BYTES = 64 * MEGABYTE
 # A tar archive has a header and padding for each part of a file.
 ROOM_BYTES = 2 * BATCH_BYTES
 
 
 class ActionModule(HostAction):
-    """Ask the host; where its record does not answer, show it the manifest, and carry what it lacks.
+    """Queries the host's record; if that is outdated, sends the manifest, then the files that the host lacks.
 
     Arguments: `index` (of the action `carried_manifest`), `directory` and `records` (on the host).
     """
@@ -33,9 +33,9 @@ class ActionModule(HostAction):
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        asked = self._take("carried_files", arguments)
-        if asked.get("failed") or not asked.get("needs_manifest"):
-            return asked
+        queried = self._take("carried_files", arguments)
+        if queried.get("failed") or not queried.get("needs_manifest"):
+            return queried
         remote = self._make_tmp_path()
         try:
             with tempfile.TemporaryDirectory() as directory:
@@ -58,7 +58,7 @@ class ActionModule(HostAction):
         archive: Path,
         remote: str,
     ) -> dict[str, Any]:
-        """Pack one archive after the other, and let the host receive it. Return its answer where it fails."""
+        """Send archive after archive to the host; return its answer if it fails, else {}."""
         listed = list(files.values())
         total, done = sum(listed[place].size for place in places), 0
         where = f"{self.variables['inventory_hostname']}: {arguments['directory']}"
@@ -66,7 +66,7 @@ class ActionModule(HostAction):
         def so_far() -> str:
             return f"{where}: {readable(done)} of {readable(total)}"
 
-        with told(display.display, so_far, REPORT_SECONDS):
+        with report_progress(display.display, so_far, REPORT_SECONDS):
             for parts in batches(files, places, BATCH_BYTES):
                 try:
                     pack(parts, archive)

@@ -1,4 +1,4 @@
-"""Take the SHA-256 of the controller's files that are carried to hosts, once for all hosts."""
+"""Computes the SHA-256 of the controller's files that are carried to hosts, once for all hosts."""
 
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ display = Display()
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `sources` (from the path below the hosts' directory to a file or folder), `cache_directory`.
+    """Arguments: `sources` (path below the hosts' directory -> file or folder), `cache_directory`, `only`.
 
-    With `only` those files alone come whose names have this in them.
-
-    Returns `index`, for the action `carried_files`. A file whose size and time have not changed is not read
-    again.
+    With `only`, just the files with this text in their names are carried. Returns `index`, for the action
+    `carried_files`. A file with unchanged size and time is not read again.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Take the leases of all hosts before they are changed, so that one playbook at a time does that."""
+"""Takes the leases of all hosts before a playbook changes them, so that only one playbook at a time does."""
 
 import secrets
 from typing import Any
@@ -12,18 +12,20 @@ from ..plugin_utils.leases import Leases
 
 display = Display()
 
-# One for all playbooks of a command: they keep each other out of nothing. Made before Ansible forks.
+# All playbooks of a command share this token, so they do not exclude each other. It is made before Ansible
+# forks.
 TOKEN = secrets.token_hex(16)
-# A playbook that has just ended gives its own back.
+# A playbook that is just ending gives its own leases back within this time.
 PATIENCE_SECONDS = 5.0
 OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once that has ended."
 
 
 class ActionModule(HostAction):
-    """Arguments: `state`, `hosts`; `what` acts and `looked` (host -> that moment) to take them.
+    """Arguments: `state`, `hosts`; to take leases `what` (the command) and `looked` (host -> a moment).
 
-    Until they are `released`, or ansible-playbook ends, they are renewed. A check takes none, and warns of
-    those that are held. `file` is the module's.
+    `looked` is the moment of `trainer_tasks`. Leases are renewed until they are `released`, or until
+    ansible-playbook ends. Check mode takes none, and warns about those that others hold. `file` is the
+    step's.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

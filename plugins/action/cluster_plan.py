@@ -1,4 +1,4 @@
-"""Make the cluster plan of the inventory, or fail with everything that is wrong with it."""
+"""Computes the cluster plan from the inventory, or fails with every problem of the inventory."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ActionModule(ControllerAction):
-    """Argument `proof`: the replication of a run of the proof by partition, "" for what the inventory trains.
+    """Argument `proof`: the replication of a run of prove.yml, "" for what the inventory trains.
 
     Returns the facts that docs/contracts.md describes, or fails with every problem.
     """

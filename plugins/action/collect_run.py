@@ -1,4 +1,4 @@
-"""Bring what a run left on one host into the run's folder on the controller."""
+"""Collects the files of a run from one host into the run's folder on the controller."""
 
 import re
 import subprocess
@@ -21,7 +21,8 @@ from psfleet.carry.long_step import MEGABYTE
 from ..plugin_utils.actions import AnswerError, HostAction
 from ..plugin_utils.running import NotRunError
 
-# As the module makes it. Any other path is one that a host thought out: fetching it could run commands here.
+# The names that the step gives to archives. Any other path would be a host's invention, and fetching it could
+# run commands on the controller.
 ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
 
 USER = re.compile(r"[0-9]{1,10}")
@@ -32,10 +33,10 @@ display = Display()
 
 
 class ActionModule(HostAction):
-    """Pack on the host, fetch as the connecting user, unpack, remove the archive from the host.
+    """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
 
-    Arguments: `run` (of decide_run), `tasks` of the host, and those of `run_archive` that these do not say.
-    Returns `files`, and `left_out`: what stays on the host, each with the reason.
+    Arguments: `run` (of decide_run), `tasks` of the host, and other arguments of `run_archive`. Returns
+    `files`, and `left_out`: what stays on the host, each with the reason.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -44,13 +45,13 @@ class ActionModule(HostAction):
         arguments["run_id"] = run["id"]
         program = run["settings"].get("program")
         if program is not None:
-            # What is in the directory of all tasks of a host comes with the first.
+            # Files in the directory of all tasks of a host come with its first task.
             names = [str(task["name"]) for task in tasks]
             names.sort(key=str(run["lead"]["name"]).__ne__)
             arguments |= {"names": names, "collect": program.get("collect", [])}
-        packed = self._packed(arguments)
+        packed = self._pack_on_host(arguments)
         if "path" not in packed:
-            # What the others have left is collected and judged, and how the run ended is noted, in any case.
+            # The files of other hosts are collected and judged, and the run's end is recorded, in any case.
             left_out = [f"{host}: everything: {shown([packed.get('msg', 'no reason')])[0]}"]
             return {"changed": False, "files": [], "left_out": left_out}
         if self._task.check_mode:
@@ -67,23 +68,23 @@ class ActionModule(HostAction):
         places = Places(Path(run["folder"]), host, hosts, allowed)
         most_bytes = int(arguments["limit_megabytes"]) * MEGABYTE
         try:
-            names, refused = self._brought(packed, places, most_bytes)
+            names, refused = self._fetch_and_unpack(packed, places, most_bytes)
         finally:
-            with suppress(AnsibleError):  # what came is to be told, whatever becomes of the host
+            with suppress(AnsibleError):  # the collected files count, whatever happens to the host
                 self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the number of the user that the connection logs in as, however that becomes root there."""
-        said = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
-        found = USER.fullmatch(said.strip().rpartition("\n")[2])
+        """Return the number of the user that the connection logs in as, whoever it becomes there."""
+        printed = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
+        found = USER.fullmatch(printed.strip().rpartition("\n")[2])
         if not found:
-            raise AnswerError(f"`id -u` as the user that logs in answered {shown([said])[0]}")
+            raise AnswerError(f"`id -u` as the user that logs in answered {shown([printed])[0]}")
         return int(found[0])
 
-    def _packed(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what the module answers, with `msg` alone where that is of no use."""
+    def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the step's answer, or only `msg` if that is unusable."""
         try:
             owned = {**arguments, "owner": self._login()}
             answer = self._take("run_archive", owned)
@@ -91,10 +92,10 @@ class ActionModule(HostAction):
             return {"msg": str(error)}
         return {"msg": answer.get("msg")} if answer.get("failed") else answer
 
-    def _brought(
+    def _fetch_and_unpack(
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
-        """Fetch and unpack; return the names of the files that came, and what did not with the reason."""
+        """Fetch and unpack the archive; return the names of the files, and the reasons for missing ones."""
         if not 0 <= packed["size"] <= most_packed(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
         with tempfile.TemporaryDirectory() as directory:
@@ -111,14 +112,14 @@ class ActionModule(HostAction):
             return names, refused
 
     def _fetch(self, path: str, size: int, target: Path) -> str:
-        """Bring a file of the host that has `size` bytes; return what kept it from being brought whole.
+        """Fetch a file of `size` bytes from the host; return why it did not come completely, "" if it did.
 
-        `fetch_file` of Ansible's connections writes whatever a host sends, for as long as it sends.
+        `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """
         connection, read = self._connection, f"cat {quote(path)}"
-        keeping = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size)]
+        copying = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size)]
         if connection.transport == "local":
-            done = subprocess.run([*keeping, "sh", "-c", read], capture_output=True, text=True, check=False)
+            done = subprocess.run([*copying, "sh", "-c", read], capture_output=True, text=True, check=False)
             return done.stdout or (f"exit code {done.returncode}" if done.returncode else "")
         if connection.transport != "ssh":
             return f"ansible_connection is {connection.transport}; expected ssh"
@@ -126,8 +127,8 @@ class ActionModule(HostAction):
         for attempt in range(int(connection.get_option("reconnection_retries")) + 1):
             time.sleep(attempt)
             ssh = connection._build_command(program, "ssh", connection.host, read)
-            status, told, _ = connection._bare_run([*keeping, *ssh], None, sudoable=False)
+            status, printed, _ = connection._bare_run([*copying, *ssh], None, sudoable=False)
             if status != SSH_FAILED:
                 break
         lost = "the connection was lost" if status == SSH_FAILED else f"exit code {status}"
-        return told.decode(errors="replace") or (lost if status else "")
+        return printed.decode(errors="replace") or (lost if status else "")

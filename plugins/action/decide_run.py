@@ -1,4 +1,4 @@
-"""Decide once for the whole cluster whether a run starts, goes on, is attached to, or is refused."""
+"""Decides for the whole cluster whether a run starts, resumes, is watched again, or is refused."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -30,8 +30,8 @@ from ..plugin_utils.actions import ControllerAction
 class ActionModule(ControllerAction):
     """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks).
 
-    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails; and
-    `collected`, the runs of this cluster of which hosts may forget what they have, the newest first.
+    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails; and `collected`,
+    the runs of this cluster that hosts may delete, the newest first.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class ActionModule(ControllerAction):
         return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
 
     def _new(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a run by a name that neither a host has, nor a run that begins here in this second."""
+        """Return a run with a name that neither a host nor another run on the controller has."""
         tasks = [task for found in arguments["found"].values() for task in found["tasks"]]
         taken = {task["run_id"] for task in tasks}
         now = datetime.now(tz=timezone.utc)
@@ -61,7 +61,7 @@ class ActionModule(ControllerAction):
                     make_folder(folder, exist_ok=False)
                 return run
             except FileExistsError:
-                if not folder.exists():  # it is that of all runs, and a file
+                if not folder.exists():  # the folder of all runs is a file
                     raise
         raise AssertionError
 

@@ -1,4 +1,4 @@
-"""Find the run that stop.yml ends and its tasks, from what every host said of its own."""
+"""Finds the run that stop.yml stops, and its tasks, from every host's answer."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `run_id` ("" for whichever is going on), `runs_directory`, `found` (as of `decide_run`).
+    """Arguments: `run_id` ("" for any that is going on), `runs_directory`, `found` (as for `decide_run`).
 
-    Returns `run` with `id` ("" where none is going on), `folder`, `settings`, `tasks` and `lead`, or fails.
-    Its `warning` names the tasks that nobody could reach.
+    Returns `run` with `id` ("" if none is going on), `folder`, `settings`, `tasks` and `lead`, or fails. Its
+    `warning` names tasks on unreachable hosts.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
             settings, tasks = begun_run(folder)
-        except (KeyError, ValueError):  # it was begun elsewhere: by today's
+        except (KeyError, ValueError):  # it was started elsewhere: use today's settings
             settings = variables["cluster_settings"]
             tasks = tasks_of_run(variables["cluster_plan"], settings)
         ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}

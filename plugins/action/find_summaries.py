@@ -1,4 +1,4 @@
-"""Find the runs on the controller that have summaries for TensorBoard."""
+"""Finds the runs on the controller that have summaries for TensorBoard."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from ..plugin_utils.actions import ControllerAction
 class ActionModule(ControllerAction):
     """Arguments: `runs_directory`, `run_id` (several with commas, "" for all), `cluster_name`, `required`.
 
-    The last says that there have to be some. Returns `sources` for `carried_manifest`, `going_on` for
-    `collect_run`, and `runs`, the folders of those that have some.
+    With `required`, it fails if there are no summaries. Returns `sources` for `carried_manifest`, `going_on`
+    for `collect_run`, and `runs`, the folders of the runs with summaries.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

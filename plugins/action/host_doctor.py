@@ -1,4 +1,4 @@
-"""Look at all that tasks need of a host. A host that gives no answer says why, and does not fail."""
+"""Checks everything that tasks need of a host. A host without an answer does not fail, but has a reason."""
 
 import time
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Arguments: those of the module but `addresses` and `environments`, and two folders here.
+    """Arguments: those of the step except `addresses` and `environments`, and two folders on the controller.
 
-    These are `locks` (those of the environments) and `cache_directory` (of their wheels). `peers`
-    is what host_peers answered; its listener is ended. Returns `problem` ("" where the host answered),
-    `peers`, `fence`, `mesh` (its port, 0 without one), and `checks`, `deployed` and `alive` as the module
-    does. The check `clock` is added here, where the other clock is.
+    These are `locks` (of the environments) and `cache_directory` (of their wheels). `peers` is the answer of
+    host_peers, whose listener is ended. Returns `problem` ("" if the host answered), `peers`, `fence`, `mesh`
+    (its port, 0 without one), and the step's `checks`, `deployed` and `alive`. The check `clock` is added
+    here, because it compares with the controller's clock.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -35,17 +35,17 @@ class ActionModule(HostAction):
                 Path(arguments.pop("locks")), Path(arguments.pop("cache_directory")).expanduser()
             ),
         }
-        asked = time.time()
-        # Whom one could not ask before would keep everybody waiting once more.
+        started = time.time()
+        # If the host did not answer before, another attempt would only delay everyone again.
         answer, problem = (
             ({}, peers["problem"]) if peers.get("problem") else ask(self, "host_doctor", arguments)
         )
         answered = time.time()
-        if listening.get("listener") and not answer.get("listened"):  # it has given way to a run
+        if listening.get("listener") and not answer.get("listened"):  # the listener has given way to a run
             peers |= {"listening": listening | {"free": []}}
         checks = list(answer.get("checks", ()))
         if answer:
-            ahead, uncertainty = clock_offset(asked, answer["began"], answer["ended"], answered)
+            ahead, uncertainty = clock_offset(started, answer["began"], answer["ended"], answered)
             checks.append(Check("clock", *clock_check(ahead, uncertainty)).to_json())
         return {
             "problem": problem,
@@ -53,20 +53,20 @@ class ActionModule(HostAction):
             "deployed": answer.get("deployed", ""),
             "alive": answer.get("alive", []),
             "fence": boolean(arguments.get("fence", True)),
-            # The way that leads through a mesh is there once something is deployed.
+            # A mesh connects hosts only once it is deployed.
             "peers": peers if "probed" in peers and answer and (answer["deployed"] or not mesh) else {},
             "mesh": mesh.get("port", 0),
-            # The table says it all; with -v Ansible would print this before it.
+            # The table shows everything; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }
 
 
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
-    """Return what a deployment would install, by the names of all environments that a host may get."""
+    """Return what a deployment would install, by the name of each environment that a host may get."""
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
 
 
 def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:
-    """Return where each host is reached, by way of no mesh."""
+    """Return the address of each host outside of any mesh."""
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
     return addresses | {host: each["endpoint"] for host, each in mesh.get("hosts", {}).items()}

@@ -1,16 +1,16 @@
-"""Have hosts listen for each other, and connect. One that gives no answer says why, and does not fail."""
+"""Makes hosts listen, or connect to each other. A host without an answer has a reason, and does not fail."""
 
 from typing import Any
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.reaching import ask
 
-# Time for as many hosts as are asked at once to answer. All have to listen before the first connects.
+# Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
 SECONDS_OF_A_ROUND = 60
 
 
 class ActionModule(HostAction):
-    """Argument: `state`, as of the module. Returns its answer by that, and `problem` ("" of who gave one)."""
+    """Argument: `state`, as of the step. Returns its answer under that name, and `problem` (or "")."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host, hosts = (self.variables[name] for name in ("inventory_hostname", "ansible_play_hosts_all"))

@@ -1,4 +1,4 @@
-"""List the runs that a host still has. One that gives no answer says why, and does not fail."""
+"""Lists the runs that a host still has. A host without an answer has a reason, and does not fail."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Argument: `paths` (`cluster_paths`). Returns `problem` ("" where the host answered), and `runs`."""
+    """Argument: `paths` (`cluster_paths`). Returns `problem` ("" if the host answered), and `runs`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         answer, problem = ask(self, "host_runs", arguments | {"state": "listed"})
-        # The table says it all; with -v Ansible would print this before it.
+        # The table shows everything; with -v Ansible would print this before it.
         return {"problem": problem, "runs": answer.get("runs", []), "_ansible_verbose_override": True}

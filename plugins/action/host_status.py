@@ -1,4 +1,4 @@
-"""Look at a host's tasks for status.yml. A host that gives no answer says why, and does not fail."""
+"""Queries a host's tasks for status.yml. A host without an answer has a reason, and does not fail."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from ..plugin_utils.reaching import ask
 
 
 class ActionModule(HostAction):
-    """Arguments: `tasks` (those that the host has by the plan), `plan_hash`, `paths` (`cluster_paths`).
+    """Arguments: `tasks` (of the host by the plan), `plan_hash`, `paths` (`cluster_paths`).
 
-    Returns `problem` ("" where the host answered), `deployed` and `tasks`, as trainer_tasks does.
+    Returns `problem` ("" if the host answered), `deployed` and `tasks`, as trainer_tasks does.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -19,6 +19,6 @@ class ActionModule(HostAction):
             "problem": problem,
             "deployed": answer.get("deployed", {}),
             "tasks": answer.get("tasks", []),
-            # The table says it all; with -v Ansible would print this before it.
+            # The table shows everything; with -v Ansible would print this before it.
             "_ansible_verbose_override": True,
         }

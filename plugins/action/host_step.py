@@ -1,4 +1,4 @@
-"""Have a host take one step, or run one of Ansible's own modules there, and check what it answers."""
+"""Runs one step, or one of Ansible's own modules, on a host, and checks the answer."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
-    """Arguments: `step` (a name, or a whole one of Ansible's) and its `arguments`. Returns its answer."""
+    """Arguments: `step` (its name, or the full name of a module) and its `arguments`. Returns the answer."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._run_steps([(arguments["step"], arguments["arguments"])])[0]

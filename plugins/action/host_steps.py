@@ -1,4 +1,4 @@
-"""Run several modules on a host in as few round trips as the archives allow that it needs."""
+"""Runs several steps on a host, in as few round trips as their archives permit."""
 
 from typing import Any
 
@@ -6,11 +6,12 @@ from ..plugin_utils.carrying import StepsAction
 
 
 class ActionModule(StepsAction):
-    """Argument `steps`, as StepsAction has them.
+    """Argument: `steps`, as for StepsAction.
 
-    Returns `changed_steps` (the names of those that changed something), and as facts of the host the answers
-    of those that name one. Fails with the first that fails (`failed_step`); what came before it stays.
+    Returns `changed_steps` (the names of steps that changed something), and the answers of steps with a
+    `fact` as facts of the host. Fails with the first step that fails (`failed_step`); changes of the steps
+    before it stay.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._took(arguments["steps"])
+        return self._run_steps_and_summarise(arguments["steps"])

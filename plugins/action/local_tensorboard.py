@@ -1,4 +1,4 @@
-"""Serve the event files of runs in TensorBoard on this machine, until Ctrl-C ends the playbook."""
+"""Serves the event files of runs in TensorBoard on this machine, until Ctrl-C ends the playbook."""
 
 import os
 import select
@@ -18,12 +18,12 @@ from ..plugin_utils.actions import ControllerAction
 
 display = Display()
 LOCKS = Path(__file__).resolve().parents[2] / "roles" / "package_store" / "files"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 LINES_KEPT = 5
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `runs` (their folders), `port`, `cache_directory`. It fails where TensorBoard does."""
+    """Arguments: `runs` (their folders), `port`, `cache_directory`. Fails if TensorBoard does."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -37,37 +37,39 @@ class ActionModule(ControllerAction):
             return {}
         port = int(arguments["port"])
         folder = own.with_name("tensorboard-runs") / str(port)
-        if folder.exists():  # of another time: Ctrl-C lets nobody tidy up
+        if folder.exists():  # left by an earlier playbook that Ctrl-C ended
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-        # Links, which it follows: of several runs each has its name, and it sees what comes.
+        # TensorBoard follows these links, which give each run its name; it also sees new files.
         for run in map(Path, arguments["runs"]):
             (folder / run.name).symlink_to(run)
-        return self._served([python, "-m", "tensorboard.main"], folder, port)
+        return self._serve([python, "-m", "tensorboard.main"], folder, port)
 
-    def _served(self, command: Sequence[str], folder: Path, port: int) -> dict[str, Any]:
-        """Show what it says for as long as it goes on, and this playbook does."""
+    def _serve(self, command: Sequence[str], folder: Path, port: int) -> dict[str, Any]:
+        """Show TensorBoard's output until it ends, or this playbook does."""
         places = ("--host=127.0.0.1", f"--port={port}", f"--logdir={folder}", "--load_fast=false")
         begun = ["setpriv", "--pdeathsig=TERM", *command, *places]
-        parent, said = os.getppid(), list[str]()
+        parent, last_lines = os.getppid(), list[str]()
         with subprocess.Popen(begun, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
             assert server.stderr
             os.set_blocking(server.stderr.fileno(), False)
             while os.getppid() == parent:
                 ended = server.poll()
-                select.select([server.stderr], [], [], LOOK_SECONDS)
+                select.select([server.stderr], [], [], POLL_SECONDS)
                 for line in (server.stderr.read() or b"").decode(errors="replace").splitlines():
-                    said = [*said, line][-LINES_KEPT:]
+                    last_lines = [*last_lines, line][-LINES_KEPT:]
                     if " at http" in line:
                         display.display(line.replace("Press CTRL+C", "Ctrl-C"))
                 if ended is not None:
-                    return self._failure("\n".join([f"TensorBoard has ended, exit code {ended}", *said]))
+                    return self._failure(
+                        "\n".join([f"TensorBoard has ended, exit code {ended}", *last_lines])
+                    )
             server.terminate()
         return {}
 
 
 def _needed(own: Path) -> str:
-    """Say what is to be typed, by the lock that hosts have, too: nothing comes that is not pinned."""
+    """Return the message with the commands that install TensorBoard from the pinned lock."""
     lock = LOCKS / f"tensorboard-python{sys.version_info.major}.{sys.version_info.minor}.txt"
     return (
         "TensorBoard is not installed on this machine. An environment of its own, with the versions and "

@@ -12,11 +12,11 @@ from psfleet.carry.certificates import (
     Kind,
     Wanted,
     authority,
-    kept_or_signed,
     public_text,
     remember_own,
     revoke_departed,
     source_addresses,
+    stored_or_signed,
 )
 from trainer.host.content_directory import locked
 
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
     """Arguments: `directory`, `user`, `told` (host -> answer of `ssh_identity`) and `days` (kind -> days).
 
     Returns `authorities` (kind -> public key), `certificates` (host -> kind -> certificate) and `revoked`,
-    the list of those whose hosts have left the plan, in base64. A check has none where one would be made.
+    the revocation list for hosts that left the plan, in base64. Check mode lacks those that would be new.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class ActionModule(ControllerAction):
             if check:
                 return self._signed(arguments, directory)
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Two deployments that are the first at once have one authority, and lose nothing that is signed.
+            # With the lock, two first deployments at once share one authority, and lose no certificate.
             with locked(directory / ".lock", SECONDS_TO_WAIT):
                 return self._signed(arguments, directory)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
@@ -57,7 +57,7 @@ class ActionModule(ControllerAction):
             if (key := keys[kind]) is None:
                 continue
             file = directory / "signed" / host / f"{kind}-cert.pub"
-            text, is_new = kept_or_signed(file, key, kind, wanted, now)
+            text, is_new = stored_or_signed(file, key, kind, wanted, now)
             changed |= is_new
             if is_new and check:
                 continue
@@ -73,20 +73,20 @@ class ActionModule(ControllerAction):
         }
 
     def _wanted(self, arguments: dict[str, Any]) -> Iterator[tuple[str, Kind, Wanted]]:
-        """Yield what should be signed: of each host its own key and its user's, where it has them."""
+        """Yield the certificates to sign: for each host's key, and for its user's key if it has one."""
         plan, user = self.variables["cluster_plan"], arguments["user"]
         cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
         for kind in KINDS:
             days = int(arguments["days"][kind])
-            for host, told in arguments["told"].items():
-                key = str(told[f"{kind}_key"])
+            for host, answer in arguments["told"].items():
+                key = str(answer[f"{kind}_key"])
                 if not key:
                     continue
                 if kind == "host":
-                    # ssh looks for a host's name in small letters, and for nothing else in the certificate.
+                    # ssh compares host names in lower case, and accepts no other name in the certificate.
                     names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
                     yield host, kind, Wanted(key, f"{host} of {cluster}", names, days)
                 else:
-                    sources = source_addresses(host, addresses[host], told["addresses"])
+                    sources = source_addresses(host, addresses[host], answer["addresses"])
                     identity = f"{user}@{host} of {cluster} from {' or '.join(sources)}"
                     yield host, kind, Wanted(key, identity, (cluster,), days, sources)

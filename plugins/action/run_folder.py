@@ -1,4 +1,4 @@
-"""Write into a run's folder on the controller what a run begins with, or how it ended."""
+"""Writes into a run's folder on the controller how the run begins, or how it ended."""
 
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `run` (of decide_run, decide_stop), `state` (for state.json), `endings` where it has ended.
+    """Arguments: `run` (of decide_run, decide_stop), `state` (for state.json), `endings` if it has ended.
 
-    They are what trainer_tasks found of its tasks; all that the run left has been collected, but for what
-    stays on hosts (`left_out`), and what those have that gave no answer.
+    `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
+    and those of hosts without an answer.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
         try:
             if "endings" not in arguments:
                 write_beginning(run, self.variables["cluster_plan"])
-                # It is of what an earlier part of the run had left.
+                # An older manifest belongs to an earlier part of the run.
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 write_json(folder / "state.json", state, indent=4)
                 return {"changed": True}
@@ -34,10 +34,10 @@ class ActionModule(ControllerAction):
             state["left_out"] = [*arguments["left_out"], *(f"{task}: no answer" for task in sorted(silent))]
             write_json(folder / "tasks.json", arguments["endings"], indent=4)
             write_json(folder / "state.json", state, indent=4)
-            # After the state: the reports come from the hosts, and whatever is in them the run has ended.
+            # The reports come from hosts, so write the state first: whatever they contain, the run has ended.
             if any(folder.glob("devices/*.json")):
                 (folder / "devices.txt").write_text(render(folder), encoding="utf-8")
-            # Last: it holds the hashes of all that was collected and written before.
+            # This comes last, because it has the hashes of everything that was collected and written before.
             Manifest.of(folder).write(folder)
         except OSError as error:
             return self._failure(f"{error.filename}: {error.strerror}")

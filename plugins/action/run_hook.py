@@ -1,4 +1,4 @@
-"""Tell a command of the user's on the controller that a run has changed its state."""
+"""Runs a command of the user's on the controller when a run changes its state."""
 
 import json
 import shlex
@@ -20,9 +20,9 @@ SECONDS = 60
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `command` (words as a shell has them, "" for none), `run` (of decide_run) and its `state`.
+    """Arguments: `command` (a shell's words, "" for none), `run` (of decide_run) and its `state`.
 
-    What goes wrong with the command is a warning, and no fault of the run.
+    A failure of the command is only a warning, not a failure of the run.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -30,20 +30,20 @@ class ActionModule(ControllerAction):
         if not words or self._task.check_mode:
             return {"skipped": not words}
         run = arguments["run"]
-        told = {"run_id": run["id"], "state": arguments["state"], "folder": run["folder"]}
+        event = {"run_id": run["id"], "state": arguments["state"], "folder": run["folder"]}
         if arguments["state"] == "judged":
-            told["verdict"] = read_object(Path(run["folder"]) / FILE_NAME).get("verdict")
-        problem = _call(words, json.dumps(told) + "\n")
+            event["verdict"] = read_object(Path(run["folder"]) / FILE_NAME).get("verdict")
+        problem = _call(words, json.dumps(event) + "\n")
         if problem:
             display.warning(f"training_run_hook, {shlex.join(words)}: {problem}")
         return {}
 
 
-def _call(words: list[str], told: str) -> str:
-    """Run the command, and return what went wrong; empty for nothing."""
+def _call(words: list[str], event: str) -> str:
+    """Run the command with the event as its input; return the problem, "" if there is none."""
     try:
         done = subprocess.run(
-            words, input=told, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
+            words, input=event, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return in_a_line(error)

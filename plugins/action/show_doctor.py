@@ -1,4 +1,4 @@
-"""Show what was found on every host as a table for people, and fail where a check failed."""
+"""Shows what doctor.yml found on every host as a table, and fails if a check failed."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Argument: `answers`, host -> result of the action host_doctor ({} where there is none)."""
+    """Argument: `answers`, host -> result of the action host_doctor ({} if there is none)."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         found = Findings.of(self.variables["cluster_plan"], arguments["answers"])

@@ -1,4 +1,4 @@
-"""Show what a task prints: the end of its log, and what comes after that as it comes."""
+"""Shows the end of a task's log, and with `follow` new lines as they are written."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
 
 from ..plugin_utils.actions import ControllerAction
-from ..plugin_utils.asked_hosts import action_on
+from ..plugin_utils.polled_hosts import action_on
 
 display = Display()
 
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         path = f"{arguments['paths']['log_directory']}/{run}/{arguments['task']}.out"
         unit = unit_name(task["job"], task["index"])
         log = FollowedLog(path, unit, arguments["user"], count)
-        there, parent, asked = action_on(self, task["host"]), os.getppid(), 0
+        there, parent, polls = action_on(self, task["host"]), os.getppid(), 0
         while os.getppid() == parent:
             answer = there._low_level_execute_command(log.command, sudoable=True)
             try:
@@ -50,18 +50,18 @@ class ActionModule(ControllerAction):
                 )
             for line in lines:
                 display.display(line)
-            asked += 1
-            # The first answer tells where the end is.
-            if asked > 1 and not (arguments["follow"] and (log.alive or log.behind)):
+            polls += 1
+            # The first answer only has the size of the log.
+            if polls > 1 and not (arguments["follow"] and (log.alive or log.behind)):
                 break
             time.sleep(0 if log.behind else SECONDS)
         return {}
 
 
 def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return name -> job, index and host of the plan's tasks, and of what prints beside them.
+    """Return name -> job, index and host of the plan's tasks, and of servers and the evaluator.
 
-    A run may give each worker a server of its own; what evaluates its model is where worker 0 is.
+    A run may give each worker a server of its own; the evaluator runs on the host of worker 0.
     """
     workers = [task for task in plan if task["job"] == "worker"]
     beside = [{**task, "job": "server"} for task in workers]

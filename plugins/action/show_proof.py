@@ -1,4 +1,4 @@
-"""Say what the runs of the proof by partition have shown, and fail unless each is proven."""
+"""Shows the results of the runs of prove.yml, and fails unless each is proven."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Show all runs, here and on the hosts, as a table for people, and fail where no host said anything."""
+"""Shows all runs, on the controller and on the hosts, as a table, and fails if no host answered."""
 
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `answers`, host -> result of host_runs ({} where there is none), and `runs_directory`."""
+    """Arguments: `answers`, host -> result of host_runs ({} if there is none), and `runs_directory`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         found = RunList.of(runs_here(Path(arguments["runs_directory"])), arguments["answers"])

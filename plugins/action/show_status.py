@@ -1,4 +1,4 @@
-"""Show what every host said of its tasks as a table for people, and fail where no host said anything."""
+"""Shows the state of every host's tasks as a table, and fails if no host answered."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `answers`, host -> result of host_status ({} where there is none), and `runs_directory`."""
+    """Arguments: `answers`, host -> result of host_status ({} if there is none), and `runs_directory`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         plan = self.variables["cluster_plan"]

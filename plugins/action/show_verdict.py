@@ -1,11 +1,11 @@
-"""Judge a run's folder on the controller, show the verdict, and fail where it is not a good one."""
+"""Judges a run's folder on the controller, shows the verdict, and fails if it is not a good one."""
 
 from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
 
-from psfleet.evidence.reading import keep_settings, read_run
+from psfleet.evidence.reading import read_run, record_settings
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.settings import EvidenceSettings
@@ -27,9 +27,8 @@ LINE_COLORS = {"ok": "green", "failed": "red", "unknown": "yellow", "open": "cya
 class ActionModule(ControllerAction):
     """Arguments: `runs_directory`, `run_id` (null for the newest run), `settings` (name -> value).
 
-    `required`: whether a run that is neither proven nor completed fails; `brief`: of one that is the headline
-    is all that is shown. Returns `verdict`, `run_id` and
-    `folder`.
+    With `required`, a run that is neither proven nor completed fails. With `brief`, only the headline of a
+    good verdict is shown. Returns `verdict`, `run_id` and `folder`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -50,26 +49,26 @@ class ActionModule(ControllerAction):
             if kind == "headline" or verdict.exit_code or not arguments.get("brief"):
                 display.display(line, color=color)
         if not self._task.check_mode:
-            self._keep(verdict, folder)
+            self._write_verdict(verdict, folder)
             self._draw(run, verdict)
         result = {"verdict": verdict.verdict, "run_id": verdict.run_id, "folder": str(folder)}
         if verdict.exit_code == 0 or not arguments["required"]:
             return result
-        # Which checks, and why, was just said.
+        # The failed checks were shown above.
         where = f"docs/verdict.md says what each check means; the whole verdict is in {folder / FILE_NAME}"
         if (logs := folder / "logs").is_dir():
             where += f"\nWhat the tasks have printed is in {logs}"
         return result | self._failure(f"{verdict.headline} (run {verdict.run_id})\n{where}")
 
-    def _keep(self, verdict: Verdict, folder: Path) -> None:
+    def _write_verdict(self, verdict: Verdict, folder: Path) -> None:
         try:
-            keep_settings(folder, verdict.settings)
+            record_settings(folder, verdict.settings)
             verdict.write(folder)
         except OSError as error:
             display.warning(f"{folder / FILE_NAME} was not written: {error}")
 
     def _draw(self, run: Run, verdict: Verdict) -> None:
-        """Write the report. What keeps it from being drawn is no fault of the run: a warning."""
+        """Write the report; a problem with that is a warning, not a failure of the run."""
         page = run.folder / REPORT
         try:
             for name in (REPORT, LOSS_PICTURE):  # those of an earlier verdict

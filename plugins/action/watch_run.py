@@ -1,7 +1,7 @@
-"""Watch a run from its lead's host until it is over, and show how it goes.
+"""Watches a run from its lead's host until it is over, and shows its progress.
 
-The lead's `progress.json` tells of the whole cluster, so one connection is enough for any number of hosts. It
-only reads: any number of people may watch the same run.
+The lead's `progress.json` describes the whole cluster, so one connection suffices for any number of hosts.
+Watching only reads, so any number of people may watch the same run.
 """
 
 import time
@@ -16,7 +16,7 @@ from psfleet.watch.lead_reading import (
     age_of,
     places,
     read_command,
-    without_stale_word,
+    without_stale_progress,
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
@@ -25,23 +25,23 @@ from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
-from ..plugin_utils.asked_hosts import AskedHosts
+from ..plugin_utils.polled_hosts import PolledHosts
 
 display = Display()
 
-LINGER_SECONDS = 15  # between the lead's last word and the end of its process
-ASK_SECONDS = 10  # between two looks at the tasks of each host
+LINGER_SECONDS = 15  # between the lead's final progress and the end of its process
+UNITS_POLL_SECONDS = 10  # between two polls of each host's units
 RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
-    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and what to wait.
+    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and these settings.
 
-    That is `poll_seconds` between looks and `plain_seconds` between lines where there is no terminal. With
-    `end_on_failure` the run of a program has failed once systemd gives up a task of it; with
-    `deadline_minutes` (0 for none) a run that has taken longer is stopped.
-    Returns `phase` (`lost` where the lead's host is silent, and no client goes on elsewhere), `reason`,
-    `global_step` and `restarts`; fails only where no host answers.
+    `poll_seconds` is the time between polls of the lead, `plain_seconds` between lines without a terminal.
+    With `end_on_failure`, a program's run has failed once systemd gives up one of its tasks; with
+    `deadline_minutes` (0 for none) a run that takes longer is stopped. Returns `phase` (`lost` if the lead's
+    host is silent, and no client goes on elsewhere), `reason`, `global_step` and `restarts`; fails only if no
+    host answers.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -52,16 +52,16 @@ class ActionModule(HostAction):
         self._view = WatchedRun(run)
         self._age_command = age_command(run, paths, user)
         self._problem, self._restarts, lead_host = "", 0, str(run["lead"]["host"])
-        # A host that has left the inventory since is one that does not answer.
+        # A host that has left the inventory since counts as one that does not answer.
         commands = unit_commands(run, paths, user).items()
         known = {host: command for host, command in commands if host in self.variables["hostvars"]}
-        self._asked = AskedHosts(self, known, ASK_SECONDS)
+        self._unit_polls = PolledHosts(self, known, UNITS_POLL_SECONDS)
         reading = {lead_host: read_command(run, paths, user)}
-        self._lead_asked = AskedHosts(self, reading, float(arguments["poll_seconds"]))
+        self._lead_polls = PolledHosts(self, reading, float(arguments["poll_seconds"]))
         self._ends_on_failure = bool(arguments["end_on_failure"] and run["settings"]["program"])
         self._deadline_minutes = float(arguments["deadline_minutes"])
         again = f"ansible-playbook train.yml -e run_id={run['id']}"
-        # A line for each command: a terminal that is narrow leaves it in one piece to copy.
+        # Each command has a line of its own, which even a narrow terminal leaves in one piece to copy.
         parting = (
             f"Run {run['id']} goes on. Watch it again, or end it:",
             f"  {again}",
@@ -81,15 +81,15 @@ class ActionModule(HostAction):
         stale: Progress | None = None
         while screen.watched:
             reading = self._read(screen, poll_seconds)
-            self._hear(screen)
+            self._read_units(screen)
             if reading is None:
-                if end := self._unread(screen):
+                if end := self._lead_silent(screen):
                     return end
                 continue
-            # A run that goes on begins with the last word of its earlier part.
+            # A resumed run at first still shows the final progress of its earlier part.
             stale = stale or (reading.progress if reading.progress.over else Progress("none"))
-            reading = without_stale_word(reading, stale)
-            for note in self._view.look(reading, time.monotonic()):
+            reading = without_stale_progress(reading, stale)
+            for note in self._view.add_reading(reading, time.monotonic()):
                 self._note(screen, note)
             screen.show(self._view.now)
             if phase := self._cut_short(screen, reading.progress):
@@ -99,11 +99,11 @@ class ActionModule(HostAction):
                 return self._outcome(reading.progress)
         return self._failure("the playbook that watched is gone; the run goes on")
 
-    def _unread(self, screen: Screen) -> dict[str, Any]:
-        """Tell of a lead's host that is silent; return the answer where nothing more comes of waiting."""
-        for note in self._view.unread(time.monotonic(), self._problem):
+    def _lead_silent(self, screen: Screen) -> dict[str, Any]:
+        """Report that the lead's host is silent; return the action's answer if waiting is useless, or {}."""
+        for note in self._view.add_silence(time.monotonic(), self._problem):
             self._note(screen, note)
-        fate, progress = self._view.fate(time.monotonic(), self._asked.seconds), self._view.now.progress
+        fate, progress = self._view.fate(time.monotonic(), self._unit_polls.seconds), self._view.now.progress
         if fate == "unwatched":
             return self._failure(
                 f"no host answers, that of {self._lead} for {LOST_SECONDS:.0f} s: {self._problem}\n"
@@ -119,7 +119,7 @@ class ActionModule(HostAction):
         return {**self._outcome(progress), "phase": phase} if phase else {}
 
     def _cut_short(self, screen: Screen, progress: Progress) -> str:
-        """Return the phase of a run that is ended from here, empty for one that goes on."""
+        """Return the phase of a run that the watcher ends, "" if the run goes on."""
         if progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
             return "failed"
         if 0 < 60 * self._deadline_minutes <= self._view.elapsed(time.monotonic()):
@@ -129,9 +129,9 @@ class ActionModule(HostAction):
         return ""
 
     def _read(self, screen: Screen, wait: float) -> Reading | None:
-        """Return the lead's progress and its unit's state as they were told last, None where none came."""
+        """Return the lead's newest progress and unit state, None if none arrived."""
         reading = None
-        for answer in self._lead_asked.heard(2 * wait):
+        for answer in self._lead_polls.answers(2 * wait):
             if display.verbosity == RAW_VERBOSITY:
                 screen.say(" ".join(answer.printed.split()))
             try:
@@ -145,10 +145,10 @@ class ActionModule(HostAction):
             self._restarts = reading.restarts
         return reading
 
-    def _hear(self, screen: Screen) -> None:
-        """Note what systemd says of the tasks: one that it has given up tells nobody of it."""
-        for host, printed, _ in self._asked.heard():
-            for note in self._view.asked(host, printed, time.monotonic()):
+    def _read_units(self, screen: Screen) -> None:
+        """Show notices from systemd's state of the tasks, for a failed task cannot report itself."""
+        for host, printed, _ in self._unit_polls.answers():
+            for note in self._view.add_units(host, printed, time.monotonic()):
                 self._note(screen, note)
 
     def _note(self, screen: Screen, note: Notice) -> None:

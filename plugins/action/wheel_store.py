@@ -1,4 +1,4 @@
-"""Have the wheels of the hosts' environments on the controller, in a cache, packed for the hosts."""
+"""Puts the wheels of the hosts' environments into a cache on the controller, packed for the hosts."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,17 +18,17 @@ display = Display()
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `environments` (names of those that hosts need), `locks` (their folder), `cache_directory`.
+    """Arguments: `environments` (names that hosts need), `locks` (their folder), `cache_directory`.
 
-    With `tensorboard: true` they are those of TensorBoard, which is in an environment of its own.
-    With `program_requirements`, the paths of requirements.txt of the user's, also what they need together
-    beside the lock; the lock of that is written beside the first.
+    With `tensorboard: true` the wheels are TensorBoard's, which has an environment of its own.
+    `program_requirements` are paths of the user's requirements.txt; the packages that they together need in
+    addition are locked, and the lock is written beside the first.
 
     Returns `environments`: for each name `python_version`, `lock_hash`, `archive`, `archive_sha256`,
-    `archive_bytes`, `environment_bytes` (the disk that the installation takes) and `program`: {}, or the same
-    of the wheels that the program adds. In check mode nothing is downloaded, and an archive that is not there
-    yet has no hash, and sizes as they usually are; what the program requires is resolved all the same, into
-    the cache: a deployment installs what the check has said.
+    `archive_bytes`, `environment_bytes` (the disk space of the installation) and `program`: {}, or the same
+    about the wheels that the program adds. In check mode nothing is downloaded, and an archive that does not
+    exist yet has no hash, and estimated sizes; requirements of a program are still resolved, into the cache,
+    so that a deployment installs what the check reported.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,13 +42,13 @@ class ActionModule(ControllerAction):
             programs, stale = {}, []
             if requirements := [Path(path) for path in arguments.get("program_requirements", ())]:
                 locks = {name: store.program_lock(*requirements) for name, store in stores.items()}
-                stale = [lock for lock in locks.values() if not lock.is_kept]
+                stale = [lock for lock in locks.values() if not lock.is_current]
                 for name, lock in locks.items():
                     resolved = lock.resolve(display.display, keep=not self._task.check_mode)
                     programs[name] = stores[name].extended(resolved)
             wanted = [*stores.values(), *(store for store in programs.values() if store)]
             lacking = [store for store in wanted if not store.archive.exists()]
-            # One host installs as fast by itself. With CUDA it was not tried.
+            # A single host installs just as fast by itself. This was not tried with CUDA.
             unfilled = [
                 store
                 for name, hosts in Counter(arguments["environments"]).items()

@@ -1,4 +1,4 @@
-"""What a playbook changes and says, without all that is as it should be."""
+"""Shows what a playbook changes and reports, without the tasks that find everything in order."""
 
 from collections import Counter
 from threading import Timer
@@ -33,11 +33,11 @@ extends_documentation_fragment:
 
 COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
-# What a command or a module that broke has left, and may say more than the message.
+# The output of a command or module that failed, which may explain more than the message.
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
-# A task that takes longer is named before it is over, but for those that show things themselves.
+# A task that takes longer is named while it runs, except those that show things themselves.
 LONG_SECONDS = 5.0
-# What goes well also where a host does not answer, and says so.
+# Actions that succeed even if a host does not answer, and return that.
 ASKING = {f"{COLLECTION}{name}" for name in ("reach_host", "host_status", "host_runs", "host_doctor")}
 SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
 
@@ -45,14 +45,14 @@ REFUSED = (
     "the playbooks rely on what their first tasks check and compute: leave it away. "
     "What is as it should be costs next to nothing."
 )
-# What fails once for all hosts, Ansible's recap counts for the first of them.
+# Ansible's recap would count a failure of all hosts together for the first host.
 WHOLE = "(whole cluster)"
 
 escape_all_messages()
 
 
 class TrueStats(AggregateStats):
-    """The counts of a playbook, of each host its own: `once` of what failed for all, `unreached` hosts."""
+    """The counts of a playbook, corrected for failures of all hosts (`once`) and `unreached` hosts."""
 
     def __init__(self, stats: AggregateStats, once: Counter[str], unreached: set[str]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class TrueStats(AggregateStats):
 
 
 class TrueRecap(Default):
-    """Ansible's own callback, whose recap blames no host for what failed of others, or of all together."""
+    """Ansible's own callback, whose recap blames no host for failures of others, or of all together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,19 +71,19 @@ class TrueRecap(Default):
         self._unreached: set[str] = set()
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:
-        """Refuse to leave out the first tasks, which no task can do: it would be left out, too."""
+        """Refuse --start-at-task, which skips the first tasks; a checking task would be skipped, too."""
         if task := context.CLIARGS.get("start_at_task"):
             self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
             raise SystemExit(2)
         super().v2_playbook_on_start(playbook)
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """Note a host that does not answer: to find that out is what went well."""
+        """Note a host that does not answer, which the task itself reports as success."""
         self._note_unreached(result)
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """Note what failed for all hosts together."""
+        """Note a failure of all hosts together."""
         self._note_once(result, ignore_errors)
         super().v2_runner_on_failed(result, ignore_errors)
 
@@ -98,33 +98,33 @@ class TrueRecap(Default):
             self._once[result.host.get_name()] += 1
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
-        """Give the recap."""
+        """Print the recap."""
         super().v2_playbook_on_stats(TrueStats(stats, self._once, self._unreached))
 
 
 class CallbackModule(TrueRecap):
-    """The same, but for what it says of tasks that went well, and how of those that did not."""
+    """The brief output: the recap above, and a line for each task that changes, reports or fails."""
 
     CALLBACK_NAME = f"{COLLECTION}brief"
 
     def __init__(self) -> None:
         super().__init__()
         self._task_title = ""
-        # Of a task, or of each step that it takes, those who changed something.
+        # Title of a task, or of one of its steps -> the hosts where it changed something.
         self._changed: dict[str, list[str]] = {}
         self._timer = Timer(LONG_SECONDS, self._name_long_task)
 
     def get_option(self, option: str) -> Any:  # noqa: ANN401 - as the base class has it
-        """Hide what was skipped, whatever the configuration says."""
+        """Hide skipped tasks, whatever the configuration says."""
         return option not in {"display_ok_hosts", "display_skipped_hosts"} and super().get_option(option)
 
     def v2_playbook_on_play_start(self, play: Play) -> None:
-        """Say nothing: a play has a name for those who read the playbook."""
+        """Print nothing: names of plays are for readers of the playbook."""
         self._end_task()
         self._play = play
 
     def _say_nothing(self, *_: object) -> None:
-        """Say nothing: tasks speak for themselves; what takes long is named, and what fails is said."""
+        """Print nothing: only long tasks and failures are named."""
 
     v2_playbook_on_include = v2_playbook_on_no_hosts_remaining = v2_runner_retry = _say_nothing
 
@@ -141,7 +141,7 @@ class CallbackModule(TrueRecap):
         self._display.display(f"...      {self._task_title}", color=constants.COLOR_VERBOSE)
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """Keep who changed something, for the task's end; say at once what is a message."""
+        """Note the hosts that changed something, for the end of the task; print a message at once."""
         self._note_unreached(result)
         self._handle_warnings_and_exception(result)
         if result.result.get("changed"):
@@ -151,40 +151,40 @@ class CallbackModule(TrueRecap):
             self.v2_runner_item_on_ok(result)
 
     def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
-        """Say what is a message."""
+        """Print a message of `debug`."""
         if result.task.action in SAYING:
             msg = result.result.get("msg", "")
             self._display.display("\n".join(map(str, msg)) if isinstance(msg, list) else str(msg))
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """Say an error once, as it was meant for people."""
+        """Print an error once, in its own words."""
         if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
             return
         self._note_once(result, ignore_errors)
-        if "results" not in result.result:  # of a loop each failure was said
+        if "results" not in result.result:  # the failures of a loop's items were printed
             self._say_failure(result)
 
     def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
-        """Say an error of an item once."""
+        """Print an error of an item once."""
         if result.task.ignore_errors:
             super().v2_runner_item_on_failed(result)
         else:
             self._say_failure(result, f" ({self._get_item_label(result.result)})")
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
-        """Say an error once."""
+        """Print an error once."""
         self._say_failure(result)
 
     def _say_failure(self, result: CallbackTaskResult, item: str = "") -> None:
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
-        # What its steps before the one that failed have changed, stays.
+        # Changes of the steps before the failed one stay.
         for step in values.get("changed_steps", ()):
             self._changed.setdefault(step, []).append(result.host.get_name())
         what = values.get("failed_step", self._task_title)
-        # What is done once for all hosts is no matter of the first of them.
+        # A failure of all hosts together is not that of the first host.
         host = "" if result.task.run_once else f": {result.host.get_name()}"
         title = f"FAILED   {what}{host}{item}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
@@ -193,7 +193,7 @@ class CallbackModule(TrueRecap):
         self._display.display(text, color=constants.COLOR_ERROR, stderr=on_stderr)
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
-        """Give the recap."""
+        """Print the recap."""
         self._end_task()
         super().v2_playbook_on_stats(stats)
 
@@ -205,10 +205,10 @@ class CallbackModule(TrueRecap):
         self._changed = {}
 
 
-if Display().verbosity:  # of the command line, which was read before
+if Display().verbosity:  # from the command line, which is read by now
 
     class CallbackModule(TrueRecap):  # type: ignore[no-redef]
-        """Ansible's own callback, but that what tasks returned is for C(-vv): whole plans are among it."""
+        """Ansible's own callback, but results of tasks, such as whole plans, need C(-vv)."""
 
         def _run_is_verbose(self, result: CallbackTaskResult, verbosity: int = 0) -> bool:
             return bool(super()._run_is_verbose(result, verbosity + 1))

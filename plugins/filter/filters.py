@@ -1,4 +1,4 @@
-"""The filters of roles and playbooks but for practice_hosts: most are functions of psfleet's rooms."""
+"""The filters of roles and playbooks, except those for practice hosts; most are functions of psfleet."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -21,21 +21,21 @@ def exit_codes(name: str) -> list[int]:
 
 
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
-    """Return the ssh command that brings a unix socket of a host to a port of the one who types it.
+    """Return the ssh command that forwards a port of this machine to a unix socket of a host.
 
-    User, address, port, key and options are those by which Ansible reaches the host. Where it knows two names
-    of a variable, the one with `ssh` wins, as in its ssh plugin.
+    User, address, port, key and options are those that Ansible uses for the host. If a variable has two
+    names, the one with `ssh` has precedence, as in Ansible's ssh plugin.
     """
 
-    def known(name: str) -> str:
+    def setting(name: str) -> str:
         return str(variables.get(f"ansible_ssh_{name}") or variables.get(f"ansible_{name}") or "").strip()
 
     words = ["ssh", "-N", "-L", f"{port}:{socket}"]
-    for option, value in (("-p", known("port")), ("-i", known("private_key_file"))):
+    for option, value in (("-p", setting("port")), ("-i", setting("private_key_file"))):
         words += [option, value] if value else []
-    # These are pieces of a command line already.
-    options = [known("common_args"), known("extra_args")]
-    user, address = known("user"), known("host") or str(variables["inventory_hostname"])
+    # These are already pieces of a command line.
+    options = [setting("common_args"), setting("extra_args")]
+    user, address = setting("user"), setting("host") or str(variables["inventory_hostname"])
     place = shlex.quote(f"{user}@{address}" if user else address)
     return " ".join([shlex.join(words), *filter(None, options), place])
 
@@ -61,7 +61,7 @@ FILTERS = (
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""

@@ -1,4 +1,4 @@
-"""Names, addresses and inventory of practice hosts, computed from the role's variables."""
+"""Computes names, addresses and the inventory of practice hosts from the role's variables."""
 
 import hashlib
 import ipaddress
@@ -18,23 +18,23 @@ SSH_PORT = 22
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 WHERE = "where practice_hosts is applied (a playbook or a Molecule scenario)"
 
-# As docs/practice-hosts.md has a node; planned, it also has `container` and `address`, and lacks nothing.
+# A node as in docs/practice-hosts.md; a planned one also has `container` and `address`, and every default.
 Host = dict[str, Any]
 
 
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
-    """The name of a suite's base image: another recipe is another image."""
+    """Return the name of a suite's base image, which changes with its recipe."""
     shape = recipe + suite + " ".join(packages)
     return f"localhost/psfleet-practice:{hashlib.sha256(shape.encode()).hexdigest()[:12]}"
 
 
 def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
-    """Where the inventory in `directory` keeps the password that sudo asks for on the host of that name."""
+    """Return the file in which the inventory in `directory` keeps the sudo password of a host."""
     return f"{directory}/.ssh/{name}.sudo_password"
 
 
 def practice_hosts_problems(nodes: list[Host], scenario: str) -> list[str]:
-    """All that is wrong with the role's input, in words; empty when nothing is."""
+    """Return all problems of the role's input, in words."""
     problems = []
     if not SCENARIO.fullmatch(scenario):
         problems.append(f"practice_hosts_scenario is '{scenario}'; expected {SCENARIO_IN_WORDS}.")
@@ -70,9 +70,9 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
 
 
 def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
-    """Each node with its container's name, its address and what it leaves to us, in the order given.
+    """Return each node with its container's name, its address and its defaults, in the given order.
 
-    Raises AnsibleFilterError when the subnet has too few addresses.
+    Raises AnsibleFilterError if the subnet has too few addresses.
     """
     network = ipaddress.ip_network(subnet)
     if network.num_addresses < FIRST_ADDRESS + len(nodes) + 1:
@@ -94,25 +94,25 @@ def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str)
 
 
 def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
-    """The text of a known_hosts file: one line for each host, under its address and its name."""
+    """Return the text of a known_hosts file: a line for each host, under its address and its name."""
     lines = [
-        f"{_known_as(host['address'], host)},{_known_as(host['name'], host)} {' '.join(key.split()[:2])}\n"
+        f"{_ssh_name(host['address'], host)},{_ssh_name(host['name'], host)} {' '.join(key.split()[:2])}\n"
         for host, key in zip(hosts, host_keys, strict=True)
     ]
     return "".join(lines)
 
 
-def _known_as(name: str, host: Host) -> str:
-    """What ssh looks for in known_hosts: the name, in small letters, with any port but the usual one."""
+def _ssh_name(name: str, host: Host) -> str:
+    """Return the name that ssh looks up in known_hosts: in lower case, with the port if it is not 22."""
     name = name.lower()
     return name if host["ssh_port"] == SSH_PORT else f"[{name}]:{host['ssh_port']}"
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """The inventory: `tf_cluster` with `ps`, `worker` and where there is one `chief`; others stand beside it.
+    """Return the inventory: `tf_cluster` with groups `ps`, `worker` and maybe `chief`, and other hosts.
 
-    The control path names the host's key, so that a new host at an old address never meets the
-    connection that was kept open to its predecessor.
+    The control path names the host's key, so that a new host at an old address never gets the connection that
+    is still open to its predecessor.
     """
     variables = {
         host["name"]: _login_variables(host, key, directory) | host["vars"]
@@ -127,7 +127,7 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
 
 
 def _login_variables(host: Host, key: str, directory: str) -> dict[str, Any]:
-    """How Ansible logs in to a host, and becomes root on it."""
+    """Return the variables by which Ansible logs in to a host and becomes root there."""
     ssh = f"{directory}/.ssh"
     variables: dict[str, Any] = {
         "ansible_host": host["address"],
@@ -156,7 +156,7 @@ FILTERS = (
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

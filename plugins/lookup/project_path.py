@@ -1,4 +1,4 @@
-"""Where what people keep on the controller lies: their runs, and the authority of their cluster's hosts."""
+"""Finds the folder on the controller for what people keep: their runs, and the authority of their hosts."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -35,15 +35,16 @@ _raw: {type: list, elements: str, description: The path of each on the controlle
 
 
 class LookupModule(LookupBase):
-    """What Ansible looks for."""
+    """The class that Ansible loads."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the paths of what lies in the project."""
+        """Return the paths of these terms in the project."""
         used = constants.CONFIG_FILE
-        of_no_project = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
-        # It leads to the repository itself there, and an installed one has none (galaxy.yml).
+        personal = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
+        # In a clone, `collections` is a link to the clone itself; an installed collection has none
+        # (galaxy.yml).
         clone = COLLECTION if (COLLECTION / "collections").is_dir() else Path.cwd()
-        project = clone if used in of_no_project else Path(used).parent
+        project = clone if used in personal else Path(used).parent
         own = _of_inventory(variables["ansible_inventory_sources"]) if options.get("of_inventory") else ""
         return [str(project / term / own) for term in terms]
 

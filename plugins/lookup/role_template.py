@@ -1,4 +1,4 @@
-"""A template of a role, rendered with the variables of the task."""
+"""Renders a template of a role with the variables of the task."""
 
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 class LookupModule(LookupBase):
-    """What Ansible looks for."""
+    """The class that Ansible loads."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return what the templates make."""
+        """Return the rendered templates."""
         rendered = []
         for term in terms:
             role, name = term.split("/")

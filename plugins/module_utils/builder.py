@@ -1,6 +1,6 @@
-"""The account that builds what root is to own: how it works, and how root takes over what it made.
+"""The account that builds what root is to own: how it works, and how root takes over its files.
 
-It is nobody's: neither Debian nor systemd gives its number away, so that no user and no file has it.
+Neither Debian nor systemd assigns its number, so no user and no file has it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 BUILDER = 65530
-# Whatever a step starts ends with the first process of its namespace, and that with the module.
-# unshare(1) needs the rights of root, the second setpriv(1) gives them away.
+# Everything that a step starts ends with the first process of its namespace, and that with the module.
+# unshare(1) needs the rights of root; the second setpriv(1) gives them up.
 ENDS_WITH_US = ["setpriv", "--pdeathsig=KILL"]
 APART = [*ENDS_WITH_US, "unshare", "--net", "--pid", "--fork", *ENDS_WITH_US, "--no-new-privs"]
 LACKING = (
     ". Packages are shut in while they are installed: a host that is a container needs CAP_SYS_ADMIN for it"
 )
-# A file with one of these is not as root left it: others may write it, or it runs with its owner's rights.
+# A file with one of these bits is not root's alone: others may write it, or it runs with its owner's rights.
 NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
 
 
 def run_step(command: Sequence[str], settings: Mapping[str, str], user: int, group: int) -> str:
-    """Run one step with the rights of an account alone and no network, and return what it printed.
+    """Run a step with only the rights of an account and without a network, and return its output.
 
-    None of its processes is left. Raises ValueError with what it said where it fails.
+    No process of it remains. Raises ValueError with the step's output if it fails.
     """
     done = subprocess.run(
         [*APART, "--clear-groups", f"--reuid={user}", f"--regid={group}", *command],
@@ -41,9 +41,9 @@ def run_step(command: Sequence[str], settings: Mapping[str, str], user: int, gro
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-3000:]
-        why = LACKING if said.startswith("unshare: unshare failed") else ""
-        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}{why}")
+        output = (done.stderr.strip() or done.stdout.strip())[-3000:]
+        why = LACKING if output.startswith("unshare: unshare failed") else ""
+        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {output}{why}")
     return str(done.stdout)
 
 
@@ -54,17 +54,17 @@ def lend(tree: Path) -> None:
 
 
 def take_over(tree: Path, kept: Iterable[Path]) -> None:
-    """Make all that the account has left in a tree root's, so that nobody else can change it any more.
+    """Make root the owner of everything that the account left in a tree, so that nobody else can change it.
 
-    Raises ValueError for what is no file, folder or link within the tree, and where one of `kept` is not as
-    root made it.
+    Raises ValueError for anything but files, folders and links within the tree, and if a path in `kept` is no
+    longer as root made it.
     """
     if lost := [path for path in kept if not os.path.lexists(path) or path.lstat().st_uid]:
         raise ValueError(f"a package has put something in place of {lost[0]}")
     within = Path(os.path.realpath(tree))
     folders = [tree]
     for folder in folders:
-        make_own(folder, 0o755)  # before it is looked into: from then on its names stay as they are
+        make_own(folder, 0o755)  # before listing it: from then on nobody else changes its names
         for path in folder.iterdir():
             found = path.lstat()
             mode, lent = found.st_mode, found.st_uid == BUILDER
@@ -80,7 +80,7 @@ def take_over(tree: Path, kept: Iterable[Path]) -> None:
 
 
 def make_own(path: Path, mode: int) -> None:
-    """Make a file or folder root's, with these rights alone. A file that somebody may write is made anew."""
+    """Give a file or folder to root with this mode; copy a file that another process may still write to."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fchown(descriptor, 0, 0)
@@ -98,7 +98,7 @@ def make_own(path: Path, mode: int) -> None:
 
 
 def is_closed(descriptor: int) -> bool:
-    """Tell whether nobody has the file open for writing: there is no lease for reading on one that is."""
+    """Return whether no process has the file open for writing: only then can it get a read lease."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

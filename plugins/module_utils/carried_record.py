@@ -1,4 +1,4 @@
-"""What is known on a host of the files that were carried into one of its directories."""
+"""The record on a host of the files that were carried into one of its directories."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from .host.safe_directory import find, opened, remove
 
-# A file that is not whole yet, at the root of the directory.
+# An incomplete file, at the root of the directory.
 PARTIAL = ".psfleet-partial"
 
 
-class Known(NamedTuple):
-    """A file as the record has it; one that was not carried was there before."""
+class RecordedFile(NamedTuple):
+    """A file in the record; one that was not `carried` was there before."""
 
     size: int
     mtime_ns: int
@@ -26,7 +26,7 @@ class Known(NamedTuple):
     carried: bool
 
     def is_still(self, found: os.stat_result | None) -> bool:
-        """Tell whether a file is as it was when its SHA-256 was taken."""
+        """Return whether a file is as it was when its SHA-256 was computed."""
         return (
             found is not None
             and stat.S_ISREG(found.st_mode)
@@ -35,9 +35,9 @@ class Known(NamedTuple):
 
 
 class CarriedRecord:
-    """A directory of this host and the record of what is `known` of its files, which its path names.
+    """A directory of this host, and the record of its `files`; the directory's path names the record.
 
-    `fulfilled` is the digest of the manifest when the record was written, "" of none.
+    `fulfilled` is the digest of the manifest that the directory fulfilled last, "" for none.
     """
 
     def __init__(self, directory: Path, records: Path) -> None:
@@ -47,14 +47,14 @@ class CarriedRecord:
         with suppress(FileNotFoundError):
             content = json.loads(self.path.read_text(encoding="utf-8"))
         self.fulfilled = content["digest"]
-        self.known = {name: Known(*known) for name, known in content["files"].items()}
+        self.files = {name: RecordedFile(*known) for name, known in content["files"].items()}
 
     def leave(self, names: Iterable[str]) -> list[str]:
-        """Remove what was carried and is still as it was; forget the others. Return what was removed."""
+        """Remove files that were carried and are unchanged, and forget others; return the removed ones."""
         removed = []
         with self._root() as root:
             for name in names:
-                known = self.known.pop(name)
+                known = self.files.pop(name)
                 if root is not None and known.carried and known.is_still(find(root, name)):
                     remove(root, name)
                     removed.append(name)
@@ -62,7 +62,7 @@ class CarriedRecord:
 
     @contextmanager
     def _root(self) -> Iterator[int | None]:
-        """Give a descriptor of the directory, None where it is not there yet."""
+        """Yield a descriptor of the directory, None if it does not exist yet."""
         try:
             with opened(self.directory) as root:
                 yield root

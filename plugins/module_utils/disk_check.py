@@ -1,4 +1,4 @@
-"""Whether a host has the disk that a deployment and its runs need, as a check of doctor.yml."""
+"""The check of doctor.yml whether a host has enough disk space for a deployment and its runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from .host.check import Finding, failed, ok, warning
 from .host.disk_space import existing_parent, lacking_space, login_home, readable
 
-# Records, logs and checkpoints of small models; in a tenth of it not even the records of a run have room.
+# Enough for records, logs and checkpoints of small models; a tenth of it does not even suffice for records.
 BYTES_OF_RUNS = 1_000_000_000
 FEWEST_BYTES_OF_RUNS = BYTES_OF_RUNS // 10
 
@@ -19,8 +19,8 @@ def disk_check(
 ) -> Finding:
     """Return the check `disk`.
 
-    `archive_bytes` and `environment_bytes` are what a deployment would carry and install, 0 for nothing.
-    `run_directories` are where runs write.
+    `archive_bytes` and `environment_bytes` are what a deployment would carry and install, 0 for nothing. Runs
+    write to `run_directories`.
     """
     lacking = lacking_space(
         (login_home(), archive_bytes),

@@ -1,4 +1,4 @@
-"""What TensorFlow says of itself in the sandbox of a host's tasks: the units psfleet-doctor@<job>-<index>."""
+"""Tries TensorFlow in the sandbox of a host's tasks, by the units psfleet-doctor@<job>-<index>."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from .host.error_lines import last_words
 from .host.task_traces import last_lines_of, object_in
 from .host.task_units import parse_show, systemctl
 
-# In this order each needs the one before it.
+# Each of these checks needs the one before it.
 NAMES = ("tensorflow", "libraries", "devices", "product")
 STATES = ("ok", "warning", "failed", "skipped")
-# Root's alone, as the directory of the answers is: no task can put a link there for root to write through.
+# Only root can write here, as in the directory of the answers, so no task can place a link that root follows.
 LOCK = Path("/run/psfleet-doctor.lock")
-# A little more than TimeoutStartSec= of the unit, which ends it.
+# Slightly longer than the unit's TimeoutStartSec=, which ends it.
 SECONDS_TO_ANSWER = 330
 PROPERTIES = ("Id", "LoadState", "Result", "ExecMainCode", "ExecMainStatus")
 KILLED = ("2", "3")  # CLD_KILLED, CLD_DUMPED
 
 
 def skipped(reason: str) -> list[Check]:
-    """Return the checks of a host or a task that cannot be asked."""
+    """Return the checks of a host or a task that cannot be tried."""
     return [Check(name, "skipped", reason) for name in NAMES]
 
 
 def failed(found: str, remedy: str) -> list[Check]:
-    """Return the checks where the first has failed, which all others need."""
+    """Return the checks if the first one, which the others need, has failed."""
     return [Check(NAMES[0], "failed", found, remedy), *skipped(f"{NAMES[0]} failed")[1:]]
 
 
 def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
-    """Start the doctor's unit of each task ("worker-0"), all at once, and return what they said.
+    """Start the doctor's unit of each task ("worker-0"), all at once, and return their checks.
 
-    Whoever else asks at this moment is waited for.
+    If another command does the same at this moment, wait for it.
     """
     try:
         answers = _ask_together(tasks, log_directory)
-    except (OSError, subprocess.TimeoutExpired) as error:  # that a lock takes too long is an OSError
+    except (OSError, subprocess.TimeoutExpired) as error:  # a timeout of the lock is an OSError
         remedy = "`systemctl status 'psfleet-doctor@*'` on the host says what holds it up"
         answers = dict.fromkeys(tasks, failed(f"it could not be tried: {error}", remedy))
     return [
@@ -59,7 +59,7 @@ def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[C
         bounded("start", *units.values())
         shown = parse_show(bounded("show", f"--property={','.join(PROPERTIES)}", *units.values()))
         states = {values["Id"]: values for values in shown}
-        # What failed here is in the answer, and is no failed unit of the host.
+        # A failure here is part of the answer, so the host should not have a failed unit.
         bounded("reset-failed", *units.values())
         return {
             task: read_answer(log_directory / f"doctor-{task}.out", states.get(unit, {}))
@@ -68,7 +68,7 @@ def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[C
 
 
 def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
-    """Return the checks that a unit's process printed; `unit` is what `systemctl show` says of it."""
+    """Return the checks that a unit's process printed; `unit` has the unit's properties from systemctl."""
     if unit.get("LoadState") != "loaded":
         return skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
     if unit.get("Result") == "success":

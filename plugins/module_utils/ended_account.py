@@ -1,4 +1,4 @@
-"""All that an account runs on this host, or has left for a clock to start, ends at once."""
+"""Ends everything that an account runs on this host, or has scheduled."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import NamedTuple
 
 from .host.host_facts import ask
 
-# Where cron keeps one file for each account, and `at` one for each job: on Debian, Red Hat, SUSE.
+# The folders with cron's file for each account, and with a file for each job of `at`: on Debian, Red Hat,
+# SUSE.
 CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron", "var/spool/cron/tabs")
 JOBS = ("var/spool/cron/atjobs", "var/spool/at", "var/spool/atjobs")
 LINGER = "var/lib/systemd/linger"
-# As often it looks for what is left, and waits so long in between.
+# How many times to look for remaining processes, and the time between.
 TRIES, SECONDS_BETWEEN = 200, 0.05
 SECONDS_TO_ANSWER = 10
 
 
 class Process(NamedTuple):
-    """A process with an account's number; in a container (`is_contained`) that is another account's."""
+    """A process with an account's number; in a container (`is_contained`) the number is another account's."""
 
     number: int
     name: str
@@ -30,7 +31,7 @@ class Process(NamedTuple):
 
 
 def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
-    """End all that an account has, and return it in words. Raises ValueError where something does not end."""
+    """End everything of an account, and return it in words. Raises ValueError if something does not end."""
     if not user:
         raise ValueError(f"{name} has the number of root, of whom nothing is ended")
     ended: dict[str, None] = {}
@@ -38,9 +39,9 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
         found = list(processes_of(user))
         theirs = [process for process in found if not process.is_contained]
         running = in_words(theirs)
-        # Where none was seen, too: who looks may always miss one that begins another and ends.
+        # Kill even if no process was seen: one that starts another and ends may always escape notice.
         kill_all(theirs, user, at_once=len(theirs) == len(found))
-        # Afterwards, until neither is found: what runs may leave it anew, and that starts what runs.
+        # Repeat until neither is found: processes may schedule again, and schedules start processes.
         starts = list(remove_starts(name, user, root))
         ended |= dict.fromkeys([*starts, *running])
         if not (starts or running):
@@ -51,14 +52,15 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
 
 
 def in_words(processes: Iterable[Process]) -> list[str]:
-    """Return the processes of an account as people read them, without those of containers."""
+    """Return the processes of an account in words, without those in containers."""
     return [f"process {each.number} ({each.name})" for each in processes if not each.is_contained]
 
 
 def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
-    """Remove what would start something of an account's again; yield each in words.
+    """Remove everything that would start an account's processes again; yield each file's path.
 
-    These folders are root's, or of the programs that keep them: no account can put a link into their paths.
+    These folders belong to root, or to the programs that use them: no account can place a link in their
+    paths.
     """
     files = [root / folder / name for folder in (*CRONTABS, LINGER)]
     for folder in JOBS:
@@ -71,13 +73,13 @@ def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
 
 
 def forget_manager(user: int) -> None:
-    """Have systemd end what it has for an account without processes: its manager, sessions and folder."""
+    """Make systemd end the manager, sessions and folder of an account without processes."""
     for verb in ("stop", "reset-failed"):
         ask(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
 
 
 def processes_of(user: int) -> Iterator[Process]:
-    """Yield the processes that have an account's number, whichever of the kernel's four it is."""
+    """Yield the processes that have an account's number as any of the kernel's four user ids."""
     own_map = Path("/proc/self/uid_map").read_bytes()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -85,19 +87,19 @@ def processes_of(user: int) -> Iterator[Process]:
         with suppress(OSError, ValueError):
             text = (folder / "status").read_text(encoding="utf-8", errors="replace")
             fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-            # One whose first thread has ended looks dead while others of its threads live.
+            # A process whose first thread has ended looks dead while its other threads live.
             is_dead = fields["State"].startswith("Z") and int(fields["Threads"]) <= 1
             if str(user) in fields["Uid"].split() and not is_dead:
-                # Without the rights of root nobody comes into a namespace of processes but by one of users.
+                # Without root's rights, a process enters a namespace of processes only through one of users.
                 inner = len(fields["NSpid"].split()) > 1
                 is_contained = inner and (folder / "uid_map").read_bytes() == own_map
                 yield Process(int(folder.name), fields["Name"], is_contained)
 
 
 def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
-    """Kill processes; `at_once` all of the user, by the kernel, which lets none be born meanwhile."""
+    """Kill processes; with `at_once` the kernel kills all of the user's, so that none can start meanwhile."""
     if at_once:
-        child = os.fork()  # which starts no program: the user may have as many processes as are allowed
+        child = os.fork()  # fork starts no program, so it works at the user's limit of processes
         if not child:
             try:
                 os.setgroups([])

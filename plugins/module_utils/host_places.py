@@ -1,4 +1,4 @@
-"""What psfleet writes on a host: which of it is there, and how it goes. docs/contracts.md lists the same."""
+"""The files that psfleet writes on a host, which of them exist, and how to remove them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
-# By the names of the fact cluster_paths. What else is in these directories is somebody else's.
+# Directory of the fact cluster_paths -> psfleet's files in it; anything else there is foreign.
 OWN: Mapping[str, tuple[str, ...]] = {
     "install_directory": (
         *("current", "environment", "tensorboard", "carried/tensorboard"),
@@ -39,13 +39,13 @@ OWN: Mapping[str, tuple[str, ...]] = {
 UNITS = (
     *("psfleet.target", "psfleet-fence.service", "psfleet-mesh.service", "psfleet-gpu-devices.service"),
     *("psfleet-tensorboard.service", "psfleet-metrics.service", "psfleet-metrics.timer"),
-    "psfleet-counting.service",  # there for a moment, when traffic is counted
+    "psfleet-counting.service",  # exists for a moment while traffic is counted
     *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),
     *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
 )
 # In the directory of the host's sshd, which its system says.
 SSHD_FILE = "50-psfleet.conf"
-# Where others have files, too, and the directory stays.
+# Directories that others use, too, and that stay.
 SHARED: Mapping[str, tuple[str, ...]] = {
     **{system.sshd_directory.lstrip("/"): (SSHD_FILE,) for system in SYSTEMS.values()},
     "etc/systemd/system": (
@@ -59,48 +59,49 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 
 def is_our_unit(name: str) -> bool:
-    """Tell whether a unit that systemd knows is one of psfleet's."""
+    """Return whether a unit that systemd knows is one of psfleet's."""
     return any(fnmatchcase(name, unit) for unit in UNITS)
 
 
 @dataclass
-class Found:
-    """What is there. `gone` goes with all that is in it; `folders` then, deepest first, which are empty.
+class Removal:
+    """What to remove: `gone` with everything in it, then `folders`, deepest first, if they are empty.
 
-    `foreign` stays: psfleet has not made it, or it is a mount or a link of an administrator's.
+    `foreign` paths stay: psfleet did not make them, or they are mounts or an administrator's links.
     """
 
     gone: list[Path] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
 
-    def add(self, other: Found) -> None:
-        """Take in what was found elsewhere."""
+    def add(self, other: Removal) -> None:
+        """Add what is to be removed elsewhere."""
         self.gone += other.gone
         self.folders += other.folders
         self.foreign += other.foreign
 
     @property
     def outermost(self) -> list[Path]:
-        """What goes, without what is in a folder that goes."""
+        """The removed paths, without those inside a removed folder."""
         return [path for path in (*self.gone, *self.folders) if not {*path.parents} & {*self.folders}]
 
     def remove(self) -> None:
-        """Let it go. Raises ValueError, OSError."""
+        """Remove it. Raises ValueError and OSError."""
         for path in self.gone:
             remove_tree(path)
         for path in self.folders:
-            with suppress(OSError), opened(path.parent) as folder:  # something has come into it
+            with suppress(OSError), opened(path.parent) as folder:  # something was added to the folder
                 os.rmdir(path.name, dir_fd=folder)
 
 
-def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Found:
-    """Say what goes of a directory: what the patterns name, relative to it, and itself if it is empty then.
+def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Removal:
+    """Return what to remove from a directory: paths that match a relative pattern; itself if then empty.
 
-    A temporary file of a pattern's (".name.x") goes as well. `settled` tells of paths whether they go with
-    somebody else. Raises OSError, and ValueError for a link that another user than root could have put there.
+    Temporary files (".name.x") of a pattern match, too. `settled` maps paths that are handled elsewhere to
+    whether they will be removed. Raises OSError, and ValueError for a link that a user other than root could
+    have put there.
     """
-    found = Found()
+    found = Removal()
     try:
         with opened(directory) as folder:
             names = sorted(os.listdir(folder))  # noqa: PTH208 - no path
@@ -126,7 +127,7 @@ def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, 
 
 
 def _mounts() -> set[str]:
-    """Return where something is mounted: a directory that is bound to another of its disk is, too."""
+    """Return the mount points; a bind mount within one disk is one, too."""
     return {line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()}
 
 
@@ -135,28 +136,30 @@ def _is_named(name: str, pattern: str) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a link, or a folder with all that is in it, if it is there, however deep that is.
+    """Remove a file, a link, or a folder with its content, however deep, if it exists.
 
-    No link is followed but those that `opened` follows to the folder that it is in, and no mount is entered.
-    Raises ValueError where something stays.
+    No link is followed, except as `opened` does on the way to its folder, and no mount is entered. Raises
+    ValueError if something remains.
     """
     with opened(path.parent) as folder:
         run_in(folder, "rm", "--recursive", "--force", "--one-file-system", "--", f"./{path.name}")
 
 
 def give_to_root(path: Path, user: int) -> None:
-    """Make root's what a user owns of a folder, all that is in it, and in the end itself. Raises ValueError.
+    """Make root the owner of a folder and of what a user owns in it. Raises ValueError.
 
-    The kernel takes set-id bits and capabilities; other rights stay.
+    The kernel removes set-id bits and capabilities; other rights stay.
     """
     owner = f"--from={user}"
     with opened(path) as folder:
-        run_in(folder, "chown", "--recursive", owner, "0:0", "--", ".")  # of a link itself
+        run_in(
+            folder, "chown", "--recursive", owner, "0:0", "--", "."
+        )  # changes a link itself, not its target
         os.chown(folder, 0, 0)
 
 
 def run_in(folder: int, *command: str) -> None:
-    """Run a command in an opened directory. Raises ValueError with what it said where it fails."""
+    """Run a command in an opened directory. Raises ValueError with its output if it fails."""
     place = f"/proc/self/fd/{folder}"
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
@@ -166,9 +169,9 @@ def run_in(folder: int, *command: str) -> None:
 
 @dataclass
 class HostPlaces:
-    """The places of a host by the fact cluster_paths, and `data_directory`, where the inventory has data go.
+    """The places on a host by the fact cluster_paths, and `data_directory`, where deploy.yml carries data.
 
-    Runs and data go where `runs` and `data` say so. `root` is where the host's own tree begins.
+    Runs and data are removed if `runs` and `data` are true. `root` is the root of the host's file system.
     """
 
     paths: Mapping[str, str]
@@ -182,23 +185,23 @@ class HostPlaces:
         return Path(self.paths[name], *parts)
 
     @property
-    def kept_runs(self) -> Path | None:
-        """The directory of the runs, where there are some and they stay."""
+    def staying_runs(self) -> Path | None:
+        """The directory of the runs, if there are some that stay; else None."""
         folder = self.own("state_directory", "runs")
-        is_kept = not self.runs and folder.is_dir() and any(path.name != KEPT for path in folder.iterdir())
-        return folder if is_kept else None
+        stays = not self.runs and folder.is_dir() and any(path.name != KEPT for path in folder.iterdir())
+        return folder if stays else None
 
     @property
     def carried(self) -> list[CarriedRecord]:
-        """What is known of the data, for each directory where some were carried."""
+        """The records of carried data, for each directory that has some."""
         directories = {self.own("install_directory", "data"), self.data_directory}
         records = self.own("install_directory", "carried")
         found = [CarriedRecord(directory, records) for directory in sorted(directories)]
-        return [record for record in found if record.known]
+        return [record for record in found if record.files]
 
-    def look(self) -> Found:
-        """Return what there is beside the data that were carried. Raises ValueError and OSError."""
-        found = Found()
+    def removal(self) -> Removal:
+        """Return what to remove, without carried data. Raises ValueError and OSError."""
+        found = Removal()
         for name, patterns in SHARED.items():
             found.gone += sort_out(self.root / name, patterns, {}).gone
         if self.data_directory != self.own("install_directory", "data"):
@@ -207,16 +210,16 @@ class HostPlaces:
         settled = self._settled()
         for directory in sorted(patterns_of, key=lambda path: len(path.parts), reverse=True):
             below = sort_out(directory, patterns_of[directory], settled)
-            settled[directory] = directory in below.folders  # it may be in another
+            settled[directory] = directory in below.folders  # this directory may lie in another one
             found.add(below)
         return found
 
     def _settled(self) -> dict[Path, bool]:
         settled = {record.directory: self.data for record in self.carried}
-        if self.kept_runs:
-            settled[self.kept_runs] = False
+        if self.staying_runs:
+            settled[self.staying_runs] = False
         records = self.own("install_directory", "carried")
-        # By them deploy.yml knows its own files among the data that stay.
+        # With these records, deploy.yml recognises its own files among data that stay.
         if not self.data and any(records.glob("*.json")):
             settled |= dict.fromkeys([*records.glob("*.json"), records / ".lock"], False)
         return settled

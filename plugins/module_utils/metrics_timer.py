@@ -1,4 +1,4 @@
-"""The timer that has the metrics of a host's tasks written: on for a directory, or off and nothing left."""
+"""The timer that makes a host write its tasks' metrics: on for a directory, or off without any trace."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MEND_DIRECTORY = (
     "the variable in group_vars/tf_cluster.yml"
 )
 
-# Runs systemctl with these arguments and returns what it printed; fails the module with what it said.
+# Runs systemctl with these arguments and returns its output; fails the step with its error message.
 Systemctl = Callable[..., str]
 
 
 def directory_problem(directory: str) -> str:
-    """Say why metrics cannot be written into a directory; empty where they can, or where it is empty."""
+    """Return why metrics cannot be written into a directory; "" if they can, or if there is no directory."""
     if not directory:
         return ""
     given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
@@ -39,7 +39,7 @@ def directory_problem(directory: str) -> str:
 
 
 class MetricsTimer:
-    """Metrics are wanted in a `directory`, "" for none. `record` says where they are, for when they leave."""
+    """The metrics in a `directory`, "" for none. `record` holds the path of an earlier directory."""
 
     def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
         self.directory, self.record = directory, record
@@ -47,19 +47,19 @@ class MetricsTimer:
         self.written_to = record.read_text(encoding="utf-8").strip() if record.is_file() else ""
 
     def problem(self) -> str:
-        """Say what keeps metrics from being written into the directory; empty where nothing does."""
+        """Return why metrics cannot be written into the directory, with the remedy; "" if they can."""
         found = directory_problem(self.directory)
         return f"{found}: {MEND_DIRECTORY}" if found else ""
 
     def is_fulfilled(self) -> bool:
-        """Tell whether the host has this already."""
+        """Return whether the host is already in this state."""
         if not self.directory:
             return not self.written_to and not self._wanted.is_symlink()
         running = self._state(TIMER) == "active"
         return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
-        """Change the host."""
+        """Change the host to this state."""
         if self.written_to and self.written_to != self.directory:
             self._stop()
             with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:
@@ -67,7 +67,7 @@ class MetricsTimer:
                     with suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
         if self.directory:
-            # Known before it is used: a deployment that is interrupted here can be undone.
+            # Record the directory before it is used, so that an interrupted deployment can be undone.
             self.record.write_text(f"{self.directory}\n", encoding="utf-8")
             self._systemctl("enable", "--quiet", TIMER)
             self._systemctl("restart", TIMER)
@@ -82,7 +82,7 @@ class MetricsTimer:
         for unit in (TIMER, SERVICE):
             if self._state(unit) not in {"inactive", "failed"}:
                 self._systemctl("stop", unit)
-            if self._state(unit) == "failed":  # or systemd would remember it for ever
+            if self._state(unit) == "failed":  # otherwise systemd would remember the failure for ever
                 self._systemctl("reset-failed", unit)
 
     def _state(self, unit: str) -> str:

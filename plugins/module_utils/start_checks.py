@@ -1,4 +1,4 @@
-"""What keeps the tasks of a host from starting, or their metrics from being written."""
+"""Checks what would keep a host's tasks from starting, or their metrics from being written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .metrics_timer import MEND_DIRECTORY, directory_problem
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the checks that fail of what C(trainer_tasks) was asked for: metrics, ports and data."""
+    """Return the failed checks among those that C(trainer_tasks) was asked for: metrics, ports and data."""
     checks = [*_of_metrics(parameters["metrics_directory"])]
     if parameters["ready"]:
         checks += _of_start(parameters)

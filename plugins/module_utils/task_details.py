@@ -1,4 +1,4 @@
-"""What people want to know of a task beside its state: since when, how far, how large, and its last words."""
+"""Details of a task beside its state, for people: since when, its progress, its size, and its last output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOG_BYTES = 4096
 
 
 def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
-    """Return what is known of a task now; a figure that systemd or the task does not tell is None.
+    """Return what is known of a task now; figures that systemd or the task do not provide are None.
 
-    `shown` has the unit's properties as `systemctl show` prints them. Of the log only the end is read.
+    `shown` has the unit's properties as `systemctl show` prints them. Only the end of the log is read.
     """
     step, last = last_step(events), last_record(events)
     changed, now = counted(shown.get("StateChangeTimestampMonotonic")) or 0, time.time()
@@ -26,7 +26,7 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
     finished = str(last.get("reason")) if last.get("event") == "finished" else ""
     return {
         "result": shown.get("Result", ""),
-        # systemd forgets all of a unit that ended well; its last record says when that was, and how.
+        # systemd forgets a unit that ended successfully; its last record says when and how it ended.
         "since_seconds": time.monotonic() - changed / 1e6 if changed else _age(last.get("wall"), now),
         "finished": finished,
         "memory_bytes": counted(shown.get("MemoryCurrent")),
@@ -39,5 +39,5 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
 
 
 def _age(wall: object, now: float) -> float | None:
-    told = number(wall)
-    return None if told is None else now - told
+    since = number(wall)
+    return None if since is None else now - since

@@ -1,7 +1,7 @@
-"""How many bytes units of systemd have received and sent: of the running process, and of those that ended.
+"""Counts the bytes that units of systemd received and sent, in running and ended processes.
 
-systemd forgets the figures of a unit that ended well. What it wrote of it to the journal stays, but it writes
-nothing of a unit without traffic: that one has had none if this host counts at all.
+systemd forgets the figures of a unit that ended successfully. Its journal keeps them, but has no entry about
+a unit without traffic: such a unit had none, provided that this host counts traffic at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .host.task_units import counted, systemctl
 # Properties of a unit that `unit_traffic` reads, beside MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
 
-# Of the entries that a unit ended, well and not (sd-messages.h).
+# The messages that a unit ended, successfully or not (sd-messages.h).
 _ENDED_MESSAGES = {"7ad2d189f7e94e70a38c781354912448", "d9b373ed55a64feb8242e02dbe79a49c"}
 _FIELDS = ("IP_METRIC_INGRESS_BYTES", "IP_METRIC_EGRESS_BYTES")
 _SAMPLE = "psfleet-counting.service"
@@ -25,9 +25,9 @@ _SAMPLE = "psfleet-counting.service"
 def unit_traffic(
     shown: Mapping[str, Mapping[str, str]], began: Mapping[str, float]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Return the bytes that each unit has received and sent since its run began; None where not counted.
+    """Return the bytes that each unit received and sent since its run began; None if they were not counted.
 
-    `shown` holds each unit's properties, as `systemctl show` prints them, `began` the Unix time of its run.
+    `shown` has each unit's properties as `systemctl show` prints them, `began` the Unix time of its run.
     """
     entries = list(entries_since(_journal(began), began))
     ended = traffic_of_ended(entries)
@@ -43,7 +43,7 @@ def unit_traffic(
 
 
 def counts() -> bool:
-    """Tell whether systemd can count traffic on this host, by a unit that is there for a moment."""
+    """Return whether systemd can count traffic on this host, by means of a short-lived unit."""
     options = ["--quiet", f"--unit={_SAMPLE}", "--property=IPAccounting=yes", "--remain-after-exit"]
     run("systemd-run", *options, "/bin/true")
     figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
@@ -52,14 +52,14 @@ def counts() -> bool:
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return what a unit's process has received and sent; None where none runs, or none is counted."""
+    """Return what a unit's process received and sent; None if none runs, or if it is not counted."""
     received, sent = (counted(properties.get(name)) for name in TRAFFIC_PROPERTIES)
     runs = properties.get("MainPID", "0") != "0"
     return (received, sent) if runs and received is not None and sent is not None else None
 
 
 def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Return what the processes of each unit that ended have received and sent, by these entries."""
+    """Return what the processes of each ended unit received and sent, by these entries."""
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
         try:
@@ -72,7 +72,7 @@ def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[in
 
 
 def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Return the journal's entries of units since their run began. `texts` are entries of systemd as JSON."""
+    """Yield the journal's entries of units since their run began; `texts` are the entries as JSON."""
     for text in texts:
         try:
             entry = json.loads(text)
@@ -88,11 +88,11 @@ def _journal(began: Mapping[str, float]) -> list[str]:
         return []
     run("journalctl", "--sync")
     since = f"--since=@{min(began.values()):.6f}"
-    # Others may write to the journal, too.
+    # Other processes may write to the journal, too.
     matches = ["_PID=1", *(f"UNIT={unit}" for unit in began)]
     return run("journalctl", "--output=json", since, *matches).splitlines()
 
 
 def run(*command: str) -> str:
-    """Run a command and return what it printed; where it fails, what it should have told is not known."""
+    """Run a command and return its output; if it fails, its result counts as unknown."""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""Take several steps on a host in one round trip: the one module of psfleet's that Ansible ships to hosts."""
+"""Takes several steps on a host in one round trip; the only module that Ansible ships to hosts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..module_utils.step import Step, argument_spec, is_last
 
-# Of hosts. Ansible itself takes an older one.
+# The oldest version on hosts; Ansible itself would accept an older one.
 OLDEST_PYTHON = (3, 10)
 TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
 
 if TYPE_CHECKING:
-    # Ansible ships what it reads here. A host imports those of the steps that it takes.
+    # Ansible ships every module that is imported here. A host imports only those of its steps.
     from ..module_utils.steps import (  # noqa: F401
         carried_files,
         content_release,
@@ -93,15 +93,15 @@ def main() -> None:
     if problem := python_problem(sys.version_info[:3]):
         module.fail_json(msg=problem)
     answers: list[dict[str, Any]] = []
-    for asked in module.params["steps"]:
-        answers.append(answer_of(module, asked["step"], asked["arguments"]))
+    for call in module.params["steps"]:
+        answers.append(answer_of(module, call["step"], call["arguments"]))
         if is_last(answers[-1], check_mode=module.check_mode):
             break
     module.exit_json(changed=any(answer.get("changed") for answer in answers), answers=answers)
 
 
 def python_problem(version: tuple[int, ...]) -> str:
-    """Return why a host's Python cannot take steps, "" where it can."""
+    """Return why a host's Python cannot take steps, "" if it can."""
     return f"{TOO_OLD}, and its Python is {'.'.join(map(str, version))}" if version < OLDEST_PYTHON else ""
 
 

@@ -1,4 +1,4 @@
-"""What all actions have in common."""
+"""The base classes of all actions."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,51 +14,51 @@ from psfleet.watch.terminal import escape_all_messages
 
 from .running import Call, run_on_host
 
-# Whoever has psfleet as a collection may have another callback than ours.
+# Users of the collection may have another callback than `brief`, which also calls this.
 escape_all_messages()
 
 
 class AnswerError(AnsibleActionFail):
-    """What a host answered is none of what the module can have answered there."""
+    """A host's answer that the step cannot have given."""
 
 
 class HostAction(ActionBase):
-    """An action, by its `_act`: arguments in, answer out. `variables` are the task's."""
+    """An action, defined by its `_act`, from arguments to answer; `variables` are those of the task."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the answer. An action that does not say otherwise has changed nothing."""
+        """Return the answer; by default an action has changed nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
         return result | {"changed": False} | self._act(dict(self._task.args))
 
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Do what the action is for, and return its answer."""
+        """Perform the action, and return its answer."""
 
     def _take(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the host answers to a step, or a module of Ansible's with its whole name.
+        """Return a host's answer to a step, or to a module of Ansible's with its full name.
 
-        Raises AnswerError for what it cannot answer, NotRunError where it does not answer.
+        Raises AnswerError for an invalid answer, NotRunError if there is none.
         """
         return next(self._take_calls([(step, arguments)]))
 
     def _take_calls(self, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
-        """Yield what is kept of the answers, up to the first that fails, or that needs an archive.
+        """Yield the checked answers, up to the first one that fails or needs an archive.
 
-        All that a host answers comes by here. Raises as `_take`.
+        Every answer of a host passes through here. Raises as `_take`.
         """
         names = ", ".join(step for step, _ in calls)
         try:
             answers = run_on_host(self, calls, self.variables)
             for (step, arguments), answer in zip(calls, answers, strict=False):
                 kept = checked(step, answer, arguments)
-                # It names playbooks as people type them who have one inventory.
+                # A message names playbooks without an inventory, which `_failure` adds.
                 yield kept | (self._failure(kept["msg"]) if kept.get("failed") else {})
         except (RecursionError, UnusableError) as error:
             raise AnswerError(f"its answer to {names} is damaged: {error}") from error
 
     def _failure(self, message: str) -> dict[str, Any]:
-        """Return the answer of an action that fails. Where it names playbooks, they are for these hosts."""
+        """Return the answer of an action that fails; commands in the message get this inventory."""
         sources = self.variables["ansible_inventory_sources"]
         return {"failed": True, "msg": with_inventory(message, sources)}
 
@@ -71,6 +71,6 @@ class HostAction(ActionBase):
 
 
 class ControllerAction(HostAction):
-    """One that reaches no host."""
+    """An action that needs no connection to a host."""
 
     _requires_connection = False

@@ -1,4 +1,4 @@
-"""Steps that say whether they need an archive of the controller: it is carried to a host only then."""
+"""Runs steps that may need an archive from the controller, and carries it only if they do."""
 
 import tarfile
 import tempfile
@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from psfleet.carry.fan_out import FanOut
-from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, told
+from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
 from psfleet.carry.wheel_archive import plain
 from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
@@ -21,25 +21,25 @@ from .identities import identity_problem
 from .running import Call, NotRunError
 
 display = Display()
-# Of what a host says of its neighbours.
+# The most characters of a host's message about its neighbours.
 MOST_CHARACTERS = 500
 
 
 class CarryingAction(HostAction):
-    """Takes steps that answer `needs_archive`, and then take `archive`.
+    """Takes steps that may answer `needs_archive`, and then repeats them with `archive`.
 
-    The archive of `python_environment` is that of its `wheels`; hosts take it from each other by the account
-    `shared_by`, unless that is "". That of `content_release` is packed of its
-    `source`, a file or folder on the controller, whose hash is the `release` where none is given.
+    The archive of `python_environment` is that of its `wheels`; hosts take it from each other through the
+    account `shared_by`, unless that is "". The archive of `content_release` is packed from its `source`, a
+    file or folder on the controller, whose hash is the default of `release`.
     """
 
     def _run_steps(self, steps: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return the steps' answers, up to the first that fails. What each needs is carried to the host."""
+        """Return the steps' answers, up to the first that fails; carry the archives that they need."""
         calls = [(step, described(step, arguments)) for step, arguments in steps]
         answers: list[dict[str, Any]] = []
         try:
             while len(answers) < len(calls):
-                # Also of those before one that raises: `extend` takes each as it comes.
+                # `extend` adds each answer as it comes, so those before an exception are kept.
                 answers.extend(self._take_calls(calls[len(answers) :]))
                 place = len(answers) - 1
                 if answers[place].get("needs_archive") and not self._task.check_mode:
@@ -49,7 +49,7 @@ class CarryingAction(HostAction):
         except (AnswerError, NotRunError) as error:
             if not answers:
                 raise
-            # What others have changed before is to be told with it.
+            # The changes of earlier steps are reported together with the problem.
             answers.append({"failed": True, "msg": str(error)})
         for place, ((step, arguments), answer) in enumerate(zip(steps, answers, strict=False)):
             if step == "ssh_identity" and not answer.get("failed"):
@@ -59,7 +59,7 @@ class CarryingAction(HostAction):
         return answers
 
     def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the archive come to the host, and take the step with it."""
+        """Carry the archive to the host, and take the step with it."""
         if "wheels" in arguments:
             archive = Path(arguments["wheels"]["archive"])
             return self._carry_to_all(call, archive, arguments.get("shared_by", ""))
@@ -71,7 +71,7 @@ class CarryingAction(HostAction):
     def _send_and_run(
         self, call: Call, archive: Path, sent: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, and take the step with it once it is `sent`."""
+        """Copy the archive to the host, call `sent`, and take the step with the archive."""
         step, arguments = call
         remote = self._make_tmp_path()
         try:
@@ -82,9 +82,9 @@ class CarryingAction(HostAction):
             self._remove_tmp_path(remote, force=True)
 
     def _carry_to_all(self, call: Call, archive: Path, login: str) -> dict[str, Any]:
-        """Send the archive to one host, and let those that come after it take it from each other.
+        """Send the archive to one host, and let later hosts take it from each other.
 
-        Where no account may log in from one to the other, each is sent it.
+        Without a login account among the hosts, each of them gets a direct upload.
         """
         step, arguments = call
         host = self.variables["inventory_hostname"]
@@ -95,7 +95,7 @@ class CarryingAction(HostAction):
 
         with (
             fan_out.turn_of(host, has_neighbours=bool(login)) as neighbours,
-            told(display.display, progress, 1, fan_out.began),
+            report_progress(display.display, progress, 1, fan_out.began),
         ):
             if neighbours:
                 shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
@@ -105,20 +105,20 @@ class CarryingAction(HostAction):
                     return answer
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
                 display.display(f"  {host}: no neighbour gave {archive.name}, so the controller does: {why}")
-                fan_out.is_sent(host)
+                fan_out.mark_uploading(host)
             if login:
                 arguments = {**arguments, "shared": {}}
-            return self._send_and_run((step, arguments), archive, lambda: fan_out.has(host))
+            return self._send_and_run((step, arguments), archive, lambda: fan_out.mark_complete(host))
 
 
 class StepsAction(CarryingAction):
-    """Takes steps, each with a `name`, a `step` (or a whole name of Ansible's) and its `arguments`.
+    """Takes steps, each with a `name`, a `step` (or the full name of a module) and its `arguments`.
 
-    The answer to one with a `fact` is the host's fact of this name.
+    The answer to a step with a `fact` becomes the host's fact of this name.
     """
 
-    def _took(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Run them, and return the answer that `host_steps` gives. Raises as `_take`."""
+    def _run_steps_and_summarise(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Run the steps, and return the answer of the action `host_steps`. Raises as `_take`."""
         answers = self._run_steps([(step["step"], step["arguments"]) for step in steps])
         answered = list(zip(steps, answers, strict=False))
         changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
@@ -137,30 +137,30 @@ class StepsAction(CarryingAction):
 
 
 def freed(answer: Mapping[str, Any]) -> str:
-    """Return how much disk a step has freed, to be said behind its name."""
+    """Return the disk space that a step freed, in words that follow its name."""
     return f" ({readable(answer['freed_bytes'])})" if "freed_bytes" in answer else ""
 
 
 def as_list(difference: Any) -> list[Any]:  # noqa: ANN401
-    """Return the differences that a module shows, of which it may have one."""
+    """Return the differences of an answer as a list; a module may give a single one."""
     return difference if isinstance(difference, list) else [difference] if difference else []
 
 
 def described(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the step takes them: of a source on the controller its hash.
+    """Return the arguments for the host; a source on the controller is replaced by its hash.
 
-    Raises AnsibleActionFail where that is not the release that is given.
+    Raises AnsibleActionFail if the hash is not the given release.
     """
-    asked = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
+    sent = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
     if step == "content_release":
-        source = Path(asked.pop("source"))
+        source = Path(sent.pop("source"))
         found = content_hash(source)
-        if asked.setdefault("release", found) != found:
+        if sent.setdefault("release", found) != found:
             raise AnsibleActionFail(
                 f"{source} was changed while it was deployed: its hash is {found}, and was "
-                f"{asked['release']} when the inventory was checked. Deploy again"
+                f"{sent['release']} when the inventory was checked. Deploy again"
             )
-    return asked
+    return sent
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:

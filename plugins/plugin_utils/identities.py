@@ -1,4 +1,4 @@
-"""What a host tells of its keys for SSH: one whose keys cannot be signed is refused, and by itself."""
+"""Checks a host's SSH keys, so that a host whose keys cannot be signed fails alone."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +16,9 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Say what keeps a host's answer to `ssh_identity` from being signed; empty where nothing does.
+    """Return why a host's answer to `ssh_identity` cannot be signed, "" if it can.
 
-    `authority` among the arguments says what signs it: the `directory`, and the `cluster` it is for.
+    `authority` among the arguments has the `directory` of the signing authority, and its `cluster`.
     """
     user_key = f"{arguments['home']}/.ssh/id_ed25519.pub"
     try:
@@ -34,7 +34,7 @@ def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[st
 
 
 def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, cluster: str) -> None:
-    """Raise ValueError where a host of this cluster lets in what was signed from elsewhere."""
+    """Raise ValueError if a host of this cluster accepts certificates of another authority."""
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
         last = f", last by {by}," if (by := answer["deployed_by"]) else ""
@@ -54,7 +54,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
 
 
 def require_signable(public_key: str, file: str, remedy: str) -> None:
-    """Raise ValueError, which names the file of the host, for what is no public key."""
+    """Raise ValueError, which names the host's file, if this is no valid public key."""
     try:
         unsigned(public_key)
     except ValueError as error:

@@ -15,7 +15,7 @@ from trainer.contract.progress import printable
 from trainer.host.lease import LOST, SECONDS
 
 from .actions import HostAction
-from .asked_hosts import action_on
+from .polled_hosts import action_on
 from .reaching import ask
 
 RENEW_SECONDS = SECONDS / 4
@@ -23,30 +23,31 @@ MOST_CHARACTERS = 300
 
 
 def leave_descriptors(*kept: int) -> None:
-    """Have this process hold nothing open of its caller's but these: who waits for an end of it hears that.
+    """Close all inherited descriptors except these, so that readers of their pipes see an end.
 
-    Each number stays taken: what still writes there, writes to nobody.
+    Each number stays in use and leads to /dev/null, for code that still writes there.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if descriptor not in kept:
-            with suppress(OSError):  # that of the listing has gone
+            with suppress(OSError):  # the listing's own descriptor is already closed
                 os.dup2(nothing, descriptor, inheritable=False)
 
 
 class Leases:
-    """The leases of `hosts` by a token. Of several who want the same hosts at once, one has all of its."""
+    """The leases of `hosts` by a token. Of several commands that want them at once, one gets all."""
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
-        """Prepare. `given` is what the step `host_lease` is told everywhere."""
+        """Prepare the leases; `given` are the arguments of the step `host_lease` for all hosts."""
         self._on = {host: action_on(action, host) for host in sorted(hosts)}
         self._given = dict(given)
 
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
-        """Take those of all hosts, or none; return what keeps which hosts from it.
+        """Take the leases of all hosts, or none; return host -> problem.
 
-        At once where nobody else wants them. Where somebody does, each may have some: all give those
-        back, and wait for one host after the other, in one order. Who gets the first that is shared goes on.
+        If nobody else wants them, this takes a single round. Otherwise each command may have got some: then
+        all give them back, and wait for one host after the other, in the same order. The command that gets
+        the first shared host goes on.
         """
         hosts = [*self._on]
         at_once = {host: {"looked": moment} for host, moment in looked.items()}
@@ -61,15 +62,15 @@ class Leases:
         return {}
 
     def hindered(self) -> dict[str, str]:
-        """Return by whom which host is held."""
+        """Return host -> who holds its lease, for hosts that another command holds."""
         return self._each("queried", [*self._on])
 
     def give_back(self) -> None:
-        """End those that are had."""
+        """Give back the leases that were taken."""
         self._each("released", [*self._on])
 
     def keep(self) -> None:
-        """Have a process of its own renew them while this playbook goes on, and give them back in the end."""
+        """Fork a process that renews the leases while this playbook goes on, and then gives them back."""
         playbook = os.pidfd_open(os.getppid())
         if os.fork():
             os.close(playbook)
@@ -80,20 +81,21 @@ class Leases:
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
                 problems = self._each("renewed", [*self._on])
                 if len(problems) == len(self._on) and LOST in problems.values():
-                    break  # nothing is to be given back: this command may have taken them anew
+                    break  # do not give them back: this command may have taken them again
             else:
                 self.give_back()
-                # Of the playbook that has ended; what was made there since, nobody else removes.
+                # This folder belongs to the playbook that has ended; nobody else removes what was made there
+                # since.
                 shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
         os._exit(0)
 
     def _each(
-        self, state: str, hosts: list[str], told: Mapping[str, Mapping[str, object]] | None = None
+        self, state: str, hosts: list[str], own: Mapping[str, Mapping[str, object]] | None = None
     ) -> dict[str, str]:
-        """Have the hosts do it, all at once; return the problems of those that have one."""
+        """Run `host_lease` on the hosts at once, with the `own` arguments of each; return host -> problem."""
 
         def done(host: str) -> str:
-            arguments = {**self._given, **(told or {}).get(host, {}), "state": state}
+            arguments = {**self._given, **(own or {}).get(host, {}), "state": state}
             answer, problem = ask(self._on[host], "host_lease", arguments)
             return printable(problem or str(answer["problem"]))[:MOST_CHARACTERS]
 

@@ -1,4 +1,4 @@
-"""Steps on a host, by the module `host_steps` or one of Ansible's own. Its answer is not yet checked."""
+"""Runs steps on a host, by the module `host_steps` or a module of Ansible's; answers are not yet checked."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -13,12 +13,12 @@ from ..module_utils.step import is_last
 
 MODULE = "psfleet.cluster.host_steps"
 
-# The name of a step, or the whole name of a module of Ansible's; and its arguments.
+# The name of a step, or the full name of a module of Ansible's; and its arguments.
 Call = tuple[str, Mapping[str, Any]]
 
 
 class NotRunError(AnsibleActionFail):
-    """Steps were not taken on a host, or not to their answers; `output` is what came instead."""
+    """Steps that did not run on a host, or did not answer; `output` is what came instead."""
 
     def __init__(self, names: str, output: Mapping[str, Any]) -> None:
         printed = [str(output.get(name) or "").strip() for name in ("msg", "stdout", "stderr")]
@@ -29,10 +29,10 @@ class NotRunError(AnsibleActionFail):
 def run_on_host(
     action: ActionBase, calls: Sequence[Call], variables: Mapping[str, Any]
 ) -> Sequence[Mapping[str, Any]]:
-    """Return what a host answers to the first calls: to all steps before a module of Ansible's.
+    """Return a host's answers to the first calls: to one module of Ansible's, or to all steps before one.
 
-    The last may have failed, or need an archive. Raises UnusableError for what is no answer, and NotRunError
-    where there is none.
+    The last answer may be a failure, or a request for an archive. Raises UnusableError for an invalid answer,
+    NotRunError if there is none.
     """
     name, arguments = calls[0]
     if "." in name:
@@ -52,13 +52,13 @@ def _run_module(
         answer: dict[str, Any] = action._execute_module(module, dict(arguments), task_vars=variables)
     except AnsibleError:
         raise
-    except Exception as error:  # it stumbles over answers of other kinds than its own modules give
+    except Exception as error:  # Ansible may crash on unexpected kinds of answers
         raise UnusableError(f"Ansible cannot read it: {type(error).__name__}: {error}") from error
-    # It says so of what is no JSON.
+    # Ansible returns the output in this form if it is no JSON.
     if "module_stdout" in answer:
-        told = {name: answer.get(f"module_{name}") for name in ("stdout", "stderr")}
-        raise NotRunError(module, {"msg": answer.get("msg"), "rc": answer.get("rc"), **told})
-    # Of warnings and exceptions it makes objects of its own.
+        output = {name: answer.get(f"module_{name}") for name in ("stdout", "stderr")}
+        raise NotRunError(module, {"msg": answer.get("msg"), "rc": answer.get("rc"), **output})
+    # Ansible turns warnings and exceptions into objects.
     if isinstance(warnings := answer.get("warnings"), list):
         answer["warnings"] = [_text_of(warning) for warning in warnings]
     if answer.get("failed") and "exception" in answer:
@@ -70,13 +70,13 @@ def _text_of(message: object) -> object:
     return getattr(getattr(message, "event", None), "msg", message)
 
 
-def answers_in(answer: Mapping[str, Any], asked: int, *, check_mode: bool) -> Sequence[Mapping[str, Any]]:
-    """Return the steps' answers in that of the module. Raises UnusableError for what are none."""
+def answers_in(answer: Mapping[str, Any], calls: int, *, check_mode: bool) -> Sequence[Mapping[str, Any]]:
+    """Return the steps' answers in the module's answer. Raises UnusableError if they are invalid."""
     answers = answer.get("answers")
-    if not isinstance(answers, list) or not 0 < len(answers) <= asked:
+    if not isinstance(answers, list) or not 0 < len(answers) <= calls:
         raise UnusableError("it is no list of answers")
     if not all(isinstance(each, dict) for each in answers):
         raise UnusableError("one of its answers is no object")
-    if len(answers) < asked and not is_last(answers[-1], check_mode=check_mode):
-        raise UnusableError(f"it has {len(answers)} of {asked} answers")
+    if len(answers) < calls and not is_last(answers[-1], check_mode=check_mode):
+        raise UnusableError(f"it has {len(answers)} of {calls} answers")
     return answers

@@ -1,1 +1,1 @@
-"""What is brought to hosts and back: wheels and their locks, archives, the files that a run left."""
+"""Transfers files to hosts and back: wheels and their locks, archives, the files of a run."""

@@ -1,7 +1,8 @@
-"""Keep in a file what a command prints, up to a limit: a host that sends for ever fills no disk, no memory.
+"""Writes a command's output to a file, up to a limit, so that no host can fill the disk or the memory.
 
-A process of its own, which Ansible's connection starts in place of the command: `python bounded_copy.py FILE
-LIMIT COMMAND...`. It prints why it has stopped the command; else its exit status is the command's.
+This runs as a process of its own, which Ansible's connection starts in place of the command: `python
+bounded_copy.py FILE LIMIT COMMAND...`. It prints the reason if it stopped the command; otherwise its exit
+status is the command's.
 """
 
 import os
@@ -15,12 +16,12 @@ from contextlib import suppress
 from typing import IO
 
 BLOCK_BYTES = 1 << 18
-# Slower than any link that a cluster has.
+# Every link in a cluster is faster than this.
 LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command, end it with all that it started, and return the exit status."""
+    """Run the command, kill it with all processes that it started, and return its exit status."""
     target, limit, *command = arguments
     with (
         open(target, "wb") as file,  # noqa: PTH123 - without pathlib it starts sooner
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         ) as process,
     ):
         try:
-            why = kept(process.stdout, file, int(limit)) if process.stdout else ""
+            why = copy_bounded(process.stdout, file, int(limit)) if process.stdout else ""
             status = 0 if why else process.wait(PATIENCE_SECONDS)
         except OSError as error:
             why, status = f"it cannot be written here: {error.strerror}", 0
@@ -46,8 +47,14 @@ def main(arguments: Sequence[str]) -> int:
     return status
 
 
-def kept(source: IO[bytes], file: IO[bytes], limit: int, patience_seconds: float = PATIENCE_SECONDS) -> str:
-    """Write at most `limit` bytes into the file; return why not all that came is there, "" where it is."""
+def copy_bounded(
+    source: IO[bytes], file: IO[bytes], limit: int, patience_seconds: float = PATIENCE_SECONDS
+) -> str:
+    """Copy at most `limit` bytes from `source` to the file.
+
+    Return "" if the source ended within the limit, otherwise the reason why the copy stopped: more bytes, or
+    fewer than LEAST_BYTES within `patience_seconds`.
+    """
     came = goal = 0
     while True:
         if came >= goal:

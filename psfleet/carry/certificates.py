@@ -1,7 +1,7 @@
-"""The certificates by which the hosts and users of a cluster know each other over SSH.
+"""The SSH certificates by which a cluster's hosts and users authenticate each other.
 
-Two keys on the controller, the authorities, sign them (OpenSSH's PROTOCOL.certkeys). What was signed is kept
-beside the keys, and stays while it says what it should.
+Two keys on the controller, the authorities, sign them (OpenSSH's PROTOCOL.certkeys). Signed certificates are
+stored beside the keys and used again while their content is still right.
 """
 
 import base64
@@ -35,7 +35,7 @@ _MOST_ADDRESSES = 8
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a certificate should say: whose key, by which names, how long, from where (none: anywhere)."""
+    """The content of a certificate: key, identity, names, days of validity, source addresses (none: any)."""
 
     public_key: str
     identity: str
@@ -44,17 +44,19 @@ class Wanted:
     sources: tuple[str, ...] = ()
 
 
-def source_addresses(host: str, name: str, told: Sequence[str]) -> tuple[str, ...]:
-    """Return from where a host logs in: its address in the plan or, where that is a name, what it has told.
+def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses that a host logs in from: its plan's or, for a name, the reported ones.
 
-    Raises ValueError where it has told no address, or what is none.
+    Raises ValueError if the host reported no address or an invalid one.
     """
     with suppress(ValueError):
         return (str(ipaddress.ip_address(name.strip("[]"))),)
     try:
-        addresses = tuple(str(ipaddress.ip_address(address)) for address in told[:_MOST_ADDRESSES])
+        addresses = tuple(str(ipaddress.ip_address(address)) for address in reported[:_MOST_ADDRESSES])
     except ValueError as error:
-        raise ValueError(f"{host} has told {str(list(told))[:200]} for the addresses of {name}") from error
+        raise ValueError(
+            f"{host} has told {str(list(reported))[:200]} for the addresses of {name}"
+        ) from error
     if not addresses:
         raise ValueError(
             f"{name} has no address on {host} itself, or that of its loopback alone, to which no certificate "
@@ -65,16 +67,16 @@ def source_addresses(host: str, name: str, told: Sequence[str]) -> tuple[str, ..
 
 
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
-    """Return the key that signs certificates of a kind; None where there is none and none is to be made.
+    """Return the key that signs certificates of a kind; create it with `make` if it is missing, else None.
 
-    Raises ValueError for one that others can read or that is none, and OSError.
+    Raises OSError, and ValueError if others can read the file or if it holds no usable key.
     """
     file = directory / f"{kind}_ca"
     if not file.exists():
         if not make:
             return None
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = file.with_name(f".{file.name}.new")  # a key that is half written would be refused for ever
+        fresh = file.with_name(f".{file.name}.new")  # a partly written key would be refused for ever
         fresh.touch(mode=0o600)
         fresh.write_bytes(Ed25519PrivateKey.generate().private_bytes(*_PRIVATE))
         fresh.replace(file)
@@ -94,12 +96,12 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
 
 
 def public_text(key: Ed25519PrivateKey) -> str:
-    """Return the public half of an authority's key, as sshd and ssh take it."""
+    """Return the public half of an authority's key in OpenSSH's format."""
     return key.public_key().public_bytes(*_OPENSSH).decode()
 
 
 def fingerprint(public_key: str) -> str:
-    """Return the fingerprint of a public key, as `ssh-keygen -l` shows it; "" of what is none."""
+    """Return the fingerprint of a public key, as `ssh-keygen -l` prints it; "" for an invalid key."""
     try:
         unsigned(public_key)
         blob = base64.b64decode(public_key.split()[1], validate=True)
@@ -109,23 +111,23 @@ def fingerprint(public_key: str) -> str:
 
 
 def own_authorities(directory: Path) -> Path:
-    """Return the file that names the authorities of users that hosts may have from here, earlier ones too.
+    """Return the file with the fingerprints of all user authorities that hosts may have from this controller.
 
-    It is beside their directory, which goes when new ones are wanted.
+    It lies beside their directory, because users remove that directory to get new authorities.
     """
     return directory.with_name(f"{directory.name}.own")
 
 
 def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
-    """Note an authority among those that hosts may have from here. Raises OSError."""
-    file, noted = own_authorities(directory), fingerprint(public_text(key))
-    if not file.exists() or noted not in file.read_text(encoding="utf-8").split():
+    """Add an authority to those that hosts may have from this controller. Raises OSError."""
+    file, own = own_authorities(directory), fingerprint(public_text(key))
+    if not file.exists() or own not in file.read_text(encoding="utf-8").split():
         with file.open("a", encoding="utf-8") as stream:
-            stream.write(f"{noted}\n")
+            stream.write(f"{own}\n")
 
 
 def foreign_authority(directory: Path, public_key: str) -> str:
-    """Return the fingerprint of a host's authority of users that is none of this directory's; "" where it is.
+    """Return the fingerprint of a host's user authority if it is not from this controller, else "".
 
     Raises OSError and ValueError.
     """
@@ -136,17 +138,18 @@ def foreign_authority(directory: Path, public_key: str) -> str:
     return "" if found in own else found
 
 
-def is_behind(directory: Path, host: str, told: str) -> bool:
-    """Tell whether a host has a certificate of its login that is newer than the one kept here for it.
+def is_behind(directory: Path, host: str, reported: str) -> bool:
+    """Return whether a host has a newer login certificate than the one stored here.
 
-    A copy of this directory has signed it since, and what is here lacks what that one has signed and revoked.
+    Then a copy of this directory has signed it since, and this directory lacks what the copy signed and
+    revoked.
     """
     file = directory / "signed" / host / "user-cert.pub"
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
-        kept, there = (ssh.load_ssh_public_identity(text) for text in (file.read_bytes(), told.encode()))
+        kept, there = (ssh.load_ssh_public_identity(text) for text in (file.read_bytes(), reported.encode()))
         if isinstance(kept, ssh.SSHCertificate) and isinstance(there, ssh.SSHCertificate):
             there.verify_cert_signature()
-            # A host has nothing else that this authority has signed for this login.
+            # This authority signs nothing else for this login on a host.
             by = [each.signature_key().public_bytes(*_OPENSSH) for each in (kept, there)]
             same = by[0] == by[1] and kept.key_id.split()[0] == there.key_id.split()[0]
             return same and there.valid_after > kept.valid_after
@@ -154,7 +157,7 @@ def is_behind(directory: Path, host: str, told: str) -> bool:
 
 
 def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
-    """Return the beginning of a certificate. Raises ValueError for what cannot be signed as a public key."""
+    """Return a builder for a certificate of this key. Raises ValueError if the key cannot be certified."""
     try:
         public = serialization.load_ssh_public_key(public_key.encode())
         return ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
@@ -163,7 +166,7 @@ def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
 
 
 def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
-    """Return a new certificate. Raises ValueError where the public key, which a host has told, is none."""
+    """Return a new certificate. Raises ValueError if the public key, which a host reported, is invalid."""
     try:
         builder = unsigned(wanted.public_key)
     except ValueError as error:
@@ -171,9 +174,9 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     builder = (
         builder.type(_TYPES[kind])
         .key_id(wanted.identity.encode())
-        .serial(secrets.randbits(63))  # by which it is revoked
+        .serial(secrets.randbits(63))  # revocation lists name it
         .valid_principals([name.encode() for name in wanted.principals])
-        .valid_after(now - _HOUR)  # clocks may be apart
+        .valid_after(now - _HOUR)  # clocks may differ
         .valid_before(now + wanted.days * _DAY)
     )
     if wanted.sources:
@@ -181,28 +184,29 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     return builder.sign(key)
 
 
-def kept_or_signed(
+def stored_or_signed(
     file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float
 ) -> tuple[str, bool]:
-    """Return a certificate and whether it is a new one, which the caller keeps in `file`.
+    """Return a certificate, and whether it is new and to be stored in `file`.
 
-    One that was kept stays while it says the same and a third of its days is left. Raises ValueError.
+    The stored certificate stays if its content is the same and a third of its days is left. Raises
+    ValueError.
     """
     fresh = signed(key, kind, wanted, now)
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
-        kept = ssh.load_ssh_public_identity(file.read_bytes())
-        if isinstance(kept, ssh.SSHCertificate) and _says(kept) == _says(fresh):
-            kept.verify_cert_signature()
-            if kept.valid_after <= now and kept.valid_before >= now + wanted.days * _DAY / 3:
-                return kept.public_bytes().decode(), False
+        stored = ssh.load_ssh_public_identity(file.read_bytes())
+        if isinstance(stored, ssh.SSHCertificate) and _content(stored) == _content(fresh):
+            stored.verify_cert_signature()
+            if stored.valid_after <= now and stored.valid_before >= now + wanted.days * _DAY / 3:
+                return stored.public_bytes().decode(), False
     return fresh.public_bytes().decode(), True
 
 
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
-    """Return the list of what is revoked, which sshd and ssh read, and whether it is a new one.
+    """Return the revocation list, which sshd and ssh read, and whether it is new.
 
-    On it is all that was kept as signed below `directory` for other hosts than these, now or earlier; not
-    what was signed for a host that has come back since. `make`: it may be written. Raises OSError.
+    It lists every certificate that was stored below `directory` for hosts other than these, now or earlier;
+    certificates signed after such a host came back are valid. `make` permits writing it. Raises OSError.
     """
     signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
     left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]
@@ -219,8 +223,8 @@ def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> t
     return (listed.read_bytes() if listed.exists() else b""), is_new
 
 
-def _says(certificate: ssh.SSHCertificate) -> tuple[object, ...]:
-    """Return all that a certificate says but for how long."""
+def _content(certificate: ssh.SSHCertificate) -> tuple[object, ...]:
+    """Return the whole content of a certificate except its validity."""
     return (
         certificate.type,
         certificate.public_key().public_bytes(*_OPENSSH),

@@ -1,4 +1,4 @@
-"""Unpack the archive that a host made up: nothing in it is believed."""
+"""Unpacks the archive of files that a host packed, and trusts nothing in it."""
 
 import gzip
 import io
@@ -13,31 +13,31 @@ from typing import IO
 
 from psfleet.carry.collected_files import Places
 
-# As many as `run_archive` packs.
+# `run_archive` packs at most this many.
 MOST_MEMBERS = 10_000
-# The headers of a file with a long name.
+# The size of the headers of a file with a long name.
 BYTES_OF_HEADERS = 4096
-# A header is read at once: so many bytes of it.
+# The most bytes of one header, which is read at once.
 MOST_OF_A_HEADER = 1024 * 1024
-# Of texts that a host made up, so many are shown, so far.
+# The most texts from a host that are shown, and the most characters of each.
 MOST_SHOWN = 21
 LONGEST_SHOWN = 300
-# What TensorFlow finds the newest checkpoint of a folder by, as far as a folder has checkpoints.
+# TensorFlow finds the newest checkpoint of a folder by this file.
 CHECKPOINT_STATE, MOST_OF_A_STATE = "checkpoint", 1024 * 1024
 _PATH_OF_HOST = re.compile(
     rb'^((?:model_checkpoint_path|all_model_checkpoint_paths): ")/[^"\n]*/', re.MULTILINE
 )
-# What reading a damaged archive raises.
+# The exceptions that reading a damaged archive can raise.
 DAMAGED = (OSError, EOFError, tarfile.TarError, zlib.error, ValueError, OverflowError, RecursionError)
 
 
 class BoundedGzip(gzip.GzipFile):
-    """Reads the headers of an archive up to a limit, and of contents what was added to `bytes_left`."""
+    """Reads a bounded number of bytes for headers, and `bytes_left` more for contents."""
 
     bytes_left = MOST_MEMBERS * BYTES_OF_HEADERS
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read `size` bytes. Raises tarfile.ReadError where it is more than an honest archive needs."""
+        """Read `size` bytes. Raises tarfile.ReadError for more than a valid archive needs."""
         if size is None or not 0 <= size <= min(self.bytes_left, MOST_OF_A_HEADER):
             raise tarfile.ReadError("its headers are larger than those of any files")
         self.bytes_left -= size
@@ -45,15 +45,15 @@ class BoundedGzip(gzip.GzipFile):
 
 
 def most_packed(most_bytes: int) -> int:
-    """Return how large an archive of files with together `most_bytes` may be, in bytes."""
+    """Return the largest possible size of an archive of files with `most_bytes` in total, in bytes."""
     return most_bytes + most_bytes // 100 + MOST_MEMBERS * BYTES_OF_HEADERS
 
 
 def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], list[str]]:
-    """Write the archive's files where they go; return the names of those, and why others were refused.
+    """Write the archive's files to their places; return their names, and the reasons why others were refused.
 
-    Members of not more than `most_bytes` are looked at, whatever the archive holds. A damaged archive counts
-    up to where it is damaged. Raises OSError where the run's folder cannot be written.
+    Reads members of at most `most_bytes` in total. Of a damaged archive, the files before the damage count.
+    Raises OSError if the run's folder cannot be written.
     """
     names: list[str] = []
     refused: list[str] = []
@@ -95,26 +95,26 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
 
 
 def relative_state(state: bytes) -> bytes:
-    """Return the same with checkpoints named as they lie beside it: on the host a path may be of its disk.
+    """Return the content of a `checkpoint` file with relative paths: on the host they may be absolute.
 
-    Here TensorFlow would find nothing there, or what somebody else has.
+    With absolute paths, TensorFlow would find nothing on the controller, or a file of someone else.
     """
     return _PATH_OF_HOST.sub(rb"\1", state)
 
 
 def _write(place: Path, content: IO[bytes]) -> None:
-    """Write a file whole or not at all: somebody else may be judging what was collected before."""
+    """Write a file completely or not at all: someone may be judging an earlier copy right now."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    # A directory of its own, for the name of the file may be as long as names can be.
+    # A new directory, because the name of the file may already have the greatest possible length.
     with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
-        fresh = Path(directory) / ".new"  # hidden, so no manifest names it
+        fresh = Path(directory) / ".new"  # a hidden file appears in no manifest
         with fresh.open("wb") as out:
             shutil.copyfileobj(content, out)
         fresh.replace(place)
 
 
 def shown(texts: Iterable[object]) -> list[str]:
-    """Return the first of some texts that a host made up, each as one printable line of bounded length."""
+    """Return the first texts of a host as printable lines of bounded length, and the number of others."""
     entries = [str(text) for text in texts]
     lines = [repr(entry[:LONGEST_SHOWN])[1:-1][:LONGEST_SHOWN] for entry in entries[:MOST_SHOWN]]
     more = len(entries) - len(lines)

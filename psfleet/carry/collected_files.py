@@ -1,4 +1,4 @@
-"""The files of a run that a host may bring to the controller, and the places where they go."""
+"""Decides which files of a run a host may send to the controller, and where they go."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
 from trainer.host.saved_places import NOTES, SAVED
 
-# Not longer than a file system takes.
+# No longer than file systems permit.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
 _OTHERS = "other_hosts"
@@ -23,9 +23,9 @@ _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a host may bring: its `own` files, and `shared` ones, whose names another host may use, too.
+    """What a host may send: its `own` files, and `shared` ones, whose names another host may use, too.
 
-    Those `beside` go where no other host's are: of the run they have names that the lead's alone have.
+    Files `beside` have names that belong to the lead, so they go to a folder of this host.
     """
 
     own: re.Pattern[str]
@@ -34,17 +34,17 @@ class Allowed:
 
 
 def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
-    """Return what a host with these tasks may bring.
+    """Return what a host with these tasks may send.
 
-    That is what its tasks logged, recorded and reported, and of the `lead`, which saves, the checkpoints and
-    what evaluating the last of them left. A program of one's own names its summaries, checkpoints and output
+    It may send its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
+    send checkpoints and the evaluator's files. A user's program names its summaries, checkpoints and output
     as it likes, and each of its tasks may save.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
-    # The final model is evaluated where its checkpoints are.
-    telling = f"{own}|{EVALUATOR_NAME}" if lead in names and not program else own
-    files = [rf"logs/(?:{telling})\.out", rf"events/(?:{telling})\.jsonl", rf"devices/(?:{own})\.json"]
+    # The evaluator runs on the host with the checkpoints.
+    evaluated = f"{own}|{EVALUATOR_NAME}" if lead in names and not program else own
+    files = [rf"logs/(?:{evaluated})\.out", rf"events/(?:{evaluated})\.jsonl", rf"devices/(?:{own})\.json"]
     if not program:
         files.append(f"summaries/(?:{own})/{_PATH}")
     else:
@@ -58,10 +58,10 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 
 
 class Places:
-    """Where in a run's `folder` the files of one `host` go.
+    """The places in a run's `folder` for the files of one `host`.
 
-    Where several hosts bring a file under one name, the first of `hosts` has it. What the others have goes to
-    other_hosts/<host>/<name>. collected.json tells which host a shared name is of.
+    If several hosts send a file of one name, the first of `hosts` gets the name; the files of the others go
+    to other_hosts/<host>/<name>. collected.json records which host has each shared name.
     """
 
     def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
@@ -70,7 +70,7 @@ class Places:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Hold the folder's shared names for this host: all hosts are collected at once."""
+        """Lock the folder's shared names for this host, because all hosts are collected at once."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if self._allowed.shared is None:
             yield
@@ -81,12 +81,12 @@ class Places:
             self._owners = {name: str(host) for name, host in owners.items()}
             try:
                 yield
-            finally:  # files that have been written are this host's, whatever came then
+            finally:  # written files belong to this host, even after an error
                 file.truncate(0)
                 file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
 
     def place(self, name: str) -> Path | None:
-        """Return where a file of this host goes, None where the host may not bring it."""
+        """Return the path for a file of this host, or None if the host may not send it."""
         if self._allowed.own.fullmatch(name):
             return self._folder / name
         if self._allowed.beside and self._allowed.beside.fullmatch(name):
@@ -104,7 +104,7 @@ class Places:
         return self._folder / name
 
     def refusal(self, name: str) -> str:
-        """Say why a host may not bring a file of this name."""
+        """Return the reason why a host may not send a file of this name."""
         if not re.fullmatch(_PATH, name):
             allowed = "letters, digits and _.=,+@-, of which no part begins with a sign but _"
             return f"it stays on the host: names have {allowed}, and are not too long or deep"

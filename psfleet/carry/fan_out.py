@@ -1,4 +1,4 @@
-"""Which host takes an archive from which: one from the controller, the others from those before them."""
+"""Decides which host gets an archive from which: the first from the controller, others from earlier hosts."""
 
 import fcntl
 import hashlib
@@ -11,49 +11,50 @@ from typing import Any
 
 from trainer.host.disk_space import readable
 
-# What a host does. Who takes it, or has it whole, passes it on.
+# The states of a host. A host that takes the archive, or has all of it, passes it on.
 WAITS, IS_SENT, TAKES, HAS = "waits", "is sent", "takes", "has"
 _WORDS = {WAITS: "waiting", TAKES: "taking it from each other and installing it", HAS: "installing it"}
-# Fewer parts for a host to be told of; and smaller ones, each of which is passed on when it is whole.
+# At most this many parts, since hosts get a list of them, and no smaller ones than this; hosts pass on
+# complete parts.
 MOST_PARTS, SMALLEST_PART = 512, 1 << 20
-# Those that began last, and the first of all, which has most of it.
+# A host gets this many of the newest holders as neighbours, and the oldest, which has most of the archive.
 NEIGHBOURS = 2
 POLL_SECONDS = 0.2
 
 
 class FanOut:
-    """The hosts of one archive. What is known of them is in `folder`, for the processes that serve them."""
+    """The hosts that get one archive; their states are in `folder`, shared by several processes."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
         self.archive = archive
         self._file = folder / f"fan-out-{archive.name}.json"
         self._parts_file = folder / f"parts-{archive.name}.json"
-        with self._told() as state:
+        with self._locked_state() as state:
             self.began: float = state.setdefault("began", time.monotonic())
 
     @contextmanager
     def turn_of(self, host: str, *, has_neighbours: bool = True) -> Iterator[list[str]]:
-        """Wait until a host may have the archive, and give its neighbours; none where it is to be sent it.
+        """Wait until a host may have the archive, and yield its neighbours, [] for a direct upload.
 
-        One host is sent it at a time, beside those that have no neighbours, and those that none gave it to.
+        One host at a time gets a direct upload; hosts without a usable peer do, too.
         """
         try:
             if not has_neighbours:
-                self.is_sent(host)
-            neighbours = self._begun(host) if has_neighbours else []
+                self.mark_uploading(host)
+            neighbours = self._take_turn(host) if has_neighbours else []
             if neighbours is None:
-                self.parts()  # they are needed later, and nothing else is to be done
+                self.parts()  # compute them now: they are needed later
             while neighbours is None:
                 time.sleep(POLL_SECONDS)
-                neighbours = self._begun(host)
+                neighbours = self._take_turn(host)
             yield neighbours
         finally:
-            with self._told() as state:
+            with self._locked_state() as state:
                 state["over"] = state.get("over", 0) + 1
                 state["hosts"].pop(host, None)
 
-    def _begun(self, host: str) -> list[str] | None:
-        with self._told() as state:
+    def _take_turn(self, host: str) -> list[str] | None:
+        with self._locked_state() as state:
             hosts = state["hosts"]
             holders = [each for each, does in hosts.items() if does in (TAKES, HAS)]
             hosts.pop(host, None)
@@ -62,21 +63,21 @@ class FanOut:
                 return None
             return list(dict.fromkeys([*holders[: -NEIGHBOURS - 1 : -1], *holders[:1]]))
 
-    def is_sent(self, host: str) -> None:
-        """Remember that a host is sent the archive, since no neighbour gave it."""
-        self._does(host, IS_SENT)
+    def mark_uploading(self, host: str) -> None:
+        """Record that the controller sends the archive to a host, because no neighbour could."""
+        self._set_state(host, IS_SENT)
 
-    def has(self, host: str) -> None:
-        """Remember that a host has the archive from now on."""
-        self._does(host, HAS)
+    def mark_complete(self, host: str) -> None:
+        """Record that a host has the whole archive."""
+        self._set_state(host, HAS)
 
-    def _does(self, host: str, what: str) -> None:
-        with self._told() as state:
+    def _set_state(self, host: str, what: str) -> None:
+        with self._locked_state() as state:
             state["hosts"].pop(host, None)
             state["hosts"][host] = what
 
     def parts(self) -> Mapping[str, Any]:
-        """Return `size`, `part_bytes` and `digests` of the archive; they are computed once."""
+        """Return `size`, `part_bytes` and `digests` of the archive; only the first call computes them."""
         with self._parts_file.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -87,11 +88,11 @@ class FanOut:
         return found
 
     def progress(self, host: str, sent_bytes: int, interval_seconds: float) -> str:
-        """Return a line about all hosts; "" where the process of another one says it.
+        """Return a line about all hosts, or "" if another process reports them or reported them just now.
 
-        `sent_bytes` is what has been sent to this host.
+        `sent_bytes` is how much the controller has sent to this host.
         """
-        with self._told() as state:
+        with self._locked_state() as state:
             doing = [*state["hosts"].values()]
             speaks = state["hosts"][host] == IS_SENT or IS_SENT not in doing
             if not speaks or time.monotonic() - state.get("said", 0) < interval_seconds:
@@ -103,7 +104,7 @@ class FanOut:
         return f"{self.archive.name}: {', '.join([*([sent] if IS_SENT in doing else []), *counts, *done])}"
 
     @contextmanager
-    def _told(self) -> Iterator[dict[str, Any]]:
+    def _locked_state(self) -> Iterator[dict[str, Any]]:
         with self._file.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -114,7 +115,7 @@ class FanOut:
 
 
 def parts_of(archive: Path) -> dict[str, Any]:
-    """Return the size of an archive, the size of its parts but the last one, and their SHA-256."""
+    """Return the archive's size, the size of its parts (the last may be smaller), and the parts' SHA-256."""
     size = archive.stat().st_size
     part_bytes = max(SMALLEST_PART, -(-size // MOST_PARTS))
     with archive.open("rb") as file:

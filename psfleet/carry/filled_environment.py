@@ -1,4 +1,4 @@
-"""An environment that is filled once on the controller, and packed for the hosts that get it."""
+"""Installs an environment once on the controller, and packs it for the hosts."""
 
 import platform
 import shutil
@@ -23,16 +23,16 @@ from trainer.host.installation import (
 
 
 def can_fill(environment: HostEnvironment) -> bool:
-    """Tell whether this machine has the Python and the processor of an environment."""
+    """Return whether this machine has the Python and the processor of an environment."""
     return (
         environment.machine == platform.machine() and shutil.which(f"python{environment.python}") is not None
     )
 
 
 def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> int:
-    """Fill an environment from an archive of wheels, pack it, and return the disk that it takes, in bytes.
+    """Install an environment from an archive of wheels, pack it, and return its size on disk in bytes.
 
-    Of the wheels no module is run. Raises ValueError with what a step said where it fails, OSError.
+    No code of the wheels runs. Raises OSError, and ValueError with the output of a step that fails.
     """
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         work = Path(directory)
@@ -41,12 +41,12 @@ def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> 
         unpack(wheels, work)
         settings = filling_settings(home)
         _run(empty_command(place, environment.python), settings)
-        # A host's Python makes its own.
+        # A host creates these files itself, with its own Python.
         python = {*place.rglob("*")}
         for command in filling_commands(place, work, environment.python):
             _run(command, settings)
         python -= {path for path in python if path.is_dir()}
-        # uv names the place as it finds it.
+        # uv may write the path with or without resolved links.
         for base in {bytes(place), bytes(place.resolve())}:
             make_commands_own(place, base, ELSEWHERE)
         return _pack(place, python, archive)
@@ -55,12 +55,15 @@ def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> 
 def _run(command: list[str], settings: dict[str, str]) -> None:
     done = subprocess.run(command, env=settings, cwd="/", capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-3000:]
-        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {said}")
+        output = (done.stderr.strip() or done.stdout.strip())[-3000:]
+        raise ValueError(f"{' '.join(command)} ended with {done.returncode}: {output}")
 
 
 def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
-    """Write the files of an environment, as root's and readable by all, with the times that byte code has."""
+    """Pack the files of an environment, owned by root, readable by all, with their times, as byte code needs.
+
+    Return the disk space that they need, in bytes.
+    """
     size = SPARE_BYTES
     compressor = zstandard.ZstdCompressor(threads=-1)
     with (

@@ -1,4 +1,4 @@
-"""Lock files: packages pinned to a version, each with the hashes of the wheels that are allowed."""
+"""Lock files: packages pinned to a version, each with the hashes of the permitted wheels."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Pinned:
-    """A package of a lock; `hashes` are SHA-256 in hex digits, of any of its wheels."""
+    """A package of a lock; `hashes` are the SHA-256 of its permitted wheels, in hex digits."""
 
     name: str
     version: str
@@ -30,8 +30,8 @@ def read_lock(text: str) -> dict[str, Pinned]:
     return {canonicalize_name(package.name): package for package in pinned}
 
 
-def stated(lock: Path) -> str:
-    """Return a lock without its comments, which say nothing of what is installed."""
+def without_comments(lock: Path) -> str:
+    """Return the text of a lock without its comments, which do not affect what is installed."""
     lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#"))
 
@@ -42,7 +42,7 @@ def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
 
 
 def lock_text(packages: Iterable[Pinned]) -> str:
-    """Return a lock of these packages, as pip and uv read it."""
+    """Return a lock of these packages in the format of pip and uv."""
     lines = []
     for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):
         hashes = [f"    --hash=sha256:{digest}" for digest in sorted(package.hashes)]

@@ -1,4 +1,4 @@
-"""What is said while a step takes long."""
+"""Reports the progress of steps that take long."""
 
 import threading
 import time
@@ -6,40 +6,41 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-REPORT_SECONDS = 5  # where something is counted
-LONG_SECONDS = 10  # where there is no more to say than that it goes on
+REPORT_SECONDS = 5  # for steps that can be measured
+LONG_SECONDS = 10  # for others
 MEGABYTE = 1_000_000
 
 
 @contextmanager
-def told(
+def report_progress(
     say: Callable[[str], object],
     what: Callable[[], str],
     interval_seconds: float = LONG_SECONDS,
     since: float | None = None,
 ) -> Iterator[None]:
-    """Every `interval_seconds` of the block, say what `what` returns, if anything, and for how long.
+    """Call `say` every `interval_seconds` of the block with what `what` returns and the elapsed time.
 
-    `since` is when it began by the monotonic clock, if that was before the block.
+    An empty text is not reported. `since` is when the step began, in seconds of the monotonic clock, if that
+    was before the block.
     """
     over, started = threading.Event(), time.monotonic() if since is None else since
 
-    def tell() -> None:
+    def report() -> None:
         while not over.wait(interval_seconds):
             if words := what():
                 say(f"  {words}, {time.monotonic() - started:.0f} s")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        reporter.join()
 
 
 def bytes_read(path: Path) -> int:
-    """Return how far the programs that this process has started have read a file; 0 where none reads it."""
+    """Return how many bytes of a file this process's children have read so far; 0 if none has it open."""
     children = [
         Path("/proc", child)
         for listed in Path("/proc/self/task").glob("*/children")
@@ -47,7 +48,7 @@ def bytes_read(path: Path) -> int:
     ]
     positions = [0]
     for child in children:
-        with suppress(OSError):  # it may end meanwhile
+        with suppress(OSError):  # the process may have ended
             for descriptor in (child / "fd").iterdir():
                 if descriptor.readlink() == path:
                     details = (child / "fdinfo" / descriptor.name).read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""Files of the controller that are carried to hosts: their manifest, and archives with parts of them."""
+"""The files that deploy.yml carries to hosts: their manifest, and archives with parts of them."""
 
 import hashlib
 import json
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, told
+from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from trainer.host.content_directory import file_sha256, files_below
 
 
 class CarriedFile(NamedTuple):
-    """A file as it was when its SHA-256 was taken."""
+    """A file as it was when its SHA-256 was computed."""
 
     path: str
     size: int
@@ -22,11 +22,11 @@ class CarriedFile(NamedTuple):
 
 
 def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
-    """Return the files of folders or single files by the name they are carried under, in a fixed order.
+    """Return the files of folders or single files by the names that they get on the hosts, in a fixed order.
 
-    `sources` has for each source the path that its files go below on the hosts, "" for none; of them come
-    those `only` whose names have this in them. Raises
-    ValueError for what cannot be carried, FileNotFoundError where a source is not there.
+    `sources` maps the path below which a source's files go on the hosts ("" for none) to the source. Only
+    files with `only` in their name are returned. Raises ValueError for files that cannot be carried,
+    FileNotFoundError if a source is missing.
     """
     found: dict[str, Path] = {}
     for below, source in sources.items():
@@ -41,13 +41,13 @@ def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
 
 
 def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
-    """Return where the manifest of these sources is kept on the controller."""
+    """Return the path of the manifest of these sources in the controller's cache."""
     key = json.dumps({below: str(source) for below, source in sources.items()})
     return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def read_index(path: Path) -> dict[str, CarriedFile]:
-    """Return the manifest that was written last, by the names of the files; none where there is none."""
+    """Return the manifest that was written last, by the files' names; {} if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {name: CarriedFile(*known) for name, known in content.items()}
@@ -58,9 +58,9 @@ def read_index(path: Path) -> dict[str, CarriedFile]:
 def write_index(
     sources: Mapping[str, Path], index: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, CarriedFile]:
-    """Take the SHA-256 of the files that changed since the manifest was written last, and write it anew."""
+    """Compute the SHA-256 of the files that changed since the last manifest, and write the new manifest."""
     known, files, hashed = read_index(index), {}, 0
-    with told(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
+    with report_progress(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
         for name, path in find_files(sources, only).items():
             found, before = path.stat(), known.get(name)
             as_it_is = (str(path), found.st_size, found.st_mtime_ns)
@@ -77,12 +77,12 @@ def write_index(
 
 
 def manifest_bytes(files: Mapping[str, CarriedFile]) -> bytes:
-    """Return the manifest as the hosts read it."""
+    """Return the manifest in the format that hosts read."""
     return json.dumps({name: [file.size, file.sha256] for name, file in files.items()}).encode()
 
 
 class Part(NamedTuple):
-    """Some bytes of a file; `place` is that of the file in the manifest."""
+    """Part of a file; `place` is the file's position in the manifest."""
 
     place: int
     path: str
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
 
 def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int) -> Iterator[list[Part]]:
-    """Yield the files at these places of the manifest in parts, together at most `limit` bytes at a time."""
+    """Yield the files at these positions of the manifest as lists of parts, each of `limit` bytes at most."""
     listed = list(files.values())
     batch: list[Part] = []
     room = limit
@@ -111,9 +111,9 @@ def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int)
 
 
 def pack(parts: Iterable[Part], archive: Path) -> None:
-    """Write parts of files into a tar archive, each named `place.offset`.
+    """Write parts of files into a tar archive, each under the name `place.offset`.
 
-    Raises OSError where a file has become shorter.
+    Raises OSError if a file became shorter.
     """
     with tarfile.open(archive, "w") as stream:
         for part in parts:

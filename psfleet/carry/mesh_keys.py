@@ -1,4 +1,4 @@
-"""The public keys of the hosts' WireGuard, kept on the controller for a deployment that leaves hosts out."""
+"""The WireGuard public keys of the hosts, stored on the controller for deployments to some hosts only."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -11,13 +11,13 @@ from trainer.host.wording import first_of, grouped
 
 
 def read_keys(file: Path, hosts: Collection[str]) -> dict[str, str]:
-    """Return host -> public key, as far as they are known."""
+    """Return the known public keys by host."""
     kept = {host: str(key) for host, key in read_object(file).items()}
     return {host: key for host, key in kept.items() if host in hosts and KEY.fullmatch(key)}
 
 
 def write_keys(file: Path, keys: Mapping[str, str]) -> None:
-    """Keep them. Raises OSError."""
+    """Store the keys. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_text(json.dumps(keys, indent=4, sort_keys=True) + "\n", encoding="utf-8")
@@ -25,7 +25,7 @@ def write_keys(file: Path, keys: Mapping[str, str]) -> None:
 
 
 def require_own(keys: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Raise ValueError unless each of these hosts has told a key, and one that no other has."""
+    """Raise ValueError unless each of these hosts reported a valid key that no other host has."""
     for host, key in keys.items():
         if not KEY.fullmatch(key):
             raise ValueError(f"{host} has told {as_given(key)} for its public key of WireGuard")

@@ -1,4 +1,4 @@
-"""The cache on the controller: what lies in it is installed on every host, so nobody else may write there."""
+"""Checks that only the user and root can write to the controller's cache: hosts install what lies there."""
 
 import grp
 import os
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# What hosts are given as it lies there.
+# The folders of the cache that hosts get files from.
 GIVEN = ("wheels", "locks")
 
 
 def own_cache(directory: str) -> Path:
-    """Return the path of a cache, as a user gives it, without links.
+    """Return the absolute path of a cache, with links resolved.
 
-    Raises ValueError where others than this user and root can change what lies in it.
+    Raises ValueError if another user can change its content.
     """
     cache = Path(directory).expanduser().resolve()
     for path, is_above in _levels(cache):
@@ -27,7 +27,7 @@ def own_cache(directory: str) -> Path:
 
 
 def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield what is to be looked at, and whether it is above the cache, or above what is linked into it."""
+    """Yield each path to check, and whether it lies above the cache or above the target of a link in it."""
     for place in (cache, *(cache / name for name in GIVEN)):
         there = place.resolve()
         yield from ((parent, True) for parent in there.parents)
@@ -37,7 +37,7 @@ def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield what lies there, even while others add to it; nothing of what nobody else can enter."""
+    """Yield the paths below a folder, even while it changes, except those that no other user can reach."""
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))
         folders[:] = [name for name in folders if not _is_private(Path(parent, name))]
@@ -50,9 +50,9 @@ def _is_private(directory: Path) -> bool:
 
 
 def others_write(found: os.stat_result, *, is_above: bool) -> bool:
-    """Tell whether others than this user and root can change a file, or what lies in a directory.
+    """Return whether users other than this one and root can change a file, or the content of a directory.
 
-    Above a cache, a directory in which each can remove his own alone is no danger, such as /tmp.
+    A directory above the cache is safe if each user can only remove files of their own there, as in /tmp.
     """
     if found.st_uid not in (0, os.geteuid()):
         return True
@@ -63,7 +63,7 @@ def others_write(found: os.stat_result, *, is_above: bool) -> bool:
 
 
 def _own_group() -> int | None:
-    """Return the group that has this user's name and no other member, as most systems give one to each."""
+    """Return this user's private group, with the user's name and no other member; None if there is none."""
     with suppress(KeyError):
         user = pwd.getpwuid(os.geteuid())
         group = grp.getgrgid(user.pw_gid)

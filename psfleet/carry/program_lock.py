@@ -1,4 +1,4 @@
-"""What a user's program requires, resolved into a lock beside that of the hosts' environment."""
+"""Resolves the requirements of a user's program into a lock that supplements the lock of the environment."""
 
 import ast
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, stated
+from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, without_comments
 from trainer.host.content_directory import LOCK_SUFFIX, locked
 from trainer.host.environment import HostEnvironment, every_environment
 
@@ -25,11 +25,11 @@ GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
 KEY_DIGITS = 16
 EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, without options, URLs and paths"
-# TensorFlow has two names, of which a host's environment has one; programs and libraries ask for either.
+# TensorFlow has two names. An environment has one of them; programs and libraries may require either.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 CUDA_EXTRA = "and-cuda"
-# What uv is told of pip's settings, so that there is one place to configure a mirror. The values of one that
-# may have several are separated by blanks and ends of lines for pip, and for uv as is said here.
+# pip's settings -> the variables that pass them on to uv, so that a mirror is configured only once. Several
+# values of one setting are separated by blanks and line ends in pip, and by this text in uv.
 SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", ""),
     "extra-index-url": ("UV_INDEX", " "),
@@ -38,20 +38,20 @@ SETTINGS = {
     "cert": ("SSL_CERT_FILE", ""),
     "proxy": ("ALL_PROXY", ""),
 }
-# In uv's words where an index did not answer, or not with packages: the requirements may be as they should.
+# uv prints these words if an index did not answer with packages; then the requirements may be right.
 UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A line of the user's file; `hashes` are those that it allows, all where there are none."""
+class RequiredPackage:
+    """A line of the user's file; `hashes` are those of the permitted wheels, empty if all are."""
 
     requirement: Requirement
     hashes: frozenset[str]
 
     @classmethod
-    def of(cls, line: str) -> "Asked":
-        """Return what a line asks for. Raises ValueError with what is wrong with it."""
+    def of(cls, line: str) -> "RequiredPackage":
+        """Return the package that a line requires. Raises ValueError with what is wrong with the line."""
         words = re.sub(r"\s+--hash[= ]sha256:[0-9a-f]{64}", "", line).strip()
         if words.startswith("-"):
             raise ValueError(f"the option {re.split('[= ]', words)[0]}")
@@ -68,10 +68,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class ProgramLock:
-    """The packages that the user's file `requirements` needs beside the locks `base` of an environment.
+    """The packages that the user's file `requirements` needs in addition to the environment's locks `base`.
 
-    Their lock lies beside that file, where git has it; a check leaves it in `cache`, for the next deployment.
-    Files of `others` are resolved together with it, into the same lock.
+    The lock is written beside that file, so that it can be in git; a check leaves it in `cache`, for the next
+    deployment. The files in `others` are resolved together with it, into the same lock.
     """
 
     requirements: Path
@@ -90,7 +90,7 @@ class ProgramLock:
 
     @property
     def key(self) -> str:
-        """Hash of all that decides the resolution but the package index and older locks.
+        """Hash of everything that determines the resolution, except the package index and older locks.
 
         It begins with the hash of the user's files.
         """
@@ -110,11 +110,11 @@ class ProgramLock:
 
     @property
     def path(self) -> Path:
-        """The lock beside the user's file: a later deployment takes the same versions from it."""
+        """The lock beside the user's file; later deployments take the same versions from it."""
         return self._places(self.environment)[0]
 
     def _places(self, environment: HostEnvironment) -> tuple[Path, Path]:
-        """Return where the lock of an environment is kept, and where a check leaves it."""
+        """Return the path of an environment's lock, and the path where a check leaves it."""
         name = f"{environment.name}{LOCK_SUFFIX}"
         beside = self.requirements.with_name(f"{self.requirements.stem}.{name}")
         return beside, self.cache / "locks" / f"{self._requirements_key}.{name}"
@@ -124,8 +124,8 @@ class ProgramLock:
         return f"{HEAD} for {self.environment.name} from {self.key}. Keep this file in git."
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the lock beside the user's file is of what is asked for. Raises ValueError for damage."""
+    def is_current(self) -> bool:
+        """Whether the lock beside the user's file is up to date. Raises ValueError if it is damaged."""
         return self._is_of_key(self.path)
 
     def _is_of_key(self, lock: Path) -> bool:
@@ -141,22 +141,23 @@ class ProgramLock:
         return head == self._head
 
     def resolve(self, say: Callable[[str], object], *, keep: bool) -> Path:
-        """Return the path of the lock, resolved by uv where there is none of what is asked for.
+        """Return the path of the lock; resolve the requirements with uv unless a lock fits them already.
 
-        With `keep` it is written beside the user's file. Raises ValueError for what is refused in that file,
-        for a lock that is damaged or cannot be written, and with uv's words where nothing fits.
+        With `keep`, write the lock beside the user's file. Raises ValueError if the file has a refused line,
+        if a lock is damaged or cannot be written, and with uv's output if the requirements cannot be
+        resolved.
         """
-        asked = self._asked()
+        required = self._required_packages()
         kept, checked = self._places(self.environment)
         checked.parent.mkdir(parents=True, exist_ok=True)
         with locked(checked.with_suffix(".held"), LOCK_TIMEOUT_SECONDS):
-            if not self.is_kept:
+            if not self.is_current:
                 if not self._is_of_key(checked):
                     self._announce(say)
-                    self._write(checked, lock_text(self._beside_base(asked)))
+                    self._write(checked, lock_text(self._beside_base(required)))
                 if not keep:
                     return checked
-                self._write(kept, stated(checked))
+                self._write(kept, without_comments(checked))
                 say(f"{kept} has what it was resolved to: keep it in git")
             if keep:
                 checked.unlink(missing_ok=True)
@@ -180,16 +181,16 @@ class ProgramLock:
                 f"{lock.parent}, or name a copy of the file in another folder: {VARIABLE}"
             ) from error
 
-    def _beside_base(self, asked: Sequence[Asked]) -> list[Pinned]:
-        """Return the resolved packages that the base lacks, each with the hashes that the user allows."""
+    def _beside_base(self, required: Sequence[RequiredPackage]) -> list[Pinned]:
+        """Return the resolved packages that the base lacks, each with the hashes that the user permits."""
         allowed: dict[str, frozenset[str]] = {}
-        for each in asked:
+        for each in required:
             asked_name: str = canonicalize_name(each.requirement.name)
             allowed[asked_name] = allowed.get(asked_name, frozenset()) | each.hashes
         base = read_locks(self.base)
         tensorflow = next((base[name] for name in TENSORFLOW if name in base), None)
         lacking = []
-        for name, package in read_lock(self._compile(asked, tensorflow)).items():
+        for name, package in read_lock(self._compile(required, tensorflow)).items():
             provided = base.get(name, tensorflow if name in TENSORFLOW else None)
             narrowed = self._narrowed(provided or package, allowed.get(name, frozenset()))
             if provided is None:
@@ -206,29 +207,31 @@ class ProgramLock:
             )
         return Pinned(package.name, package.version, hashes)
 
-    def _asked(self) -> list[Asked]:
-        """Return what the user's files ask for, or raise ValueError for a line."""
+    def _required_packages(self) -> list[RequiredPackage]:
+        """Return the packages that the user's files require. Raises ValueError for a refused line."""
         texts = {file: file.read_text(encoding="utf-8") for file in self._files}
         return [
-            _asked_by(file, line, number)
+            _required_package(file, line, number)
             for file, text in texts.items()
             for number, line in logical_lines(text)
         ]
 
-    def _resolvable(self, asked: Requirement, tensorflow: Pinned | None) -> str:
-        """Return a requirement as uv is to resolve it: TensorFlow and its CUDA are the environment's own."""
-        if tensorflow is None or canonicalize_name(asked.name) not in TENSORFLOW:
-            return str(asked)
-        own = Requirement(str(asked))
-        if canonicalize_name(tensorflow.name) == TENSORFLOW[0]:  # the other has no wheel for every processor
+    def _resolvable(self, required: Requirement, tensorflow: Pinned | None) -> str:
+        """Return a requirement for uv; TensorFlow and its CUDA come from the environment instead."""
+        if tensorflow is None or canonicalize_name(required.name) not in TENSORFLOW:
+            return str(required)
+        own = Requirement(str(required))
+        if (
+            canonicalize_name(tensorflow.name) == TENSORFLOW[0]
+        ):  # tensorflow-cpu lacks wheels for some processors
             own.name = TENSORFLOW[0]
         if self.environment.device != "gpu":
             own.extras.discard(CUDA_EXTRA)
         return str(own)
 
-    def _compile(self, asked: Sequence[Asked], tensorflow: Pinned | None) -> str:
-        """Return uv's lock of what is asked for, with the base's packages as constraints."""
-        lines = [self._resolvable(each.requirement, tensorflow) for each in asked]
+    def _compile(self, required: Sequence[RequiredPackage], tensorflow: Pinned | None) -> str:
+        """Return uv's lock of the requirements, with the packages of the base as constraints."""
+        lines = [self._resolvable(each.requirement, tensorflow) for each in required]
         pins = [f"{name}=={tensorflow.version}" for name in TENSORFLOW if tensorflow]
         with tempfile.TemporaryDirectory() as folder:
             requirements, constraints, lock = (
@@ -241,7 +244,8 @@ class ProgramLock:
                     str(Path(sys.executable).parent / "uv"),
                     *["pip", "compile", "--quiet", "--only-binary=:all:", "--generate-hashes"],
                     *["--strip-extras", "--no-header", "--no-annotate"],
-                    # Any Python resolves for another. Without its path uv searches for the other one.
+                    # Any Python can resolve for another version. Without a path, uv searches for that
+                    # version.
                     *[f"--python={sys.executable}", f"--python-version={self.environment.python}"],
                     f"--python-platform={self._platform}",
                     *[f"--constraints={path}" for path in (*self.base, constraints)],
@@ -258,33 +262,34 @@ class ProgramLock:
             return lock.read_text(encoding="utf-8")
 
     def _preferred(self) -> list[str]:
-        """Return the versions that uv takes wherever it can: of this lock before, and of other environments.
+        """Return the versions that uv prefers: those of earlier locks, also for other environments.
 
-        Those of locks of the same requirements win, so that the hosts of a cluster have the same versions.
+        Locks of the same requirements come last, which gives them precedence, so that a cluster's hosts have
+        the same versions.
         """
         places = [place for each in every_environment() for place in self._places(each) if place.is_file()]
         of_these = f" {self._requirements_key}-"
         places.sort(key=lambda place: (of_these in place.read_text(encoding="utf-8"), place == self.path))
         return [f"{package.name}=={package.version}" for package in read_locks(places).values()]
 
-    def _failure(self, said: str) -> str:
-        if any(words in said for words in UNREACHED):
+    def _failure(self, output: str) -> str:
+        if any(words in output for words in UNREACHED):
             return (
                 f"{VARIABLE}: {self._named} cannot be resolved, because uv did not get what it asked a "
                 "package index for. Put right the network, or pip's settings of this machine, which uv is "
-                f"told (python -m pip config list). uv said:\n{said}"
+                f"told (python -m pip config list). uv said:\n{output}"
             )
         pins = " and ".join(str(lock) for lock in self.base)
         return (
             f"{VARIABLE}: {self._named} cannot be resolved for {self.environment.name} beside the "
             f"packages that psfleet pins ({pins}), which stay as they are. "
-            f"Edit {self._named}. uv said:\n{said}"
+            f"Edit {self._named}. uv said:\n{output}"
         )
 
 
-def _asked_by(file: Path, line: str, number: int) -> Asked:
+def _required_package(file: Path, line: str, number: int) -> RequiredPackage:
     try:
-        return Asked.of(line)
+        return RequiredPackage.of(line)
     except ValueError as problem:
         raise ValueError(
             f"{VARIABLE}: {file}, line {number}: {line!r} is refused ({problem}); "
@@ -293,7 +298,7 @@ def _asked_by(file: Path, line: str, number: int) -> Asked:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that say something, joined at backslashes, and the number of the first of each."""
+    """Yield the lines that are not empty, joined at backslashes, each with the number of its first line."""
     begun, start = "", 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         start = start if begun else number
@@ -301,18 +306,18 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if begun.endswith("\\"):
             begun = begun[:-1] + " "
             continue
-        said = re.sub(r"(^|\s)#.*$", "", begun).strip()
+        content = re.sub(r"(^|\s)#.*$", "", begun).strip()
         begun = ""
-        if said:
-            yield start, said
+        if content:
+            yield start, content
 
 
 def pip_settings() -> dict[str, str]:
-    """Return pip's settings of where packages are and how they are reached, as uv's environment variables."""
+    """Return pip's settings for package indexes and the network, as environment variables of uv."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, str] = {}
-    for line in done.stdout.splitlines():  # sections come in the order in which the later one wins
+    for line in done.stdout.splitlines():  # a later section overrides an earlier one
         name, _, value = line.partition("=")
         variable, separator = SETTINGS.get(name.rpartition(".")[2], ("", ""))
         if variable:

@@ -1,4 +1,4 @@
-"""The archive of wheels that hosts install from."""
+"""Packs the archive of wheels that hosts install from."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainer.host.content_directory import file_sha256
 
-# What the interpreter itself and uv's records take.
+# The space that the interpreter itself and uv's records need.
 SPARE_BYTES = 20_000_000
 BLOCK_OF_DISK_BYTES = 4096
 BYTE_CODE_PER_SOURCE = 1.5
@@ -18,7 +18,7 @@ BYTE_CODE_PER_SOURCE = 1.5
 def pack(wheels: Path, lock: str, archive: Path) -> str:
     """Write the wheels, the lock and the program `uv` into one tar archive, and return its SHA-256.
 
-    It is not compressed, because wheels are, and no more than a block of it is in memory.
+    It is not compressed, because wheels are. The memory holds only a block of a wheel at a time.
     """
     installer = next(wheels.glob("uv-*.whl"))
     with archive.open("wb") as writer:
@@ -36,14 +36,14 @@ def pack(wheels: Path, lock: str, archive: Path) -> str:
 
 
 def add(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    """Add a file of this content to an archive."""
+    """Add a file with this content to an archive."""
     member = plain(tarfile.TarInfo(name))
     member.size, member.mode = len(content), mode
     stream.addfile(member, io.BytesIO(content))
 
 
 def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a member without the times and owners of this machine, readable by all."""
+    """Return the member without this machine's times and owners, and readable by all."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = "root"
     member.mode = 0o755 if member.mode & 0o100 else 0o644
@@ -51,9 +51,9 @@ def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def installed_bytes(wheels: Iterable[Path]) -> int:
-    """Return the disk that some wheels take when they are installed, with the byte code made of them.
+    """Return the disk space that these wheels and their byte code need once installed, in bytes.
 
-    For the environments with and without CUDA it is 3% above what they take at most on ext4.
+    For the environments with and without CUDA the result is 3% above the most that they need on ext4.
     """
     total = SPARE_BYTES
     for path in wheels:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.carry.filled_environment import fill_and_pack
-from psfleet.carry.locks import Pinned, read_locks, stated
-from psfleet.carry.long_step import MEGABYTE, told
+from psfleet.carry.locks import Pinned, read_locks, without_comments
+from psfleet.carry.long_step import MEGABYTE, report_progress
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
 from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
@@ -18,9 +18,9 @@ from trainer.host.content_directory import HASH_DIGITS, file_sha256, locked
 from trainer.host.disk_space import lacking_space, readable
 from trainer.host.environment import HostEnvironment
 
-# Gigabytes may be downloaded meanwhile. The lock goes with the process that holds it.
+# Another deployment may be downloading gigabytes. Its lock ends with its process.
 LOCK_TIMEOUT_SECONDS = 4 * 3600
-# Of an archive that is not there yet, and of the environment that is made from it, by its device.
+# Device -> the usual size of an archive that does not exist yet, and of its installed environment.
 USUAL_BYTES = {
     "cpu": (375 * MEGABYTE, 1700 * MEGABYTE),
     "gpu": (3480 * MEGABYTE, 6750 * MEGABYTE),
@@ -33,8 +33,8 @@ USUAL_BYTES_OF_TENSORBOARD = (80 * MEGABYTE, 200 * MEGABYTE)
 class WheelStore:
     """The wheels of an environment's locks, in a cache that several clones share.
 
-    With `base`, other locks, they are those that are added to an environment of it. `usual_bytes` are the
-    sizes of the archive and of the environment, as far as they are known before there is an archive.
+    `base` names locks whose environment these wheels are added to. `usual_bytes` are the sizes of the archive
+    and of the environment, as estimates until the archive exists.
     """
 
     environment: HostEnvironment
@@ -48,7 +48,7 @@ class WheelStore:
     def of(
         cls, environment: HostEnvironment, locks: Path, cache: Path, *, tensorboard: bool = False
     ) -> "WheelStore":
-        """Return the store of an environment whose locks are in a folder, or of TensorBoard's beside it."""
+        """Return the store of an environment whose locks are in a folder, or of its TensorBoard."""
         names = (environment.tensorboard_lock,) if tensorboard else environment.locks
         return cls(
             environment=environment,
@@ -60,41 +60,41 @@ class WheelStore:
 
     @property
     def lock_hash(self) -> str:
-        """The first 12 hex digits of a SHA-256 of all that says which wheels: it names the environment, too.
+        """12 hex digits of a SHA-256 over all that determines the wheels; they name the environment, too.
 
-        Hosts of several Pythons and processors have the same locks, and other wheels.
+        Python and processor are part of it, because hosts with others use the same locks, but other wheels.
         """
-        content = "".join(stated(lock) for lock in (*self.locks, self.installer, *self.base))
+        content = "".join(without_comments(lock) for lock in (*self.locks, self.installer, *self.base))
         content += f"python{self.environment.python} {self.environment.machine}"
         return hashlib.sha256(content.encode()).hexdigest()[:HASH_DIGITS]
 
     @property
     def folder(self) -> Path:
-        """Where the finished archive is."""
+        """The folder of the finished archive."""
         return self.cache / "wheels" / self.lock_hash
 
     @property
     def archive(self) -> Path:
-        """The finished archive: it is there entire, or not at all."""
+        """The path of the finished archive, which exists completely or not at all."""
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
     @property
     def filled(self) -> Path:
-        """The environment that was filled from it here, packed: it is there entire, or not at all."""
+        """The path of the packed environment, which exists completely or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
     def program_lock(self, requirements: Path, *others: Path) -> ProgramLock:
-        """Return the lock of what a user's files of requirements add to this one together."""
+        """Return the lock of the packages that a user's requirements files together add to this store."""
         return ProgramLock(requirements, self.locks, self.environment, self.cache, others)
 
     def extended(self, lock: Path) -> "WheelStore | None":
-        """Return the store of what such a lock adds to this one; None where it adds nothing."""
-        if not stated(lock):
+        """Return the store of the packages in such a lock, or None if the lock is empty."""
+        if not without_comments(lock):
             return None
         return WheelStore(self.environment, (lock,), self.installer, self.cache, base=self.locks)
 
     def describe(self) -> dict[str, Any]:
-        """Return what the other roles need to know; of an archive that is not there yet, its usual size."""
+        """Return what roles need to know; if the archive does not exist yet, its usual size."""
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
         carried = self.filled if self.filled.exists() else self.archive
         if carried.exists():
@@ -112,9 +112,9 @@ class WheelStore:
         }
 
     def fill(self, say: Callable[[str], None]) -> None:
-        """Download, verify and pack the wheels. What an interrupted download has left is used again.
+        """Download, verify and pack the wheels; files of an interrupted download are used again.
 
-        Raises ValueError where a wheel cannot be had or is not the locked one, OSError where the disk fails.
+        Raises ValueError if a wheel is unavailable or does not match its lock, OSError if the disk fails.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         partial = self.folder.with_suffix(".partial")
@@ -131,21 +131,23 @@ class WheelStore:
             shutil.rmtree(partial)
 
     def fill_environment(self, say: Callable[[str], None]) -> None:
-        """Fill the environment here, and pack it for hosts in place of the wheels.
+        """Install the environment here, and pack it for the hosts in place of the wheels.
 
-        Raises ValueError where a step fails, OSError where the disk does.
+        Raises ValueError if a step fails, OSError if the disk fails.
         """
         with self._alone(say):
             if self.filled.exists():
                 return
             usual = (
                 self.usual_bytes[0] + 2 * self.usual_bytes[1]
-            )  # the wheels unpacked, installed, and packed
+            )  # for the unpacked wheels, the environment, and its archive
             if lacking := lacking_space((self.folder, usual)):
                 say(f"  {self.environment.name} is not installed here, but on each host: {lacking}")
                 return
             partial = self.folder / f".{self.filled.name}"
-            with told(say, lambda: f"install {self.environment.name} once, for all hosts that get it"):
+            with report_progress(
+                say, lambda: f"install {self.environment.name} once, for all hosts that get it"
+            ):
                 size = fill_and_pack(self.archive, self.environment, partial)
                 digest = file_sha256(partial)
             self._note(self.filled, digest, size)
@@ -153,16 +155,16 @@ class WheelStore:
 
     @contextmanager
     def _alone(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Wait until no other deployment makes what is made here."""
+        """Wait until no other deployment works on this store."""
         with ExitStack() as stack:
-            with told(say, lambda: f"wait for another deployment that makes {self.archive}"):
+            with report_progress(say, lambda: f"wait for another deployment that makes {self.archive}"):
                 stack.enter_context(
                     locked(self.folder.parent / f".{self.lock_hash}.lock", LOCK_TIMEOUT_SECONDS)
                 )
             yield
 
     def _note(self, archive: Path, digest: str, environment_bytes: int) -> None:
-        """Write beside an archive what no deployment should read gigabytes to know."""
+        """Write hash and size beside an archive, so that no deployment has to read gigabytes for them."""
         archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
         archive.with_suffix(".environment_bytes").write_text(f"{environment_bytes}\n", encoding="ascii")
 
@@ -174,8 +176,8 @@ class WheelStore:
         archive_bytes = self.usual_bytes[0]
         wheels = fitting(self._pool.glob("*.whl"), packages, self.environment)
         to_download = max(0, archive_bytes - sum(wheel.stat().st_size for wheel in wheels))
-        # pip keeps a second copy until the archive is made, to go on with where it is interrupted: what an
-        # interrupted download has left there, to be used again or removed first, is not needed again.
+        # pip keeps a second copy until the archive is packed, to resume after an interruption. Space that an
+        # interrupted download already uses is reused or freed, so it is not needed again.
         left = size_below(partial / "cache") + size_below(partial / "temporary")
         needed = archive_bytes + max(0, 2 * to_download - left)
         if lacking := lacking_space((self.folder.parent, needed)):
@@ -189,8 +191,8 @@ class WheelStore:
         folder.mkdir(exist_ok=True)
         archive = folder / self.archive.name
         size = sum(wheel.stat().st_size for wheel in wheels.glob("*.whl"))
-        lock = "".join(stated(lock) for lock in self.locks)
-        with told(say, lambda: f"packed {readable(archive.stat().st_size)} of {readable(size)}"):
+        lock = "".join(without_comments(lock) for lock in self.locks)
+        with report_progress(say, lambda: f"packed {readable(archive.stat().st_size)} of {readable(size)}"):
             digest = pack(wheels, lock, archive)
         installed = [wheel for wheel in wheels.glob("*.whl") if not wheel.name.startswith("uv-")]
         self._note(archive, digest, installed_bytes(installed))

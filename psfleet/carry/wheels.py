@@ -1,4 +1,4 @@
-"""Wheels on the controller: those at hand that fit an environment, the others downloaded, all verified."""
+"""Collects the wheels of an environment on the controller, downloads missing ones, and verifies all."""
 
 import importlib.util
 import os
@@ -15,12 +15,12 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from psfleet.carry.locks import Pinned, lock_text
-from psfleet.carry.long_step import REPORT_SECONDS, told
+from psfleet.carry.long_step import REPORT_SECONDS, report_progress
 from trainer.host.content_directory import file_sha256
 from trainer.host.disk_space import readable
 from trainer.host.environment import HostEnvironment
 
-# glibc 2.28 is older than that of every supported host; a wheel may be made for any older one.
+# Every supported host has a newer glibc than 2.28; a wheel may be built for any older one.
 NEWEST_GLIBC_MINOR = 28
 OLDEST_GLIBC_MINOR = {"x86_64": 5, "aarch64": 17}
 LEGACY = {"x86_64": ["manylinux2014", "manylinux2010", "manylinux1"], "aarch64": ["manylinux2014"]}
@@ -33,17 +33,17 @@ def obtain(
     pool: Path,
     say: Callable[[str], None],
 ) -> Path:
-    """Return a folder below `partial` with a wheel of every package whose hash a lock allows.
+    """Return a folder below `partial` with a wheel of every package, each with a hash that a lock permits.
 
-    They come from what an interrupted download has left there, from `pool`, and else from the package index.
-    Raises ValueError where a wheel cannot be had or is not the locked one.
+    The wheels come from an interrupted download there, from `pool`, or from the package index. Raises
+    ValueError if a wheel is unavailable or does not match its lock.
     """
     wheels = partial / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     for wheel in fitting(pool.glob("*.whl"), packages, environment):
         link(wheel, wheels / wheel.name)
     lacking = dict(packages)
-    with told(say, lambda: f"check the wheels of {environment.name} at hand"):
+    with report_progress(say, lambda: f"check the wheels of {environment.name} at hand"):
         for wheel in list(wheels.glob("*.whl")):
             name = package_of(wheel)
             if name in packages and file_sha256(wheel) in packages[name].hashes:
@@ -51,7 +51,7 @@ def obtain(
             else:
                 wheel.unlink()
     if lacking:
-        download(list(lacking.values()), environment, partial, say)  # pip holds them against the hashes
+        download(list(lacking.values()), environment, partial, say)  # pip checks the hashes
     pool.mkdir(exist_ok=True)
     for wheel in wheels.glob("*.whl"):
         link(wheel, pool / wheel.name)
@@ -59,7 +59,7 @@ def obtain(
 
 
 def platforms(machine: str) -> list[str]:
-    """Return the platform tags of wheels that run on hosts of this processor, the newest first."""
+    """Return the platform tags of wheels that run on hosts with this processor, the newest first."""
     minors = range(NEWEST_GLIBC_MINOR, OLDEST_GLIBC_MINOR[machine] - 1, -1)
     return [f"manylinux_2_{minor}_{machine}" for minor in minors] + [
         f"{legacy}_{machine}" for legacy in LEGACY[machine]
@@ -67,7 +67,7 @@ def platforms(machine: str) -> list[str]:
 
 
 def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
-    """Return the tags of the wheels that an environment can install, each with its rank, the best first."""
+    """Return the tags of wheels that an environment can install -> their rank; the best has rank 0."""
     major, minor = (int(number) for number in environment.python.split("."))
     names, interpreter = platforms(environment.machine), f"cp{major}{minor}"
     tags = [
@@ -80,7 +80,7 @@ def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
 def fitting(
     wheels: Iterable[Path], packages: Mapping[str, Pinned], environment: HostEnvironment
 ) -> list[Path]:
-    """Return of these wheels the one for each package that suits an environment best, by their names alone.
+    """Return the best wheel for each package among these, judged by their file names alone.
 
     A lock has the hashes of a package's wheels for every Python and processor.
     """
@@ -100,7 +100,7 @@ def fitting(
 def download(
     packages: Sequence[Pinned], environment: HostEnvironment, partial: Path, say: Callable[[str], None]
 ) -> None:
-    """Let pip download the wheels of these packages below `partial`. Raises ValueError with what pip said."""
+    """Download the wheels of these packages below `partial` with pip. Raises ValueError with pip's output."""
     if importlib.util.find_spec("pip") is None:
         raise ValueError(
             f"{sys.executable} has no pip, which downloads the wheels. Install the controller's "
@@ -116,7 +116,7 @@ def download(
     temporary.mkdir()
     with (
         log.open("w", encoding="utf-8") as stream,
-        told(say, lambda: readable(size_below(temporary)), REPORT_SECONDS),
+        report_progress(say, lambda: readable(size_below(temporary)), REPORT_SECONDS),
     ):
         done = subprocess.run(
             download_command(environment, lock, partial / "wheels"),
@@ -126,20 +126,20 @@ def download(
             check=False,
         )
     if done.returncode:
-        said = log.read_text(encoding="utf-8", errors="replace")
+        output = log.read_text(encoding="utf-8", errors="replace")
         raise ValueError(
             f"The wheels of {lock}, for {environment.name}, could not be downloaded; nothing was installed. "
-            f"pip said:\n{said[-2000:]}"
+            f"pip said:\n{output[-2000:]}"
         )
     size = size_below(partial / "wheels") - at_hand
     say(f"  {readable(size)}, {time.monotonic() - started:.0f} s")
 
 
 def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> list[str]:
-    """Return pip's command line for the wheels of an environment."""
+    """Return pip's command line that downloads the wheels of an environment."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--no-input", "--disable-pip-version-check"]
-    # Its own cache keeps what an interrupted download has finished.
+    # This cache keeps completed files if a download is interrupted.
     command += [f"--cache-dir={wheels.parent / 'cache'}"]
     command += ["--implementation=cp", f"--python-version={environment.python}", f"--dest={wheels}"]
     command += [f"--abi={abi}" for abi in (f"cp{environment.python.replace('.', '')}", "abi3", "none")]
@@ -148,10 +148,10 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
 
 
 def size_below(folder: Path) -> int:
-    """Return the bytes of the files below a folder that another program is filling."""
+    """Return the size of the files below a folder that another program is filling, in bytes."""
     total = 0
     for path in folder.rglob("*"):
-        with suppress(OSError):  # it is moved meanwhile
+        with suppress(OSError):  # the file may have been moved
             total += 0 if path.is_dir() else path.stat().st_size
     return total
 
@@ -162,18 +162,18 @@ def package_of(wheel: Path) -> str:
 
 
 def link(wheel: Path, place: Path) -> None:
-    """Let `place` be the same file as `wheel`, or a copy of it on another file system."""
+    """Make `place` a hard link to `wheel`, or a copy if it lies on another file system."""
     fresh = place.with_suffix(f".{os.getpid()}")
     try:
         os.link(wheel, fresh)
     except OSError:
         shutil.copyfile(wheel, fresh)
     fresh.replace(place)
-    fresh.unlink(missing_ok=True)  # a rename of a file to its own second name does nothing
+    fresh.unlink(missing_ok=True)  # renaming a hard link to the same file has no effect
 
 
 def require_own_modules(wheels: Path) -> None:
-    """Raise ValueError for a wheel that would put another TensorFlow over that of the environment."""
+    """Raise ValueError if a wheel would overwrite the environment's TensorFlow with another one."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as content:
             if "tensorflow/__init__.py" in content.namelist():

@@ -1,6 +1,6 @@
-"""`python -m psfleet.evidence FOLDER`: judge a run's folder, say it, and write verdict.json there.
+"""`python -m psfleet.evidence FOLDER`: judges a run's folder, prints the verdict and writes verdict.json.
 
-Of a packed run, a .tar.gz, it is said alone.
+The verdict on a packed run, a .tar.gz, is only printed.
 """
 
 import argparse
@@ -22,19 +22,19 @@ from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from trainer.contract.progress import printable
 
-# Codes of sysexits.h: beside 0, 1 and 2, which are verdicts.
+# Codes of sysexits.h, for errors; the codes 0, 1 and 2 are verdicts.
 USAGE, NO_INPUT, INTERNAL, CANNOT_WRITE, IO_ERROR, NO_PERMISSION = 64, 66, 70, 73, 74, 77
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Leave with a code that is no verdict."""
+        """Print the usage and exit with a code that is no verdict."""
         self.print_usage(sys.stderr)
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the folder; return the code of the verdict, or what kept it from being given (sysexits.h)."""
+    """Judge the folder; return the code of the verdict, or of the error that prevented one (sysexits.h)."""
     parser = _Parser(
         prog="python -m psfleet.evidence",
         description="Say from a run's records alone whether its workers trained one model together, and"
@@ -68,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return NO_INPUT
         code, why = IO_ERROR, f"{error.filename or 'standard output'}: {error.strerror or error}"
     except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"[:300]
-        code, why = INTERNAL, f"something in it was not foreseen ({told}): please report it with the folder"
+        what = f"{type(error).__name__}: {error}"[:300]
+        code, why = INTERNAL, f"something in it was not foreseen ({what}): please report it with the folder"
     _complain(f"{options.folder}: no verdict. {why}")
     return code
 
@@ -87,7 +87,7 @@ def _judge_packed(options: argparse.Namespace) -> int:
         verdict = _verdict_on(folder)
     if verdict is None:
         return EXIT_CODES[CANNOT_TELL]
-    _say(verdict, Path(options.folder), as_json=options.json)
+    _print(verdict, Path(options.folder), as_json=options.json)
     return verdict.exit_code
 
 
@@ -102,12 +102,12 @@ def _judge(options: argparse.Namespace) -> int:
     verdict = _verdict_on(folder)
     if verdict is None:
         return EXIT_CODES[CANNOT_TELL]
-    _say(verdict, folder, as_json=options.json)
+    _print(verdict, folder, as_json=options.json)
     try:
         verdict.write(folder)
     except OSError as error:
         _complain(f"verdict.json was not written: {error}")
-        if options.pack is not None:  # what lies there is another verdict
+        if options.pack is not None:  # an older verdict.json would be packed
             return CANNOT_WRITE
     if options.pack is not None:
         return _pack(folder, options.pack) or verdict.exit_code
@@ -115,7 +115,7 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _verdict_on(folder: Path) -> Verdict | None:
-    """Judge a folder; None, which is said, where its thresholds cannot be used. Raises OSError."""
+    """Return the verdict on a folder, or None and a message if its thresholds are invalid. Raises OSError."""
     try:
         settings = read_settings(folder)
     except ValueError as error:
@@ -125,7 +125,7 @@ def _verdict_on(folder: Path) -> Verdict | None:
 
 
 def _no_folder(given: str) -> str:
-    """Say why this is no folder of a run; "" where it may be one. Raises PermissionError."""
+    """Return the reason why this is not a run's folder, "" if it may be one. Raises PermissionError."""
     folder = Path(given)
     if not given or not folder.is_dir():
         return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml has put it"
@@ -136,7 +136,7 @@ def _no_folder(given: str) -> str:
     return ""
 
 
-def _say(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
+def _print(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps(verdict.as_json(), indent=2) + "\n"
     else:
@@ -151,7 +151,7 @@ def _say(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError:
-        # Or Python tries once more at its end.
+        # Otherwise Python would try again to write when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 
@@ -162,7 +162,7 @@ def _complain(text: str) -> None:
 
 
 def _pack(folder: Path, target: Path) -> int:
-    """Return 0, or why it was not packed as an exit code."""
+    """Pack the run; return 0, or an exit code if that failed."""
     if not (folder / MANIFEST).exists():
         _complain(
             f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"

@@ -1,4 +1,4 @@
-"""One answer about a run: yes, no, or that the records do not tell; and how a check is stated."""
+"""The answer of a check about a run: yes, no, or unknown; and the decorator that makes a check."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from typing import Concatenate, ParamSpec
 
 from trainer.host.wording import counted as counted  # noqa: PLC0414 - answers are stated with it
 
-# What a check says of a run that it finds nothing wrong in, and its figures.
+# What a check says if it finds nothing wrong, and its figures.
 Good = tuple[str, Mapping[str, object]]
-Asked = ParamSpec("Asked")
+Parameters = ParamSpec("Parameters")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`ok` is None where it cannot be decided; `detail` says why in a line, `evidence` has the figures."""
+    """The answer of a check: `ok` is None if unknown, `detail` is a line, `evidence` has the figures."""
 
     check: str
     ok: bool | None
@@ -24,26 +24,27 @@ class Answer:
 
 @dataclass
 class Findings:
-    """Collects what contradicts a check and what it lacks; a contradiction outweighs a lack."""
+    """Collects contradictions and missing evidence of a check; a contradiction outweighs missing evidence."""
 
     wrong: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
 
     def add(self, finding: str, *, certain: bool) -> None:
-        """Take a finding as a contradiction where it is certain, else as a lack of evidence."""
+        """Add a finding as a contradiction if it is certain, else as missing evidence."""
         (self.wrong if certain else self.lacking).append(finding)
 
 
-def check(question: Callable[Concatenate[Findings, Asked], Good]) -> Callable[Asked, Answer]:
-    """Make a check of a function that collects findings: named like it, and true where it finds none.
+def check(question: Callable[Concatenate[Findings, Parameters], Good]) -> Callable[Parameters, Answer]:
+    """Make a check, with the function's name, of a function that collects findings.
 
-    It is false with all that is wrong, else unknown with all that lacks, else true with what it returns.
+    The answer is false with all contradictions, else unknown with all that is missing, else true with what
+    the function returns.
     """
 
     @wraps(question)
-    def answer(*asked: Asked.args, **by_name: Asked.kwargs) -> Answer:
+    def answer(*arguments: Parameters.args, **by_name: Parameters.kwargs) -> Answer:
         findings = Findings()
-        good, evidence = question(findings, *asked, **by_name)
+        good, evidence = question(findings, *arguments, **by_name)
         ok = False if findings.wrong else None if findings.lacking else True
         detail = listed([*findings.wrong, *findings.lacking]) or good
         return Answer(question.__name__, ok, detail, evidence)
@@ -52,14 +53,14 @@ def check(question: Callable[Concatenate[Findings, Asked], Good]) -> Callable[As
 
 
 def listed(parts: Iterable[str], most: int = 4) -> str:
-    """Join parts for people; with more than `most`, the first ones and how many follow."""
+    """Return the parts as one text; of more than `most`, only the first ones and the number of others."""
     every = list(parts)
     more = [f"and {len(every) - most} more"] if len(every) > most else []
     return "; ".join([*every[:most], *more])
 
 
 def size(count: object) -> str:
-    """Return a number of bytes as people read it, such as 12.5 kB; a dash where it is not known."""
+    """Return a number of bytes such as "12.5 kB", or "-" if it is unknown."""
     if isinstance(count, bool) or not isinstance(count, int):
         return "-"
     amount = float(min(count, 10**18))

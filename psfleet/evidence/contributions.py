@@ -1,4 +1,4 @@
-"""Whether the counts of each worker's gradients agree with the global step and with the records."""
+"""Checks that the counts of each worker's gradients agree with the global step and with the records."""
 
 import math
 
@@ -11,14 +11,14 @@ _COUNTS_SHOWN = 8
 
 @check
 def contributions_add_up(findings: Findings, run: Run) -> Good:
-    """What was counted for each worker makes up the global step, and is what that worker's records tell.
+    """The counts of all workers make up the global step, and match the workers' own records.
 
-    A global step is made of as many gradients as the replication says, at most one of each worker where it
-    says so. Where count and records differ, the records themselves must explain it. A process that ended
-    without `finished` may have applied, unrecorded, at most the global steps between its last window and the
-    next process's first, and so may one that served a client until it was stopped; a session that broke,
-    the steps of one call (`steps_per_call`). Steps recorded but not counted must lie after a
-    restored checkpoint, or be gradients that came too late for a synchronous step.
+    A global step is made of as many gradients as the replication requires, in some modes at most one per
+    worker. Where count and records differ, the records themselves must explain it. A process that ended
+    without `finished`, or one that served a client until it was stopped, may have applied steps without a
+    record: at most the global steps between its last window and the next process's first. So may a session
+    that broke: at most the steps of one call (`steps_per_call`). Steps that were recorded but not counted
+    must lie after a restored checkpoint, or be gradients that came too late for a synchronous step.
     """
     counts, steps, per_step = run.contributions, run.global_steps, run.rules.gradients_per_step
     recorded = {worker.name: worker.local_steps for worker in run.workers}
@@ -53,23 +53,25 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     difference = count - worker.local_steps
     if difference == 0:
         return
-    said = f"{worker.name}: the chief counted {count} of its steps, its records tell {worker.local_steps}"
+    difference_in_words = (
+        f"{worker.name}: the chief counted {count} of its steps, its records tell {worker.local_steps}"
+    )
     if not worker.whole:
-        findings.lacking.append(said)
+        findings.lacking.append(difference_in_words)
     elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
-        findings.wrong.append(said)
+        findings.wrong.append(difference_in_words)
 
 
 def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     """Return the ranges of global steps in which this worker may have taken steps without a record.
 
-    Each is from the last window of a process that ended without a word to the first of those after it, and
-    without an end where there is none.
+    Each range is from the last window of a process that ended without `finished` to the first window of the
+    processes after it; it has no end (infinity) if there is none.
     """
     spans: list[tuple[int, float]] = []
-    begun = math.inf  # where the processes after this one began
+    begun = math.inf  # the first global step of the processes after this one
     for process in reversed(worker.processes):
-        # One that was stopped: its server may have computed towers after its last look.
+        # The server of a stopped process may have computed gradients after its last record.
         stopped = process.ending is not None and process.ending.text("reason") == "stopped"
         came_back = process is not worker.processes[-1]
         if process.cut_off or (stopped and came_back and _is_served(run, worker)):
@@ -79,21 +81,22 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
 
 
 def sessions_broken(run: Run, worker: TaskRecords) -> int:
-    """Count the sessions that broke, perhaps after a step was made and before this worker had counted it."""
+    """Return how many sessions broke, perhaps between a step and this worker's count of it."""
     broken = len(worker.of("recovering"))
     if _is_served(run, worker):
-        # The client's sessions drive this worker; one breaks also when the client is killed.
+        # The client's sessions drive this worker; they also break when the client is killed.
         broken += len(run.chief.of("recovering")) + max(len(run.chief.processes) - 1, 0)
     return broken
 
 
 def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
-    """Count the steps that were perhaps made in sessions that broke, and not counted by this worker.
+    """Return how many steps sessions that broke may have made without this worker's count of them.
 
-    As many as it takes in one call: one, but for what its settings allow where it need not wait for others.
+    Each session may have made the steps of one call: a single step, or more if the settings permit that and
+    the worker need not wait for others.
     """
-    told = (settings.get("steps_per_call") for settings in worker.settings)
-    allowed = [steps for steps in told if isinstance(steps, int) and steps <= MOST_STEPS_PER_CALL]
+    recorded = (settings.get("steps_per_call") for settings in worker.settings)
+    allowed = [steps for steps in recorded if isinstance(steps, int) and steps <= MOST_STEPS_PER_CALL]
     calls = not (run.rules.once_per_step or run.program)
     return sessions_broken(run, worker) * max([1, *allowed] if calls else [1])
 
@@ -105,12 +108,12 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
 
 
 def _is_served(run: Run, worker: TaskRecords) -> bool:
-    """Whether the steps of this worker are those of the client, worker 0."""
+    """Return whether the steps of this worker are those of the client, worker 0."""
     return run.rules.one_client and worker.name != run.chief.name
 
 
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:
-    """Count the recorded steps of this worker that may not be in the model, though it computed them."""
+    """Return how many recorded steps of this worker may be missing from the model."""
     if run.rules.drops_late_gradients:
         return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]

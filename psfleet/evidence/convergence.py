@@ -1,4 +1,4 @@
-"""Checks that the model is worth having: its loss finite and fallen, its metrics good on the test data."""
+"""Checks that the model is good: its loss is finite and fell, its metrics on the test data are good."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings, Goal
 from trainer.contract.records import Record
 
-_HEAD = 5  # windows, where a loss that is at its target is there from the beginning
-# The last windows are asked for a level, not for a slope: fewer and steadier bins.
+_HEAD = 5  # windows; a loss at its target in all of them was there from the start
+# The last windows are judged by their level rather than a slope, so they need fewer and steadier bins.
 _PATIENCE_BINS = 10
 _WINDOWS_OF_A_PATIENCE_BIN = 10
-_FEWEST_OF_A_WORKER = 4  # windows, of which a median tells something
-_LEAST_RISE = 0.1  # of the first loss: a smaller rise is no matter
-MOST_LOSS = 1e30  # a float32 holds somewhat more, and sums of such losses are none
+_FEWEST_OF_A_WORKER = 4  # windows; a median of fewer is meaningless
+_LEAST_RISE = 0.1  # as a share of the first loss; a smaller rise is unimportant
+MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would be infinite
 
 
 @check
 def loss_finite(findings: Findings, run: Run) -> Good:
-    """No worker ever saw a loss that was no number, and the final metrics are numbers."""
+    """All losses that workers recorded are finite, and so are the final metrics."""
     for worker in run.workers:
-        told = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
-        bad = [after for after, *losses in told if not all(map(_is_finite, losses))]
+        recorded = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
+        bad = [after for after, *losses in recorded if not all(map(_is_finite, losses))]
         if bad:
             beyond = f"no finite number, or beyond {MOST_LOSS:g},"
             findings.wrong.append(f"{worker.name}: the loss was {beyond} by global step {bad[0]}")
@@ -50,9 +50,9 @@ def loss_finite(findings: Findings, run: Run) -> Good:
 
 @check
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The loss fell beyond its noise (`change_of` has the tests), or is at its target; and to people's goals.
+    """The loss fell beyond its noise (`change_of`) or is at its target, and meets the user's goals.
 
-    Of a program nobody knows where its loss was to go: one that stands still contradicts nothing.
+    The loss of a user's program has no known goal: one that stays level contradicts nothing.
     """
     target = settings.target_loss_of(run.model)
     first, last = smoothed_loss(run)
@@ -63,7 +63,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
         return went, evidence
     change, reached = change_of(run), target is not None and last <= target
     evidence |= {"order": round(change.order, 2), "drop": round(change.drop, 2)}
-    _ask_goals_of_people(run, settings, (first, last), findings)
+    _check_user_goals(run, settings, (first, last), findings)
     if reached and max(loss for _, loss in losses_of(run)[:_HEAD]) <= (target or 0.0):
         at = f"the loss was at its target of {target:g} from the beginning"
         findings.lacking.append(f"{at}: nothing shows that anything was learned")
@@ -78,18 +78,20 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     return f"{went}, {'at its target' if reached and not change.fell else 'beyond its noise'}", evidence
 
 
-def _ask_goals_of_people(
+def _check_user_goals(
     run: Run, settings: EvidenceSettings, went: tuple[float, float], findings: Findings
 ) -> None:
-    """Ask how far the loss fell, where people have set that: by a part of its first size, or to a target."""
+    """Check how far the loss fell, if the user set a goal: a share of its first value, or a target."""
     (first, last), least, target = went, settings.minimum_loss_reduction, settings.target_loss
     to_target = target is not None and last <= target
     fell_enough = first - last >= least * abs(first)
     expected = [f"by {least:.0%}"] if least else []
     expected += [] if target is None else [f"to {target:g}"]
     if expected and not to_target and not (least and fell_enough):
-        asked = "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
-        wanted = f"expected a fall {' or '.join(expected)}; {asked}"
+        variables = (
+            "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
+        )
+        wanted = f"expected a fall {' or '.join(expected)}; {variables}"
         findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
 
 
@@ -97,8 +99,8 @@ def _ask_goals_of_people(
 def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The loss does not rise in the last third of the run, and stays at its target in the last windows.
 
-    The target is `target_loss`, else the model's own; where there is none, the loss must only not rise. It
-    has stayed there where every median of the last `loss_patience` of the windows is at most the target.
+    The target is `target_loss`, else the model's own; without a target, the loss must only not rise. It stays
+    at the target if every median over the last `loss_patience` of the windows is at most the target.
     """
     losses = losses_of(run)
     target = settings.target_loss_of(run.model)
@@ -123,7 +125,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
             certain=run.whole,
         )
     if target is not None and settings.loss_patience:
-        _ask_each_worker(run, target, settings.loss_patience, findings)
+        _check_each_worker(run, target, settings.loss_patience, findings)
     stays = "" if target is None else f", at most {target:g}"
     return f"{highest:.4g}{stays} in {last}, and not rising", {
         "target_loss": target,
@@ -137,8 +139,8 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
 def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The final model, evaluated on the test data, reaches the goals of its kind.
 
-    What was found by the process that took no part counts; `evaluated_apart` asks that there is one, and that
-    it agrees with the chief.
+    The evaluator's metrics count; the check `evaluated_apart` requires them, and that they agree with the
+    chief's.
     """
     evaluated, goals, good = last_evaluation(run), settings.goals_of(run.model), ""
     if not goals:
@@ -153,12 +155,12 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
         if not final:
             findings.lacking.append(f"the last evaluation is of global step {step}")
         good = compare(goals, metrics_of(evaluated), findings, certain=final)
-        _ask_more_than_one_answer(evaluated, findings)
+        _check_beats_one_answer(evaluated, findings)
     return good, {"model": run.model, "metrics": metrics_of(evaluated)}
 
 
-def _ask_more_than_one_answer(evaluated: Record, findings: Findings) -> None:
-    """Ask of a classifier that it is right more often than one answer for all examples would be by chance."""
+def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
+    """Check that a classifier is right more often than one fixed answer would be, beyond chance."""
     found = metrics_of(evaluated)
     accuracy, largest = found.get("accuracy", 1.0), found.get("largest_class", 0.0)
     examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
@@ -168,21 +170,21 @@ def _ask_more_than_one_answer(evaluated: Record, findings: Findings) -> None:
         findings.lacking.append(f"{always}, the model in {accuracy:.4f}: not shown is that it learned")
 
 
-def _ask_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
-    """Ask the last losses of each worker: of many workers, one that reads rubbish moves no median of all."""
+def _check_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
+    """Check the last losses of each worker: among many, one that reads wrong data moves no common median."""
     for worker in run.workers:
         windows = sorted(worker.windows, key=attrgetter("after"))
         losses = [window.loss_mean for window in windows if window.loss_mean is not None]
         last = losses[-max(round(len(losses) * patience), _FEWEST_OF_A_WORKER) :]
         if len(losses) >= 2 * _FEWEST_OF_A_WORKER and (own := median(last)) > target:
-            told = f"the loss of {worker.name} alone was {own:.4g} in its last {len(last)} windows"
-            findings.add(f"{told}, expected at most {target:g}", certain=run.whole)
+            level = f"the loss of {worker.name} alone was {own:.4g} in its last {len(last)} windows"
+            findings.add(f"{level}, expected at most {target:g}", certain=run.whole)
 
 
 def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
-    """Find the goals that were not evaluated, and those that were missed: `certain` of a final model.
+    """Add goals that were not evaluated or were missed to the findings; `certain` for a final model.
 
-    Returns what was found for each goal, and what was expected.
+    Return the value and the goal for each goal, in words.
     """
     for goal in goals:
         if goal.metric not in metrics:
@@ -198,12 +200,11 @@ def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findi
 
 
 def last_evaluation(run: Run) -> Record | None:
-    """Return the evaluation of the final model: by who took no part, else by the chief.
+    """Return the evaluation of the final model: the evaluator's, else the chief's.
 
-    Of a program of one's own it is that of the highest global step.
-
-    A program started again may have begun anew: of each task its last process counts. Metrics that were
-    found at one global step, perhaps by several tasks, are taken together; of one metric the later counts.
+    For a user's program, it is the evaluation at the highest global step. A restarted program may have
+    started over, so only the last process of each task counts. Metrics at one global step, perhaps of several
+    tasks, are combined; a later value of a metric replaces an earlier one.
     """
     if run.program is None:
         of_chief = run.chief.of("evaluated")
@@ -224,7 +225,7 @@ def _is_finite(loss: float | None) -> bool:
 
 
 def metrics_of(evaluated: Record | None) -> dict[str, float]:
-    """Return what an evaluation found; nan for what was no finite number."""
-    told = evaluated.fields.get("metrics") if evaluated else None
-    values = told.items() if isinstance(told, Mapping) else ()
+    """Return the metrics of an evaluation; nan for those that were not finite."""
+    metrics = evaluated.fields.get("metrics") if evaluated else None
+    values = metrics.items() if isinstance(metrics, Mapping) else ()
     return {str(name): math.nan if value is None else float(value) for name, value in values}

@@ -1,4 +1,4 @@
-"""How systemd saw each task of a run end, as tasks.json tells it, and how much each said to the others."""
+"""How each task of a run ended according to systemd, and how many bytes it exchanged, from tasks.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,17 @@ from psfleet.evidence.untrusted_files import MOST_COUNTED
 from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.host.error_lines import in_short
 
-# What `ended_by` says.
+# The values of `ended_by`.
 HOST, ITSELF, PLAYBOOK = "host", "itself", "psfleet"
 ENDED_BY_PLAYBOOK = "was ended by a playbook"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How one task ended. Bytes are those of its unit, None where systemd did not count.
+    """How one task ended; bytes are those of its unit, None if systemd did not count them.
 
-    `ended_by` is "psfleet" where a playbook ended it, "host" where its host went down, "itself" where it was
-    neither, "" in files that do not tell.
-    `exit_code` is None where systemd had forgotten it and the task told none.
+    `ended_by` is "psfleet" if a playbook ended it, "host" if its host went down, "itself" otherwise, and ""
+    in files without this field. `exit_code` is None if systemd no longer knew it and the task recorded none.
     """
 
     alive: bool
@@ -32,17 +31,17 @@ class Ending:
 
     @property
     def well(self) -> bool:
-        """Whether it ended by itself, or because a playbook told it to."""
+        """Whether it ended by itself, or because a playbook stopped it."""
         return not self.alive and not self.failed
 
     @property
     def by_itself(self) -> bool:
-        """Whether it ended well without being told to."""
+        """Whether it ended successfully without being stopped."""
         return self.well and self.exit_code == FINISHED and self.ended_by != PLAYBOOK
 
     @property
     def in_words(self) -> str:
-        """How it ended, said of a task that has."""
+        """How a task ended, in words that follow its name."""
         if self.alive:
             return "was still running"
         if self.by_itself:
@@ -57,14 +56,14 @@ class Ending:
 
     @property
     def exchanged(self) -> tuple[int, int] | None:
-        """Bytes received and sent; None where they were not counted."""
+        """The bytes received and sent; None if they were not counted."""
         if self.bytes_received is None or self.bytes_sent is None:
             return None
         return self.bytes_received, self.bytes_sent
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "Ending":
-        """Read an entry of tasks.json. Raises ValueError where it is not whole."""
+        """Return the ending in an entry of tasks.json. Raises ValueError if the entry is incomplete."""
         alive, failed = values.get("alive"), values.get("failed")
         exit_code = _count(values.get("exit_code"))
         unknown = "exit_code" in values and values["exit_code"] is None
@@ -76,7 +75,7 @@ class Ending:
 
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
-    """Return the ending of each task by the content of tasks.json, and what of that cannot be used."""
+    """Return each task's ending from the content of tasks.json, and the problems with that content."""
     if not isinstance(content, list):
         return {}, ["tasks.json: not a JSON list"]
     endings, problems = {}, []
@@ -85,7 +84,7 @@ def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
             if not isinstance(entry, Mapping):
                 raise ValueError("it is no object")
             endings[str(entry.get("name"))] = Ending.from_mapping(entry)
-        except ValueError as error:  # noqa: PERF203 - the others count
+        except ValueError as error:  # noqa: PERF203 - other entries still count
             problems.append(f"tasks.json, entry {number}: {error}")
     return endings, problems
 

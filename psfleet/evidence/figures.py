@@ -1,4 +1,4 @@
-"""The figures of a run: how fast each worker was, what it waited for, how stale its gradients were."""
+"""The figures of a run: how fast each worker was, how long it waited, how stale its gradients were."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,18 +13,18 @@ from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from trainer.contract.json_files import finite
 
-# A worker this many times slower than the median one is a straggler.
+# A worker that is this many times slower than the median one is a straggler.
 STRAGGLER = 2.0
 _OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 
 
 def figures_of(run: Run) -> dict[str, Any]:
-    """Return the figures: `seconds` is how long the busiest worker trained, rates are over all workers.
+    """Return the figures; `seconds` is how long the busiest worker trained, rates are over all workers.
 
-    `replication` is None for a program of one's own. Bytes are None where systemd did not count them.
-    `pace` is None where there is nothing to hold the run against (learning_pace.py).
-    `staleness` is None where nobody knows it; its `histogram` is as `Window.staleness`. `ps` has the saved
-    variables that each ps held, by the chief.
+    `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
+    if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
+    `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
+    recorded them.
     """
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.workers)
@@ -64,17 +64,17 @@ def figures_of(run: Run) -> dict[str, Any]:
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
-    """Return for each worker its rates, waiting, staleness and slowdown; None for what is not known.
+    """Return each worker's rates, waiting time, staleness and slowdown; unknown values are None.
 
-    `slowdown` compares, with the median worker, the steps per second of the time that it did not wait for
-    others: of workers that wait for one another, each takes as long as the slowest.
+    `slowdown` compares steps per second with the median worker's, without the time spent waiting for others:
+    if workers wait for each other, each takes as long as the slowest.
     """
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}
     for worker in run.workers:
         steps, seconds = sum(window.steps for window in worker.windows), _seconds(worker)
-        told = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
-        waiting = sum(told) if told else None
+        recorded = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
+        waiting = sum(recorded) if recorded else None
         paces[worker.name] = _ratio(steps, seconds - (waiting or 0.0)) or None
         speeds[worker.name] = {
             "steps_per_second": _ratio(_applied(run, worker, "steps"), seconds),
@@ -95,14 +95,14 @@ def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]
 
 
 def _seconds(worker: TaskRecords) -> float:
-    """The seconds that its windows of steps took, by its own clock alone."""
+    """Return the seconds that a worker's windows of steps took, by its own clock alone."""
     return sum(window.seconds for window in worker.windows if math.isfinite(window.seconds))
 
 
 def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) -> int:
-    """How many steps or examples of its own went into the model.
+    """Return how many of a worker's own steps or examples went into the model.
 
-    A synchronous step drops the gradients that come too late, and the chief counts those that it took.
+    A synchronous step drops gradients that come too late; the chief counts those that were used.
     """
     count = sum(int(getattr(window, what)) for window in worker.windows)
     if not run.rules.drops_late_gradients or not worker.local_steps:
@@ -123,7 +123,7 @@ def _staleness(run: Run) -> dict[str, Any] | None:
 
 
 def _ps(run: Run) -> dict[str, dict[str, float]]:
-    told: dict[str, tuple[int, int]] = {}
+    of_ps: dict[str, tuple[int, int]] = {}
     for record in run.chief.of("initialised", "restored"):
         held = record.fields.get("ps_parameters")
         found: dict[str, tuple[int, int]] = {}
@@ -131,11 +131,11 @@ def _ps(run: Run) -> dict[str, dict[str, float]]:
             count, size = (of.get("variables"), of.get("bytes")) if isinstance(of, Mapping) else (None, None)
             if type(count) is int and type(size) is int:
                 found[str(name)] = (count, size)
-        told = found or told
-    total = sum(size for _, size in told.values())
+        of_ps = found or of_ps
+    total = sum(size for _, size in of_ps.values())
     return {
         name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
-        for name, (count, size) in told.items()
+        for name, (count, size) in of_ps.items()
     }
 
 

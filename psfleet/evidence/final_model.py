@@ -1,7 +1,8 @@
-"""The final model: whether all clients read the same one, and what a process found in it that took no part.
+"""The final model: whether all clients read the same parameters, and what the evaluator found in them.
 
-After the last step nothing moves any more. Each client then reads a fingerprint of all parameters from the
-ps, and a process that was no task of the run reads them from the last checkpoint and evaluates them.
+After the last step the parameters no longer change. Each client then reads a fingerprint of all parameters
+from the ps, and the evaluator, which is no task of the run, reads them from the last checkpoint and evaluates
+them.
 """
 
 import math
@@ -12,17 +13,18 @@ from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Process, Run
 from trainer.contract.records import Record
 
-# Two machines, or one with other threads, add the same numbers in another order, and a GPU multiplies with
-# fewer bits: the metrics of the same parameters agree to about a thousandth, or by one example of the test.
+# Two machines, or different numbers of threads, add the same numbers in different orders, and GPUs multiply
+# with lower precision. So metrics of the same parameters agree to about a thousandth, or within one test
+# example.
 _TOLERANCE = 1e-3
-_ONE_EXAMPLE = 1.01  # and what rounding adds to it
+_ONE_EXAMPLE = 1.01  # with a margin for rounding
 
 
 @check
 def fingerprints_agree(findings: Findings, run: Run) -> Good:
-    """Every client read the same parameters in the end, and the last checkpoint holds these.
+    """Every client read the same parameters at the end, and the last checkpoint contains them.
 
-    Fingerprints of different global steps are of different models, so only those of one step are compared.
+    Fingerprints at different global steps belong to different models, so only those at one step are compared.
     """
     read: dict[str, tuple[str, int]] = {}
     for client in run.clients:
@@ -41,11 +43,11 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     for step in steps:
         digests = {name: digest for name, (digest, at) in read.items() if at == step}
         if len(set(digests.values())) > 1:
-            told = listed(f"{name} read {digest}" for name, digest in digests.items())
-            findings.wrong.append(f"the parameters differ at global step {step}: {told}")
+            listing = listed(f"{name} read {digest}" for name, digest in digests.items())
+            findings.wrong.append(f"the parameters differ at global step {step}: {listing}")
     if len(steps) > 1:
-        told = listed(f"{name} at global step {at}" for name, (_, at) in read.items())
-        findings.lacking.append(f"they were read at different steps and cannot be compared: {told}")
+        listing = listed(f"{name} at global step {at}" for name, (_, at) in read.items())
+        findings.lacking.append(f"they were read at different steps and cannot be compared: {listing}")
     digest, step = next(iter(read.values()), ("", 0))
     good = (
         f"{counted(len(run.clients), 'client')} and the last checkpoint hold {digest} at global step {step}"
@@ -56,7 +58,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
 
 @check
 def evaluated_apart(findings: Findings, run: Run) -> Good:
-    """A process that took no part evaluated the last checkpoint, and found what the chief had found."""
+    """The evaluator evaluated the last checkpoint, and found what the chief had found."""
     name, life = run.evaluator.name, run.evaluation
     if life is None:
         findings.lacking.append("no process that took no part has evaluated the final model")
@@ -76,8 +78,8 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     step, found = evaluated.integer("global_step"), metrics_of(evaluated)
     _compare_checkpoint(run, step, findings)
     _compare_metrics(run, evaluated, findings)
-    told = listed(f"{metric} {value:.4g}" for metric, value in found.items())
-    return f"{name} found at global step {step} what the chief found: {told}", {
+    listing = listed(f"{metric} {value:.4g}" for metric, value in found.items())
+    return f"{name} found at global step {step} what the chief found: {listing}", {
         "global_step": step,
         "nonce": life.nonce,
         "metrics": found,
@@ -85,7 +87,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
 
 
 def _follow_checkpoints(run: Run, findings: Findings) -> None:
-    """Ask that what was restored, and what was evaluated in the end, is what had been saved at that step."""
+    """Check that restored and evaluated parameters are those that had been saved at that step."""
     saved: dict[int, set[str]] = {}
     read: list[tuple[str, tuple[str, int] | None]] = []
     for record in run.chief.of("checkpointed", "restored"):
@@ -98,8 +100,10 @@ def _follow_checkpoints(run: Run, findings: Findings) -> None:
     read.append((f"{run.evaluator.name} read", _fingerprint(evaluated, "global_step")))
     for who, found in read:
         if found and found[1] in saved and found[0] not in saved[found[1]]:
-            told = " or ".join(sorted(saved[found[1]]))
-            findings.wrong.append(f"{who} {found[0]} at global step {found[1]}, where {told} had been saved")
+            expected = " or ".join(sorted(saved[found[1]]))
+            findings.wrong.append(
+                f"{who} {found[0]} at global step {found[1]}, where {expected} had been saved"
+            )
 
 
 def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
@@ -110,9 +114,9 @@ def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
 
 
 def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
-    """It must be a process of its own, which no task of the run drew a nonce for.
+    """Check that the evaluator was a process of its own: no task of the run drew its nonce.
 
-    Names of hosts and process ids are not asked: hosts may have one name, and ids are used again.
+    Host names and process ids are not compared: hosts may share a name, and ids are reused.
     """
     if life.nonce is None:
         findings.lacking.append(f"{run.evaluator.name}: its records do not begin with `started`")
@@ -126,16 +130,18 @@ def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
 
 
 def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
-    """It must be the last checkpoint, and that the final model."""
+    """Check that the evaluator read the last checkpoint, and that it contains the final model."""
     saved = [record.integer("global_step") for record in run.chief.of("checkpointed")]
     if not saved:
         findings.lacking.append("the chief does not tell of a checkpoint")
     elif step != saved[-1]:
-        told = f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
-        findings.add(told, certain=run.chief.whole)
+        difference = (
+            f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
+        )
+        findings.add(difference, certain=run.chief.whole)
     if run.final is not None and step < run.global_steps:
-        told = f"the checkpoint is of global step {step}, the run ended at {run.global_steps}"
-        findings.lacking.append(told)
+        difference = f"the checkpoint is of global step {step}, the run ended at {run.global_steps}"
+        findings.lacking.append(difference)
 
 
 def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
@@ -146,9 +152,11 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
         return
     examples = evaluated.fields.get("examples")
     one_example = _ONE_EXAMPLE / examples if type(examples) is int and examples > 0 else 0.0
-    told = metrics_of(of_chief[-1])
-    findings.lacking += [f"the chief does not tell its {metric}" for metric in found if metric not in told]
-    for metric, value in told.items():
+    by_chief = metrics_of(of_chief[-1])
+    findings.lacking += [
+        f"the chief does not tell its {metric}" for metric in found if metric not in by_chief
+    ]
+    for metric, value in by_chief.items():
         if metric not in found:
             findings.lacking.append(f"{metric} was not evaluated apart")
         elif math.isnan(value) and math.isnan(found[metric]):

@@ -1,4 +1,4 @@
-"""Whether what each worker pushed were the gradients of its loss: zeros and noise no other check finds."""
+"""Checks that each worker pushed the gradients of its loss; no other check finds zeros and noise."""
 
 import math
 from statistics import median, median_low
@@ -6,32 +6,32 @@ from statistics import median, median_low
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.recorded_run import Run, TaskRecords
 
-# The fit of gradients of a loss is 1, but for its curve and for rounding; that of zeros and of noise about 0.
+# Gradients of the loss fit it with 1, apart from curvature and rounding; zeros and noise fit with about 0.
 _LEAST, _MOST = 0.5, 1.5
-_MAY_MISS = 0.1  # of the looks, and one of few: a loss has kinks
-# Of the loss that training began with: where less is left there is nothing to learn.
+_MAY_MISS = 0.1  # share of the measurements, at least one: a loss has kinks
+# As a share of the loss at the start: below it, there is nothing left to learn.
 _NOTHING_LEFT = 1e-9
 
-_Look = tuple[float, float, float]  # loss, norm, fit
+_Measurement = tuple[float, float, float]  # loss, norm, fit
 
 
 @check
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
-    """Along each worker's gradients its loss changes as they foretell (trainer/engine/gradient_check.py)."""
-    looks = {worker.name: _looks_at(worker, run) for worker in run.workers}
-    # A loss that is no number, or has grown beyond all bounds, must not keep others from being looked at.
-    finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in looks.values())
+    """Along each worker's gradients its loss changes as they predict (trainer/engine/gradient_check.py)."""
+    measured = {worker.name: _measurements_of(worker, run) for worker in run.workers}
+    # One loss that is not finite must not keep the others from being judged.
+    finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in measured.values())
     began = [sizes[0] for sizes in finite if sizes]
     least = _NOTHING_LEFT * (median_low(began) if began else 0.0)
-    told: dict[str, str] = {}
-    for name, found in looks.items():
+    fit_of: dict[str, str] = {}
+    for name, found in measured.items():
         if not found:
             findings.lacking.append(f"{name} does not tell whether its gradients fit its loss")
             continue
         fits = [fit for loss, _, fit in found if math.isfinite(fit) and abs(loss) > least]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
-        # Of a loss that draws random numbers, and of gradients that are all of some rows of tables.
-        told[name] = f"{median(fits):.3g}" if fits else "not known"
+        # The fit is unknown for a loss that draws random numbers, and if all gradients are rows of tables.
+        fit_of[name] = f"{median(fits):.3g}" if fits else "not known"
         norms = [norm for loss, norm, _ in found if not abs(loss) <= least]
         if norms and not any(norms):
             findings.wrong.append(f"{name}: all gradients that it pushed were 0")
@@ -42,15 +42,15 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
                 f"by {median(beside):.2g} of what they foretell {times}, expected {_LEAST:g} to {_MOST:g}"
             )
             findings.wrong.append(f"{what} {expected}")
-    good = listed(f"{name} {fit}" for name, fit in told.items())
+    good = listed(f"{name} {fit}" for name, fit in fit_of.items())
     return f"the loss changes along the gradients by this part of what they foretell: {good}", {
-        "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in looks.items()},
-        "norms": {name: [norm for _, norm, _ in found] for name, found in looks.items()},
+        "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in measured.items()},
+        "norms": {name: [norm for _, norm, _ in found] for name, found in measured.items()},
     }
 
 
-def _looks_at(worker: TaskRecords, run: Run) -> list[_Look]:
-    """What was seen of a worker's gradients: by itself, in-graph by the client that computes them all."""
+def _measurements_of(worker: TaskRecords, run: Run) -> list[_Measurement]:
+    """Return the measurements of a worker's gradients; in-graph, the client records those of all workers."""
     by = run.chief if run.rules.one_client else worker
     found = []
     for record in by.of("gradients"):

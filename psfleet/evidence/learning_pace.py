@@ -1,9 +1,9 @@
-"""How many examples a run took to learn what one process learns of so many: what distribution has cost.
+"""How many examples a run needed compared to one process: the cost of distribution.
 
-references/<model>.json has the losses of runs of one process, each of another seed, for several numbers of
-examples to a global step, and of asynchronous workers (`make references` makes them). As with MLPerf's
-reference convergence points (mlcommons/logging, rcp_checker), a run is held against those of its own batch by
-a t-test: here one-sided at 1 %, of the logarithm of the examples, for one run against `SEEDS` others.
+references/<model>.json has the losses of runs of one process with different seeds, for several numbers of
+examples per global step, and of asynchronous workers (`make references` creates them). As with MLPerf's
+reference convergence points (mlcommons/logging, rcp_checker), a run is compared with those of its own batch
+by a t-test: here one-sided at 1 %, on the logarithm of the examples, for one run against `SEEDS` others.
 """
 
 import json
@@ -25,22 +25,22 @@ FOLDER = Path(__file__).with_name("references")
 SEEDS = 10
 # The quantile 0.99 of Student's t distribution for SEEDS - 1 degrees of freedom.
 STUDENT = 2.8214
-# Settings that a run must share with the references: what it does otherwise is what is compared.
+# A run must share these settings with the references, because the comparison is about everything else.
 DEFINING = ("learning_rate", "optimizer", "hidden_units", "activation", "data_dir")
-# Losses are averaged over the examples from each of these multiples to the next.
+# Losses are averaged over the examples between successive powers of this number.
 _BIN = 1.15
-_WIDEST = 0.3  # of the examples before it: a longer window says too little of where the loss fell
-_HALVINGS = 8  # of the target loss; the lowest of these that was reached is compared
+_WIDEST = 0.3  # share of the examples before it; a longer window is too vague about where the loss fell
+_HALVINGS = 8  # of the target loss; the lowest level that was reached is compared
 
 Curve = Sequence[tuple[float, float]]  # (examples, mean loss), by examples
 
 
 @dataclass(frozen=True)
 class LearningPace:
-    """The `examples` until the mean loss was `loss`, of a run and of `one_process` (the mean of the seeds).
+    """The `examples` until the mean loss was `loss`, for a run and for `one_process` (mean of the seeds).
 
-    Those of one process are at most `most` in 99 of 100 runs. `usual` is what this replication with so many
-    workers took where the references were made; None where they have none.
+    Runs of one process need at most `most` examples in 99 of 100 cases. `usual` is what this replication with
+    this number of workers needed where the references were made, None if the references lack it.
     """
 
     loss: float
@@ -51,7 +51,7 @@ class LearningPace:
 
 
 def pace_of(run: Run) -> LearningPace | None:
-    """Return how fast a run learned; None where no reference is like it, or its windows are too long."""
+    """Return how fast a run learned; None if no reference matches it, or if its windows are too long."""
     batch, alone = of_one_process(run)
     if not alone:
         return None
@@ -71,32 +71,32 @@ def pace_of(run: Run) -> LearningPace | None:
 
 
 def of_one_process(run: Run) -> tuple[int, Sequence[Curve]]:
-    """Return the examples of a global step of a run, and what one process learns of as many.
+    """Return a run's examples per global step, and the reference curves of one process with as many.
 
-    0 and none where the workers have different batches, or settings that the references do not have.
+    Return 0 and () if the workers have different batches, or settings that the references lack.
     """
-    told = [settings for worker in run.workers for settings in worker.settings]
+    recorded = [settings for worker in run.workers for settings in worker.settings]
     usual = TrainingSettings().as_dict()
-    sizes = {size if type(size := one.get("batch_size")) is int else 0 for one in told}
-    if len(sizes) != 1 or any(one.get(name) != usual[name] for one in told for name in DEFINING):
+    sizes = {size if type(size := one.get("batch_size")) is int else 0 for one in recorded}
+    if len(sizes) != 1 or any(one.get(name) != usual[name] for one in recorded for name in DEFINING):
         return 0, ()
     batch = run.rules.gradients_per_step * sizes.pop()
     return batch, _references(run.model).get(("local", 1, batch), ())
 
 
 def _until(loss: float, curves: Sequence[Curve]) -> list[float]:
-    """Return the logarithm of the examples until the loss, of each curve that was there."""
+    """Return the logarithm of the examples until the loss, for each curve that reached it."""
     return [math.log(until) for curve in curves if (until := examples_until(loss, curve)) is not None]
 
 
 def curve_of(run: Run, batch: int) -> Curve:
-    """Return the mean loss over examples of all workers together, `batch` examples to a global step."""
+    """Return the mean loss of all workers by examples, with `batch` examples per global step."""
     bins = defaultdict[int, list[tuple[float, float, int]]](list)
     for window in run.windows:
         examples, width = (window.before + window.after) / 2 * batch, (window.after - window.before) * batch
         loss = window.loss_mean
-        told = loss is not None and abs(loss) <= MOST_LOSS and window.steps > 0
-        if loss is not None and told and 0 < width <= _WIDEST * examples:
+        usable = loss is not None and abs(loss) <= MOST_LOSS and window.steps > 0
+        if loss is not None and usable and 0 < width <= _WIDEST * examples:
             bins[math.floor(math.log(examples, _BIN))].append((math.log(examples), loss, window.steps))
     curve = []
     for _, inside in sorted(bins.items()):
@@ -107,7 +107,7 @@ def curve_of(run: Run, batch: int) -> Curve:
 
 
 def examples_until(loss: float, curve: Curve) -> float | None:
-    """Return the examples after which a curve first was at `loss`; None where it never was, or always."""
+    """Return the examples at which a curve first reached `loss`, None if it never did or began there."""
     for (before, above), (after, below) in pairwise(curve):
         if above > loss >= below:
             return math.exp(math.log(before) + math.log(after / before) * (above - loss) / (above - below))
@@ -115,14 +115,14 @@ def examples_until(loss: float, curve: Curve) -> float | None:
 
 
 def _levels(model: str) -> Iterator[float]:
-    """Yield the losses that can be compared, the lowest first."""
+    """Yield the losses to compare at, the lowest first."""
     target = EvidenceSettings().target_loss_of(model) or 0.0
     yield from (target / 2**halvings for halvings in reversed(range(_HALVINGS)))
 
 
 @cache
 def _references(model: str) -> Mapping[tuple[str, int, int], Sequence[Curve]]:
-    """Return replication, workers and examples to a global step -> the curves; none of an unknown model."""
+    """Return (replication, workers, examples per global step) -> curves; {} for an unknown model."""
     found = defaultdict[tuple[str, int, int], list[Curve]](list)
     path = {file.stem: file for file in FOLDER.glob("*.json")}.get(model)
     for one in json.loads(path.read_text(encoding="utf-8"))["runs"] if path else ():

@@ -1,4 +1,4 @@
-"""What the logs of a run's tasks must say, by patterns that people give."""
+"""Checks that the logs of a run's tasks match the patterns that the user set."""
 
 import signal
 import threading
@@ -14,19 +14,19 @@ from psfleet.evidence.settings import LogPattern
 from psfleet.evidence.untrusted_files import refuse_special
 from trainer.contract.rules import to_number
 
-LONGEST_LINE = 1_000_000  # a longer one is looked at in parts
+LONGEST_LINE = 1_000_000  # longer ones are searched in parts
 VARIABLE = "training_evidence_log_patterns"
-# Some patterns take longer than the world has, such as (a+)+$ on a line of a.
+# Some patterns take practically forever, such as (a+)+$ on a line of a.
 SECONDS_FOR_A_LOG = 30
 
 
 class TookTooLong(Exception):  # noqa: N818 - and no OSError, as TimeoutError is
-    """A pattern takes longer than it may."""
+    """A search for a pattern took too long."""
 
 
 @contextmanager
 def at_most(seconds: int) -> Iterator[None]:
-    """Raise TookTooLong where the block takes longer; only a thread that gets signals can be told to."""
+    """Raise TookTooLong if the block takes longer; only the main thread gets the signal for that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -45,7 +45,7 @@ def at_most(seconds: int) -> Iterator[None]:
 
 @check
 def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -> Good:
-    """Every pattern occurs in the log of each task that it is for, with its number in range."""
+    """Every pattern occurs in the log of each task that it applies to, with its number in range."""
     found: dict[str, str] = {}
     names = [task.name for task in run.expected]
     for number, pattern in enumerate(patterns):
@@ -56,26 +56,26 @@ def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -
                 f"it has {', '.join(names)}"
             )
         for name in matching:
-            _look_in_time(run.folder / "logs" / f"{name}.out", pattern, findings, found)
+            _search_in_time(run.folder / "logs" / f"{name}.out", pattern, findings, found)
     return listed(f"{name} {text!r}" for name, text in found.items()), {"last_matches": found}
 
 
-def _look_in_time(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
+def _search_in_time(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
     try:
         with at_most(SECONDS_FOR_A_LOG):
-            _look_into_log(log, pattern, findings, found)
+            _search_log(log, pattern, findings, found)
     except TookTooLong:
-        took = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
-        findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {took}")
+        too_long = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
+        findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {too_long}")
 
 
-def _look_into_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
+def _search_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
     last = None
     try:
         refuse_special(log)
         with log.open(encoding="utf-8", errors="replace") as lines:
             for line in iter(partial(lines.readline, LONGEST_LINE), ""):
-                for last in pattern.pattern.finditer(line):  # noqa: B007 - the last one of the last line
+                for last in pattern.pattern.finditer(line):  # noqa: B007 - the last match counts
                     pass
     except OSError as error:
         findings.lacking.append(f"logs/{log.name}: {error.strerror}")

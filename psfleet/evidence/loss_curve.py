@@ -1,7 +1,6 @@
-"""The losses of a run, all workers' together in the order of the global step, and what moved beyond noise.
+"""The losses of a run, of all workers by global step, and how they moved beyond their noise.
 
-Losses are smoothed by medians over bins of windows. A median is not moved by a few windows that stand out,
-and a plateau is still a plateau in it.
+Losses are smoothed by medians over bins of windows. A median ignores a few outliers and keeps plateaus.
 """
 
 import math
@@ -17,33 +16,34 @@ from psfleet.evidence.recorded_run import Run
 Loss = tuple[int, float]  # (global step after a window, its mean loss)
 Item = TypeVar("Item")
 
-TAIL = 0.1  # of the windows: the first tenth and the last are compared
-# Chance has all of so many first windows above so many last ones in less than one run of a thousand.
+TAIL = 0.1  # share of the windows: the first tenth is compared with the last
+# By chance, all of this many first windows lie above all of this many last ones in less than one of 1000
+# runs.
 HEAD, _LEAST_TAIL = 5, 9
-_LAST_PART = 1 / 3  # of the windows: where the loss must not rise
-_BINS = 30  # at most; a slope by pairs grows with their square
+_LAST_PART = 1 / 3  # share of the windows in which the loss must not rise
+_BINS = 30  # at most; the cost of a slope over pairs grows with their square
 _WINDOWS_OF_A_BIN = 4
-# In standard deviations: chance alone goes beyond it in one run of a thousand.
+# In standard deviations; chance alone exceeds it in one of 1000 runs.
 SIGNIFICANT = 3.0
-_LEAST_RISE = 1.1  # a rise by less than a tenth is no matter
-# Losses below this part of the target are all the same: rounding errors of a model that fits exactly.
+_LEAST_RISE = 1.1  # a rise by less than a tenth is unimportant
+# Losses below this share of the target count as equal: they are rounding errors of an exact fit.
 _OF_THE_TARGET = 0.1
 _OF_THE_FIRST = 1e-6
-# A loss is noise that forgets itself within a part: parts are then as good as independent of one another.
+# Noise of a loss is assumed to be uncorrelated beyond a part, so that parts are nearly independent.
 _PARTS = 20
-# A curve seems to have memory, too: what falls all the way is never taken for noise.
+# A steady fall looks like memory, too; this limit keeps it from being taken for noise.
 _MOST_MEMORY = 1 / 3
-# Student's t that normal noise exceeds in one run of ten thousand, by one degree of freedom, two, and so on.
-# Noise that is not normal, as of losses of few examples, exceeds it more often.
+# Student's t that normal noise exceeds in one of 10,000 runs, by degrees of freedom from 1. Other noise, as
+# of losses over few examples, exceeds it more often.
 _STUDENT = (3183, 70.7, 22.2, 13.03, 9.678, 8.025, 7.063, 6.442, 6.010)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """How the loss moved in the last third: `factor` from its begin to its end by the Theil-Sen slope.
+    """How the loss moved in the last third: `factor` from its start to its end, by the Theil-Sen slope.
 
     `significance` is Kendall's tau in its own standard deviations: how far the order of the losses is from
-    chance. Both are 0 and 1 where there are too few windows.
+    chance. With too few windows they are 1 and 0.
     """
 
     factor: float = 1.0
@@ -51,16 +51,16 @@ class Trend:
 
     @property
     def rises(self) -> bool:
-        """Whether it rose, beyond noise and by an amount that matters."""
+        """Whether it rose beyond noise and by an important amount."""
         return self.factor >= _LEAST_RISE and self.significance >= SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Change:
-    """How the loss moved over a whole run of so many `parts`.
+    """How the loss moved over a whole run, which is divided into `parts`.
 
-    `order` is Kendall's tau of the parts' means in its own standard deviations, negative where they fall.
-    `drop` is how far the first part lies above the later half, as a multiple of what is taken for chance.
+    `order` is Kendall's tau of the parts' means in its own standard deviations, negative if they fall. `drop`
+    is how far the first part lies above the later half, as a multiple of what chance explains.
     """
 
     parts: int
@@ -69,7 +69,7 @@ class Change:
 
     @property
     def fell(self) -> bool:
-        """Whether it fell beyond noise: all the time, or at first and then came to rest."""
+        """Whether it fell beyond noise: all the time, or at first before it levelled off."""
         return self.order <= -SIGNIFICANT or self.drop >= 1
 
     @property
@@ -79,23 +79,23 @@ class Change:
 
     @property
     def decidable(self) -> bool:
-        """Whether there are parts enough for a fall all the way to be told from chance."""
+        """Whether there are enough parts to tell a steady fall from chance."""
         return _deviation(self.parts) * SIGNIFICANT <= self.parts * (self.parts - 1) / 2
 
 
 def losses_of(run: Run) -> list[Loss]:
-    """Return (global step after, mean loss) of all workers' windows that tell a loss, by global step."""
+    """Return (global step after, mean loss) of all workers' windows with a loss, by global step."""
     windows = [(window.after, window.loss_mean) for window in run.windows if window.loss_mean is not None]
     return sorted(windows, key=itemgetter(0))
 
 
 def smoothed_loss(run: Run) -> tuple[float, float]:
-    """Return what the loss was at first, and the median of the last tenth of all workers' windows.
+    """Return the first loss, and the median of the last tenth of all workers' windows.
 
-    At first it was the median of the first tenth, by global step. What has converged may rest: where a tenth
-    is long, the first windows alone may be above it. Their least counts where it is more, and above every
-    window of the last tenth, which chance seldom makes so.
-    Both are nan where there are fewer than two windows, or where a loss was not finite.
+    The first loss is the median of the first tenth, by global step. If a tenth is long, the loss may have
+    fallen within it; then the lowest loss of the first few windows counts, if it is higher and above every
+    window of the last tenth, which chance seldom causes. Both are nan if there are fewer than two windows, or
+    if a loss was not finite.
     """
     losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
@@ -109,13 +109,14 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
 
 
 def change_of(run: Run) -> Change:
-    """Return how the losses of a run moved, which are finite, of each window by its steps.
+    """Return how the losses of a run moved, weighting each window by its steps; all must be finite.
 
-    Two tests, which noise alone passes in some two runs of a thousand together. Mann and Kendall's asks the
-    order of the parts, with Hamed and Rao's wider deviation where noise has memory (Journal of Hydrology 204,
-    1998, 182-196). Student's t of the first part against those of the later half finds a fall that was over
-    before most windows were written. Its noise is that of batch means (Law, Simulation Modeling and
-    Analysis): how the later parts scatter, each by its steps, for the first windows have few and are noisier.
+    There are two tests, which noise alone passes in about two of 1000 runs together. The test of Mann and
+    Kendall judges the order of the parts, with the wider deviation of Hamed and Rao for noise with memory
+    (Journal of Hydrology 204, 1998, 182-196). Student's t of the first part against those of the later half
+    finds a fall that was over before most windows were written. Its noise is that of batch means (Law,
+    Simulation Modeling and Analysis): how much the later parts scatter, each weighted by its steps, because
+    the first windows have few steps and more noise.
     """
     windows = sorted((w for w in run.windows if w.loss_mean is not None), key=attrgetter("after"))
     losses = [(w.loss_mean or 0.0, max(w.steps, 1)) for w in windows]
@@ -124,7 +125,7 @@ def change_of(run: Run) -> Change:
 
 
 def _order(means: Sequence[float]) -> float:
-    """Kendall's tau in its standard deviations, which memory makes wider."""
+    """Return Kendall's tau in its standard deviations, which memory widens."""
     if len(means) < 2:
         return 0.0
     memory = min(max(_memory(means), 0.0), _MOST_MEMORY) if len(means) == _PARTS else 0.0
@@ -133,7 +134,7 @@ def _order(means: Sequence[float]) -> float:
 
 
 def _memory(means: Sequence[float]) -> float:
-    """How far what the line of Theil and Sen leaves of one part is that of the part before it."""
+    """Return how much the residual of a part, from the Theil-Sen line, correlates with the one before it."""
     slope = median((means[b] - means[a]) / (b - a) for a, b in combinations(range(len(means)), 2))
     level = sum(means) / len(means) - slope * (len(means) - 1) / 2
     left = [mean - slope * number - level for number, mean in enumerate(means)]
@@ -142,12 +143,12 @@ def _memory(means: Sequence[float]) -> float:
 
 
 def _drop(parts: Sequence[tuple[float, int]]) -> float:
-    """How far the first part lies above the later half, as a multiple of what is taken for chance."""
+    """Return how far the first part lies above the later half, as a multiple of what chance explains."""
     later = parts[(len(parts) + 1) // 2 :]
     if len(later) < 2:
         return 0.0
     (first, steps), (rest, all_steps), freedom = parts[0], _mean(later), len(later) - 1
-    # A power would raise where a product is infinite.
+    # A power would raise an error where a product becomes infinite.
     variance = sum(count * (mean - rest) * (mean - rest) for mean, count in later) / freedom
     error = math.sqrt(variance * (1 / steps + 1 / all_steps))
     if not first > rest:
@@ -156,20 +157,20 @@ def _drop(parts: Sequence[tuple[float, int]]) -> float:
 
 
 def _mean(part: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    """The mean over all steps, and how many these are."""
+    """Return the mean over all steps, and their number."""
     steps = sum(count for _, count in part)
     return sum(mean * (count / steps) for mean, count in part), steps
 
 
 def _deviation(count: int) -> float:
-    """The standard deviation, where chance orders so many, of the pairs that rise less those that fall."""
+    """Return the standard deviation of rising minus falling pairs among `count` values in random order."""
     return math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
 
 
 def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
-    """Return how finite losses, by global step, moved in their last third."""
+    """Return how finite losses, ordered by global step, moved in their last third."""
     floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
-    # The least positive number keeps a loss of exactly 0 within the logarithm.
+    # The least positive number keeps the logarithm of a loss of exactly 0 finite.
     floor = max(floor, math.ulp(0.0))
     last = losses[-max(round(len(losses) * _LAST_PART), 1) :]
     bins = binned(last, _BINS, _WINDOWS_OF_A_BIN)
@@ -187,11 +188,11 @@ def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
 
 
 def binned(losses: Sequence[Loss], most: int, windows_of_a_bin: int) -> list[Sequence[Loss]]:
-    """Cut into bins of equal counts, so many at most and of so many windows at least."""
+    """Return the losses in at most `most` bins of equal counts, each of `windows_of_a_bin` or more."""
     return _cut(losses, min(max(len(losses) // windows_of_a_bin, 1), most))
 
 
 def _cut(items: Sequence[Item], count: int) -> list[Sequence[Item]]:
-    """Cut into so many rows of equal lengths, which never differ by more than one."""
+    """Return the items in `count` consecutive slices, whose lengths differ by at most one."""
     edges = [round(number * len(items) / count) for number in range(count + 1)]
     return [items[start:end] for start, end in pairwise(edges)]

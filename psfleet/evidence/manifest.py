@@ -1,7 +1,7 @@
 """manifest.json of a run's folder: the hash of every file that a verdict rests on.
 
-Written when a run is collected. Whoever judges the folder later sees whether it still holds what came from
-the hosts. It is no signature: who changes a file and the manifest alike is not found out.
+It is written when a run is collected, so that a later judge of the folder sees whether it still holds what
+came from the hosts. It is no signature: changing a file and the manifest alike goes unnoticed.
 """
 
 import gzip
@@ -22,7 +22,7 @@ FILE_NAME = "manifest.json"
 VERSION = 1
 _FILES = ("plan.json", "settings.json", "tasks.json", "devices.txt")
 _FOLDERS = ("events", "logs", "checkpoints", "devices")
-# For people to look at: what was said of it.
+# These files show what was said about the run, for readers only.
 _ALSO_PACKED = (FILE_NAME, "verdict.json", "report.html", "loss.png")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 Entry = Mapping[str, Any]
@@ -37,12 +37,12 @@ class Manifest:
 
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
-        """Read all files of the folder that a verdict rests on. Raises OSError."""
+        """Return the manifest of all files in the folder that a verdict rests on. Raises OSError."""
         return cls(folder.resolve().name, {name: _entry(folder / name) for name in covered(folder)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read manifest.json. Raises OSError, and ValueError saying what is wrong with it."""
+        """Return the manifest in manifest.json. Raises OSError, and ValueError with the problem."""
         content = read_json(folder / FILE_NAME)
         if not isinstance(content, dict) or content.get("version") != VERSION:
             raise ValueError(f"it is no object of version {VERSION}")
@@ -55,16 +55,16 @@ class Manifest:
         return cls(content["run_id"], files)
 
     def write(self, folder: Path) -> None:
-        """Put manifest.json into the folder, in one piece. Raises OSError."""
+        """Write manifest.json into the folder atomically. Raises OSError."""
         content = {"version": VERSION, "run_id": self.run_id, "files": dict(sorted(self.files.items()))}
         write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
     def with_file(self, folder: Path, name: str) -> "Manifest":
-        """Return the manifest with a file as it is now. Raises OSError."""
+        """Return the manifest, updated by the present state of a file. Raises OSError."""
         return Manifest(self.run_id, {**self.files, name: _entry(folder / name)})
 
     def holds(self, folder: Path, name: str) -> bool:
-        """Whether the file is there and is the one that was collected. Raises OSError."""
+        """Return whether the file exists and is the one that was collected. Raises OSError."""
         if name not in self.files or not (folder / name).is_file():
             return False
         of_size = (folder / name).stat().st_size == self.files[name]["bytes"]
@@ -72,12 +72,12 @@ class Manifest:
 
 
 def covered(folder: Path) -> Iterator[str]:
-    """Yield the names of the files that a verdict rests on, sorted; no links, no hidden files."""
+    """Yield the names of the files that a verdict rests on, sorted, without links and hidden files."""
     for name in _FILES:
         if is_plain(folder / name):
             yield name
     for place in _FOLDERS:
-        # A link to a folder would bring files of somewhere else.
+        # A link to a folder would add files from elsewhere.
         inside = (folder / place).is_dir() and not (folder / place).is_symlink()
         for path in sorted((folder / place).rglob("*")) if inside else ():
             if is_plain(path):
@@ -96,13 +96,13 @@ def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
     if manifest.run_id != run_id:
         findings.wrong.append(f"{FILE_NAME} is of run {manifest.run_id!r}, the records are of {run_id!r}")
     findings.wrong += [f"{name} was added" for name in sorted(there - manifest.files.keys())]
-    # What is gone says nothing against the run; what it told is lacking.
+    # A missing file does not contradict the run; its content is missing evidence.
     findings.lacking += [f"{name} is gone" for name in sorted(manifest.files.keys() - there)]
     for name in sorted(there & manifest.files.keys()):
         try:
             if not manifest.holds(folder, name):
                 findings.wrong.append(f"{name} was changed after it was collected")
-        except OSError as error:  # noqa: PERF203 - the others count
+        except OSError as error:  # noqa: PERF203 - other files still count
             findings.lacking.append(f"{name}: {error.strerror}")
     size, count = sum(entry["bytes"] for entry in manifest.files.values()), len(manifest.files)
     good = f"{counted(count, 'file')} of {size:,} bytes are as they were collected"
@@ -122,15 +122,15 @@ def _is_entry(value: object) -> bool:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether this is a file of the folder itself: no link, and not hidden."""
+    """Return whether this is a file of the folder itself: no link, and not hidden."""
     return not path.name.startswith(".") and path.is_file() and not path.is_symlink()
 
 
 def pack(folder: Path, target: Path) -> list[str]:
-    """Write what a verdict on the folder rests on into a .tar.gz, below a folder of the same name.
+    """Pack what a verdict on the folder rests on into a .tar.gz, below a folder of the same name.
 
-    Returns the names of the files. The same files give the same bytes: names are sorted, and times, owners
-    and modes fixed. Raises FileExistsError where the target is there, and OSError; what was begun is removed.
+    Return the names of the files. The same files give the same bytes: names are sorted, and times, owners and
+    modes are fixed. Raises FileExistsError if the target exists, and OSError; a partial target is removed.
     """
     names = sorted([*covered(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
     with target.open("xb") as file:

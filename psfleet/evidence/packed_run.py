@@ -1,4 +1,4 @@
-"""A packed run (manifest.py's `pack`) read as it is, whoever made it: unpacked where nothing else lies."""
+"""Unpacks a packed run (manifest.py's `pack`) from any source safely, into a folder of its own."""
 
 import shutil
 import tarfile
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-# A run of a thousand tasks has some ten thousand files; memory is taken for each, and for its header.
+# A run of a thousand tasks has about ten thousand files; each takes memory, and so does its header.
 MOST_FILES, MOST_OF_A_HEADER = 200_000, 64_000
-# Of what is free where it is unpacked, which may be memory.
+# Share of the free space where it is unpacked, which may be memory.
 _MOST_OF_THE_FREE = 0.5
 _PIECE = 1 << 20
 
 
 class _Header(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> Any:  # noqa: ANN401 - tarfile's own
-        """Read no further header that takes memory without end."""
+        """Refuse a header that would take unlimited memory."""
         if self.type not in tarfile.REGULAR_TYPES and self.size > MOST_OF_A_HEADER:
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
         return super()._proc_member(archive)  # type: ignore[misc]
@@ -26,9 +26,10 @@ class _Header(tarfile.TarInfo):
 
 @contextmanager
 def unpacked(file: Path) -> Iterator[Path]:
-    """Give the folder of the run in a .tar.gz, which is there as long as the context is.
+    """Yield the folder of the run in a .tar.gz, unpacked for the duration of the context.
 
-    Only plain files of one folder are taken. Raises ValueError saying what else is in it, and OSError.
+    The archive may only contain plain files of one folder. Raises OSError, and ValueError naming anything
+    else in it.
     """
     with tempfile.TemporaryDirectory(prefix="psfleet-run-") as place:
         try:
@@ -42,7 +43,7 @@ def unpacked(file: Path) -> Iterator[Path]:
 
 
 def _take(archive: tarfile.TarFile, place: Path) -> set[str]:
-    """Write what is in the archive below the place, and return the names of the folders there."""
+    """Write the archive's files below `place`, and return the names of the top folders."""
     folders: set[str] = set()
     left = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
     for count, entry in enumerate(archive, start=1):

@@ -1,4 +1,4 @@
-"""What can be said of a run of a program of one's own: how its tasks ended, and what it recorded itself."""
+"""Judges a run of a user's program: how its tasks ended, and what it recorded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from psfleet.evidence.program_learning import goals_reached, losses_that_stay
 from psfleet.evidence.program_sharing import (
     doubt_of_counts,
     gradients_dropped,
-    not_known_to_be_shared,
     parameters_shared,
-    was_seen,
+    unproven_sharing,
+    was_observed,
     with_backups,
 )
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
@@ -23,17 +23,17 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
 
-_UNTOLD = Ending(alive=False, failed=False, exit_code=None)
+_UNKNOWN = Ending(alive=False, failed=False, exit_code=None)
 _Falls = Mapping[str, tuple[int, int]]
 TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 
 @dataclass
 class ProgramAnswers:
-    """The checks that this run allows, and what it leaves open: each a clause, and why it is not shown.
+    """The checks that this run allows, and what it leaves open: a clause -> why it is not shown.
 
-    `together` and `learned` say whether something was asked that shows the one and the other, `observed`
-    whether psfleet itself saw where the parameters were, and who moved them.
+    `together` and `learned` say whether checks showed each; `observed` says whether psfleet itself saw where
+    the parameters were, and which tasks changed them.
     """
 
     checks: list[Answer] = field(default_factory=list)
@@ -49,15 +49,15 @@ class ProgramAnswers:
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
-    """Ask what the run can answer, and name what it cannot."""
+    """Return the checks that the run can answer, and what it leaves open."""
     answers = ProgramAnswers([tasks_ended_well(run)])
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
     falls = _falls(run)
-    _ask_sharing(run, settings, answers, falls)
+    _check_sharing(run, settings, answers, falls)
     _name_falls(falls, answers)
-    _ask_traffic(run, settings, answers)
-    _ask_learning(run, settings, answers)
+    _check_traffic(run, settings, answers)
+    _check_learning(run, settings, answers)
     if settings.log_patterns:
         answers.checks.append(log_patterns(run, settings.log_patterns))
     _name_ends(run, answers)
@@ -66,9 +66,9 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
 
 @check
 def tasks_ended_well(findings: Findings, run: Run) -> Good:
-    """The leading task ended by itself with exit code 0; the others did, or were ended when the run was over.
+    """The lead ended by itself with exit code 0; the others did so, or were ended when the run was over.
 
-    `systemd` told of it in tasks.json; a task that left no log was never started.
+    systemd's account is in tasks.json; a task without a log was never started.
     """
     findings.lacking += run.unusable_endings
     lead = run.chief.name
@@ -92,8 +92,8 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
             failures.append((name, f"{ended[name]}{why}"))
     for task in run.all_tasks:
         why = in_a_line(recorded_failure(task).partition(": ")[2])
-        # As a reason of tasks.json it was told.
-        if why and why not in run.endings.get(task.name, _UNTOLD).reason:
+        # A reason that is in tasks.json was added above.
+        if why and why not in run.endings.get(task.name, _UNKNOWN).reason:
             failures.append((task.name, f"recorded that it failed: {why}"))
     findings.wrong += together(failures)
     others = listed(f"{name} {how}" for name, how in ended.items() if name != lead)
@@ -102,20 +102,22 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
 
 @check
 def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:
-    """Every task whose bytes were counted received and sent more than one does that has no part in a run."""
+    """Every task whose bytes were counted received and sent more than a task outside of a run would."""
     findings.wrong += [
         f"{name} received {received} bytes and sent {sent}, expected at least {minimum:g} each way"
         for name, (received, sent) in exchanged.items()
         if min(received, sent) < minimum
     ]
-    told = listed(f"{name} received {size(of[0])}, sent {size(of[1])}" for name, of in exchanged.items())
-    return told, {name: {"bytes_received": of[0], "bytes_sent": of[1]} for name, of in exchanged.items()}
+    amounts = listed(f"{name} received {size(of[0])}, sent {size(of[1])}" for name, of in exchanged.items())
+    return amounts, {name: {"bytes_received": of[0], "bytes_sent": of[1]} for name, of in exchanged.items()}
 
 
-def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, falls: _Falls) -> None:
+def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, falls: _Falls) -> None:
     silent = [worker.name for worker in run.workers if not worker.windows]
-    synchronous = any(told.get("replication") == "sync" for worker in run.workers for told in worker.settings)
-    met = [was_seen(worker) for worker in run.workers] if run.rules.shared else []
+    synchronous = any(
+        given.get("replication") == "sync" for worker in run.workers for given in worker.settings
+    )
+    met = [was_observed(worker) for worker in run.workers] if run.rules.shared else []
     if any(met) and (all(met) or not silent):
         answers.checks += [
             sharing.same_parameter_servers(run),
@@ -125,7 +127,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, 
     if not run.rules.shared:
         answers.together = not silent
     elif run.coordinated:
-        _ask_coordinator(run, settings, answers)
+        _check_coordinator(run, settings, answers)
     elif len(silent) == len(run.workers):
         answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
     elif silent:
@@ -136,7 +138,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, 
     elif not synchronous and (why := sharing.steps_unrecorded(run)):
         answers.open[TOGETHER] = why
     else:
-        # Where a condition decides whether a run is a step, their counts are no counts of steps.
+        # If a condition decides whether a call takes a step, counts of calls are no counts of steps.
         if not any(doubt_of_counts(worker) for worker in run.workers):
             with_late = with_backups(run) if synchronous else run
             answers.checks.append(sharing.fair_shares(with_late, settings))
@@ -148,7 +150,7 @@ def _ask_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, 
 
 
 def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, synchronous: bool) -> None:
-    unknown = not_known_to_be_shared(run) if seen else {}
+    unknown = unproven_sharing(run) if seen else {}
     unknown |= gradients_dropped(run) if synchronous else {}
     answers.together = not unknown
     answers.observed = seen
@@ -158,8 +160,8 @@ def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, s
         answers.open["all parameters were shared"] = why
 
 
-def _ask_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
-    """Its coordinator had the workers do all steps, and told what each has done."""
+def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+    """Check the contributions that the coordinator recorded for the workers, which run its functions."""
     if sum(run.contributions.values()):
         answers.checks.append(sharing.fair_shares(run, settings))
         answers.together = answers.observed = True
@@ -169,7 +171,7 @@ def _ask_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswe
 
 
 def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
-    """Steps taken back, as by a program that began from zero again, are no part of the model that is left."""
+    """Leave open that the model holds all steps, if the global step fell, as after a start from zero."""
     for name, (one, other) in falls.items():
         answers.together = False
         why = f"its global step fell from {one} to {other}"
@@ -177,7 +179,7 @@ def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
 
 
 def _falls(run: Run) -> _Falls:
-    """Return the first fall of the global step that each worker saw, if any."""
+    """Return the first fall of the global step in each worker's windows, if there is one."""
     steps = {
         worker.name: [step for window in worker.windows for step in (window.before, window.after)]
         for worker in run.workers
@@ -189,12 +191,12 @@ def _falls(run: Run) -> _Falls:
     return {name: fall for name, fall in falls.items() if fall}
 
 
-def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+def _check_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     names = [task.name for task in run.expected]
     if len(names) < 2:
         return
-    told = {name: run.endings[name].exchanged for name in names if name in run.endings}
-    exchanged = {name: of for name, of in told.items() if of is not None}
+    counted_bytes = {name: run.endings[name].exchanged for name in names if name in run.endings}
+    exchanged = {name: of for name, of in counted_bytes.items() if of is not None}
     if exchanged:
         answers.checks.append(tasks_exchanged(exchanged, settings.minimum_exchanged_bytes))
         if not answers.observed:
@@ -205,7 +207,7 @@ def _ask_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) 
         answers.open[what] = "systemd did not count the bytes"
 
 
-def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
+def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
     reached = goals_reached(run, settings) if settings.goals else None
     if any(window.loss is not None for window in run.windows):
         fell = convergence.loss_fell(run, settings)
@@ -213,9 +215,9 @@ def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers)
         stay = losses_that_stay(run)
         answers.together = answers.together and not stay
         answers.open |= stay
-        asked = settings.minimum_loss_reduction or settings.target_loss is not None
-        if fell.ok is None or (not fell.ok and not asked and reached and reached.ok):
-            # As of a program that goes on from a model that has learned all there is, or of a GAN, which
+        has_goal = settings.minimum_loss_reduction or settings.target_loss is not None
+        if fell.ok is None or (not fell.ok and not has_goal and reached and reached.ok):
+            # Such a program may continue from a model that has learned all there is, or be a GAN, which
             # reaches its goal whatever its losses do.
             answers.open[FALLEN] = fell.detail
         else:
@@ -232,12 +234,12 @@ def _ask_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswers)
 
 
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
-    """Name what endings leave open: work that was cut off, and work that was begun anew."""
+    """Leave open what endings cast doubt on: work that was cut off, and work that started over."""
     for task in run.expected:
         ending = run.endings.get(task.name)
         if ending is None or not ending.well:
             continue
-        # What a coordinator had a worker do was done when it ended itself.
+        # A worker's work for a coordinator was done when the coordinator ended by itself.
         served = run.coordinated and run.contributions.get(task.name)
         if not (ending.by_itself or served) and task.job in {"worker", "chief"}:
             by_playbook = ending.in_words == ENDED_BY_PLAYBOOK

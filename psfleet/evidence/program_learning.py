@@ -1,4 +1,4 @@
-"""Whether a program of one's own learned: its loss fell, or a goal that people have set was reached."""
+"""Checks that a user's program learned: its loss fell, or a goal that the user set was reached."""
 
 import math
 from dataclasses import replace
@@ -9,12 +9,12 @@ from psfleet.evidence.loss_curve import change_of, losses_of, smoothed_loss
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.settings import EvidenceSettings
 
-_FEWEST = 8  # windows of a worker, of which its loss tells something
+_FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
 
 
 @check
 def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The last evaluation that any task recorded reaches every goal that people have set."""
+    """The last evaluation that any task recorded reaches every goal that the user set."""
     evaluated = convergence.last_evaluation(run)
     if evaluated is None:
         findings.lacking.append("no task recorded an evaluation")
@@ -26,10 +26,11 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
 
 
 def losses_that_stay(run: Run) -> dict[str, str]:
-    """Return of each worker whose own loss stays that it does, where that of the others fell.
+    """Return doubts about each worker whose own loss stays level while that of the others fell.
 
-    Such a worker may train another model than the others, or compute on an old one. One that comes late may
-    find a loss that has fallen before: its own is then nearer to the end of the others than to their begin.
+    Such a worker may train another model than the others, or compute with an old one. A worker that starts
+    late may find a loss that fell before: its own is then nearer to the end of the others' than to their
+    start.
     """
     unknown = {}
     for worker in run.workers if len(run.workers) > 1 else ():
@@ -46,5 +47,5 @@ def losses_that_stay(run: Run) -> dict[str, str]:
 
 
 def _of(run: Run, worker: TaskRecords, *, of: bool) -> Run:
-    """Return the run of a worker alone, or that of all others."""
+    """Return the run with this worker only, or with all others (`of` is False)."""
     return replace(run, expected=tuple(task for task in run.expected if (task.name == worker.name) is of))

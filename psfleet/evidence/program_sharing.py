@@ -1,4 +1,4 @@
-"""What psfleet saw, in the processes of a program of one's own, of where its model is and who moves it."""
+"""Checks what psfleet observed in a user's program: where the model is, and which tasks change it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,29 +13,29 @@ _DOUBTS = {
 }
 
 
-def was_seen(worker: TaskRecords) -> bool:
-    """Whether psfleet looked at its sessions, and so knows where its parameters were."""
+def was_observed(worker: TaskRecords) -> bool:
+    """Return whether psfleet observed this worker's sessions, and so knows where its parameters were."""
     return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
 
 
 @check
 def parameters_shared(findings: Findings, run: Run) -> Good:
-    """The workers train the same variables, and move the same global step, each wherever it lies.
+    """The workers train the same variables, and move the same global step, each on the same task.
 
-    A task knows a variable by its name: two workers that ask one process for one name get one variable
-    (tf.compat.v1.train.replica_device_setter). That the processes are the same ones, other checks say. What
-    some of them train beside it is not shown to be shared, which is no contradiction (`trained_apart`).
+    A task identifies a variable by its name: two workers that ask one process for one name get one variable
+    (tf.compat.v1.train.replica_device_setter). Other checks show that the processes are the same. Variables
+    that only some workers train are no contradiction, but are not shown to be shared.
     """
     chief = run.chief
     for worker in run.workers:
         if not any("variables" in record.fields for record in worker.of("peers_ready")):
             findings.lacking.append(f"{worker.name} does not tell where its parameters are")
             continue
-        own, of_chief = _told(worker, "variables"), _told(chief, "variables")
+        own, of_chief = _recorded_integers(worker, "variables"), _recorded_integers(chief, "variables")
         if own and of_chief and not own.keys() & of_chief.keys():
             other = f"{worker.name} trained other variables than {chief.name}, or elsewhere: {_places(own)}"
             findings.add(f"{other}, not {_places(of_chief)}", certain=chief.whole)
-        own, of_chief = _told(worker, "counters"), _told(chief, "counters")
+        own, of_chief = _recorded_integers(worker, "counters"), _recorded_integers(chief, "counters")
         if own and of_chief and not own.keys() & of_chief.keys():
             step = f"{worker.name} has a global step of its own, {listed(own)}"
             findings.add(step, certain=chief.whole)
@@ -44,18 +44,18 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
     return good, {"variables": len(shared), "bytes": sum(shared.values())}
 
 
-def not_known_to_be_shared(run: Run) -> dict[str, str]:
-    """Return what is not known of how the workers of a run that was seen share a model: what, and why."""
+def unproven_sharing(run: Run) -> dict[str, str]:
+    """Return doubts about how the observed workers of a run share a model: a clause -> the reason."""
     unknown: dict[str, str] = {}
     shared, counters = _shared(run, "variables"), _shared(run, "counters")
     for worker in run.workers:
-        name, told = worker.name, _told(worker, "variables")
-        apart = {of: count for of, count in told.items() if of not in shared}
-        if apart or not told:
+        name, own_variables = worker.name, _recorded_integers(worker, "variables")
+        apart = {of: count for of, count in own_variables.items() if of not in shared}
+        if apart or not own_variables:
             lies = listed(f"{of} ({size(count)})" for of, count in apart.items())
             why = f"other workers do not train {lies}" if apart else "no variable of its model is known"
             unknown[f"all that {name} trains is shared"] = why
-        if own := _told(worker, "counters").keys() - counters.keys():
+        if own := _recorded_integers(worker, "counters").keys() - counters.keys():
             unknown[f"{name} counts its steps as the others do"] = f"it also moves {listed(sorted(own))}"
         for doubt in sorted(_doubts(worker) & _DOUBTS.keys()):
             unknown[f"each step of {name} trained the model"] = _DOUBTS[doubt]
@@ -65,9 +65,9 @@ def not_known_to_be_shared(run: Run) -> dict[str, str]:
 
 
 def gradients_dropped(run: Run) -> dict[str, str]:
-    """Return of which workers of a synchronous run all gradients may have come too late to count.
+    """Return doubts about workers of a synchronous run whose gradients may all have come too late.
 
-    A step takes so many gradients, and what is computed beyond them is dropped, of whichever worker it is.
+    A step uses a fixed number of gradients, and drops any more, whichever worker computed them.
     """
     replicas = _replicas(run)
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
@@ -82,7 +82,7 @@ def gradients_dropped(run: Run) -> dict[str, str]:
 
 
 def doubt_of_counts(worker: TaskRecords) -> bool:
-    """Whether the steps that it recorded may not all have been made."""
+    """Return whether some of the worker's recorded steps may not have been made."""
     return "condition" in _doubts(worker)
 
 
@@ -91,7 +91,7 @@ def _doubts(worker: TaskRecords) -> set[str]:
 
 
 def with_backups(run: Run) -> Run:
-    """Return a synchronous run with as many backup workers as its steps do not wait for."""
+    """Return a synchronous run whose rules have the backup workers that its steps do not wait for."""
     replicas = _replicas(run)
     if not 0 < replicas <= len(run.workers):
         return run
@@ -99,8 +99,10 @@ def with_backups(run: Run) -> Run:
 
 
 def _replicas(run: Run) -> int:
-    told = [settings.get("replicas_to_aggregate") for worker in run.workers for settings in worker.settings]
-    return next((of for of in told if type(of) is int), 0)
+    recorded = [
+        settings.get("replicas_to_aggregate") for worker in run.workers for settings in worker.settings
+    ]
+    return next((of for of in recorded if type(of) is int), 0)
 
 
 def _zeros(worker: TaskRecords) -> str:
@@ -110,22 +112,22 @@ def _zeros(worker: TaskRecords) -> str:
 
 
 def _ended(worker: TaskRecords) -> list[Record]:
-    asked = {"gradients_seen", "gradients_of_zero"}
-    return [record for record in worker.of("finished") if asked <= record.fields.keys()]
+    needed = {"gradients_seen", "gradients_of_zero"}
+    return [record for record in worker.of("finished") if needed <= record.fields.keys()]
 
 
-def _told(worker: TaskRecords, field: str) -> dict[str, int]:
-    told: dict[str, int] = {}
+def _recorded_integers(worker: TaskRecords, field: str) -> dict[str, int]:
+    found: dict[str, int] = {}
     for record in worker.of("peers_ready"):
-        told |= record.integers(field)
-    return told
+        found |= record.integers(field)
+    return found
 
 
 def _shared(run: Run, field: str) -> Mapping[str, int]:
-    """Return what all workers tell of, with its bytes."""
-    told = [_told(worker, field) for worker in run.workers]
-    names = set.intersection(*map(set, told)) if told else set()
-    return {name: count for name, count in told[0].items() if name in names} if told else {}
+    """Return the variables or counters that all workers recorded, with their bytes."""
+    recorded = [_recorded_integers(worker, field) for worker in run.workers]
+    names = set.intersection(*map(set, recorded)) if recorded else set()
+    return {name: count for name, count in recorded[0].items() if name in names} if recorded else {}
 
 
 def _places(variables: Mapping[str, int]) -> str:

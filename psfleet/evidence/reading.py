@@ -1,4 +1,4 @@
-"""Read a run's folder. Nothing in it makes this fail: what cannot be used is said in the `Run`."""
+"""Reads a run's folder. No content makes this fail: the `Run` lists what cannot be used."""
 
 import errno
 import json
@@ -20,24 +20,25 @@ from trainer.contract.run_tasks import RunTask, run_tasks
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
-# Records that can be read, and what of their file cannot.
+# The readable records of a file, and descriptions of its unreadable parts.
 _File = tuple[list[Record], tuple[str, ...]]
-# Some 450 bytes are a record: of a task that trains for six weeks, and of all tasks of a run together.
+# A record has about 450 bytes. These limits suffice for a task that trains for six weeks, and for all tasks
+# of a run.
 MOST_OF_A_TASK, MOST_OF_A_RUN = 64_000_000, 256_000_000
 
 
 def read_run(folder: Path, run_id: str | None = None) -> Run:
-    """Read plan.json, settings.json, tasks.json and events/*.jsonl of a run's folder.
+    """Return the run in a folder, from plan.json, settings.json, tasks.json and events/*.jsonl.
 
-    The records of `run_id` count; without it those of the folder's name, or of the commonest id where no
-    record has that: people rename.
+    The records of `run_id` count; without it those of the folder's name, or of the most common id if no
+    record has that name, since people rename folders.
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
     content, unread = _json(folder / "settings.json")
     asked, problems = RunSettings.usable(content)
     training, program = asked.training, asked.program
-    # What begins with a dot is a desktop's, such as ._worker0.jsonl.
+    # Files that begin with a dot are a desktop's, such as ._worker0.jsonl.
     files = _read_all(sorted((folder / "events").glob("[!.]*.jsonl")), folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
@@ -50,17 +51,17 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         if found := problems.get("program") or problems.get("training"):
             raise ValueError(f"settings.json: {found}")
         chief, _ = files.get(CHIEF, ([], ()))
-        rules, expected = _who_takes_part(plan, training, chief, program=program is not None)
+        rules, expected = _rules_and_tasks(plan, training, chief, program=program is not None)
     except ValueError as error:
         problem = str(error)
-    # A program of one's own leaves records where it likes to; our own tasks always do.
+    # A user's program may leave no records; tasks of a built-in model always do.
     if program is None:
         absent = [events_file(folder, task.job, task.index) for task in expected if task.name not in files]
         files |= _read_all(absent, folder)
-    # It is no task of any plan, but has its place in every run of our own models.
+    # The evaluator is in no plan, but belongs to every run of a built-in model.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
     names = {task.name for task in expected}
-    # A file with nothing in it that belongs to no task is somebody's own.
+    # An empty file that belongs to no task is somebody else's.
     files = {name: file for name, file in files.items() if any(file) or name in names}
     content, unread = _json(folder / "tasks.json")
     endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)
@@ -82,9 +83,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
 
 
 def read_settings(folder: Path) -> EvidenceSettings:
-    """Return the thresholds that settings.json asks for, the defaults where it asks for none.
+    """Return the thresholds in settings.json, with defaults for the others.
 
-    Raises ValueError naming the file and every value that cannot be used.
+    Raises ValueError naming the file and every invalid value.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
@@ -101,11 +102,11 @@ def read_settings(folder: Path) -> EvidenceSettings:
         raise ValueError(f"{path}: {error}") from error
 
 
-def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
-    """Note in settings.json what the run was first judged by, for whoever judges it again without Ansible.
+def record_settings(folder: Path, settings: EvidenceSettings) -> None:
+    """Record in settings.json the thresholds of the first verdict, for later judges without Ansible.
 
-    What settings.json says already stays, and so does one that cannot be read. The manifest follows where it
-    vouched for the file before. Raises OSError.
+    Recorded thresholds stay, and so does an unreadable file. The manifest is updated if it matched the file
+    before. Raises OSError.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
@@ -113,19 +114,19 @@ def keep_settings(folder: Path, settings: EvidenceSettings) -> None:
         return
     try:
         manifest = Manifest.read(folder)
-        vouched = manifest.holds(folder, path.name)
+        matched = manifest.holds(folder, path.name)
     except (OSError, ValueError):
-        vouched = False
+        matched = False
     whole = {**content, "evidence": settings.as_dict()}
     write_whole(path, f"{json.dumps(whole, indent=4)}\n".encode())
-    if vouched:
+    if matched:
         manifest.with_file(folder, path.name).write(folder)
 
 
-def _who_takes_part(
+def _rules_and_tasks(
     plan: ClusterPlan, training: Mapping[str, object], chief: list[Record], *, program: bool
 ) -> tuple[ReplicationRules, tuple[RunTask, ...]]:
-    """Return how the workers trained, and which tasks there are. Raises ValueError where nobody can tell."""
+    """Return how the workers trained, and the run's tasks. Raises ValueError if that is unknown."""
     workers, leads = len(plan.tasks_of("worker")), len(plan.tasks_of("chief"))
     if program:
         if not workers + leads:
@@ -171,7 +172,7 @@ def _object(content: object, name: str) -> Mapping[str, object]:
 
 
 def _read_all(paths: Iterable[Path], folder: Path) -> dict[str, _File]:
-    """Return each file by its task's name; of one that memory is not to be taken for, why."""
+    """Return the content of each file by its task's name; for a file that is too large, the reason."""
     files: dict[str, _File] = {}
     left = MOST_OF_A_RUN
     for path in paths:

@@ -1,4 +1,4 @@
-"""Why tasks of a run failed: each reason once, with the names of the tasks that have it."""
+"""Combines the reasons why tasks of a run failed: each reason once, with the names of its tasks."""
 
 from collections.abc import Iterable
 
@@ -8,29 +8,30 @@ from trainer.host.wording import first_of, grouped
 
 
 def together(failures: Iterable[tuple[str, str]]) -> list[str]:
-    """Return "worker0, worker1 failed: why" of a task and what is said of it each."""
+    """Return texts such as "worker0, worker1 failed: why" from pairs of a task's name and its text."""
     by_words = grouped((words, name) for name, words in failures)
     return [f"{first_of(names)} {words}" for words, names in by_words.items()]
 
 
 def in_a_line(reason: str) -> str:
-    """Return the first line of a reason, which is the error's own, and its last."""
+    """Return the first line of a reason, which is the error's own, and the last one."""
     lines = in_short(reason).splitlines()
     return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else ""
 
 
 def recorded_failure(task: TaskRecords) -> str:
-    """Return class and reason of its `failed` record, where that is its last word; else empty."""
+    """Return class and reason of the `failed` record with which the task ended; "" if it did not."""
     if task.ending is None or task.ending.event != "failed":
         return ""
     return f"({task.ending.text('class')}): {task.ending.text('reason')}"
 
 
 def reasons_without_a_step(run: Run) -> tuple[str, ...]:
-    """Return why tasks failed, in a few lines each, where none took a step; else nothing.
+    """Return why tasks failed, in a few lines each, if no task took a step; else ().
 
-    What stopped them all is worth more than what each check has to say of a run that was none. A program may
-    have taken steps that nobody saw: a worker that ended well, by itself, has done what it had to.
+    The cause that stopped all tasks matters more than what each check says about a run without steps. A
+    program may have taken steps that were not observed: a worker that ended well, by itself, has done its
+    work.
     """
     done = any(run.endings[each.name].by_itself for each in run.workers if each.name in run.endings)
     if run.problem or done or run.windows or any(run.contributions.values()):
@@ -38,14 +39,14 @@ def reasons_without_a_step(run: Run) -> tuple[str, ...]:
     names = [task.name for task in run.expected]
     failures = []
     for name in names:
-        told, ending = recorded_failure(run.task(name)), run.endings.get(name)
+        failure, ending = recorded_failure(run.task(name)), run.endings.get(name)
         if ending is not None and ending.failed:
-            why = ending.reason or told.partition(": ")[2]
+            why = ending.reason or failure.partition(": ")[2]
             failures.append((name, f"exit code {ending.exit_code}", in_short(why)))
-        elif told:
-            how, _, why = told.partition(": ")
+        elif failure:
+            how, _, why = failure.partition(": ")
             failures.append((name, how, in_short(why)))
-    # The ps end with what a worker told them: that has the worker's name before it.
+    # The ps end with a worker's reason, with the worker's name before it.
     whys = {why for _, _, why in failures}
     own = [(name, how, why) for name, how, why in failures if not _is_of_another(why, names, whys)]
     return tuple(together((name, f"failed, {how}: {why}".rstrip(": ")) for name, how, why in own or failures))

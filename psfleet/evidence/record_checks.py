@@ -1,4 +1,4 @@
-"""Checks of the records themselves: all there, of one plan, telling of an orderly run."""
+"""Checks of the records themselves: complete, of one plan, and of an orderly run."""
 
 from dataclasses import asdict
 from itertools import pairwise
@@ -11,13 +11,13 @@ from psfleet.evidence.replication_rules import rules_of
 from trainer.contract.settings import PER_HOST
 
 _GOOD_ENDINGS = {"last step", "run over"}
-# Each host may have its own of the first; the others are judged by what they mean together.
+# Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.
 _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
 
 
 @check
 def records_complete(findings: Findings, run: Run) -> Good:
-    """Every task of the run left readable records of it, without a gap and without a repetition."""
+    """Every task of the run left readable, complete records, each of them once."""
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
@@ -31,13 +31,13 @@ def records_complete(findings: Findings, run: Run) -> Good:
             _follow_local_steps(task.name, process, findings)
     findings.wrong += [f"{name} left records, but is no task of this run" for name in run.unplanned]
     counts = {task.name: len(task.records) for task in run.tasks.values() if task.records}
-    told = f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}"
-    return told, {"records": counts}
+    good = f"{counted(sum(counts.values()), 'record')} of {counted(len(counts), 'task')}"
+    return good, {"records": counts}
 
 
 @check
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
-    """Every record names the plan of plan.json, and all tasks ran the same release in the end."""
+    """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
     for task in (*run.all_tasks, *([run.evaluator] if run.evaluator.records else [])):
@@ -59,8 +59,8 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
                 if program != named
             ]
     if len(set(releases.values())) > 1:
-        told = listed(f"{name} {release}" for name, release in releases.items())
-        findings.wrong.append(f"releases differ: {told}")
+        listing = listed(f"{name} {release}" for name, release in releases.items())
+        findings.wrong.append(f"releases differ: {listing}")
     elif "" in releases.values():
         findings.lacking.append("the tasks name no release: they were started by hand")
     release = next(iter(releases.values()), "")
@@ -69,29 +69,29 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
 
 @check
 def same_settings(findings: Findings, run: Run) -> Good:
-    """Every worker was told to train what the run's settings ask for, in the way that they ask for."""
+    """Every worker trained with the settings of the run."""
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.workers:
         if not worker.settings:
             findings.lacking.append(f"{worker.name} does not tell its settings")
-        for told in worker.settings:
-            trained = str(told.get("model") or model)
+        for own in worker.settings:
+            trained = str(own.get("model") or model)
             if trained != model:
                 findings.wrong.append(f"{worker.name} trained {trained}, the run's model is {model}")
             try:
-                rules = rules_of(told, planned)
+                rules = rules_of(own, planned)
             except ValueError as error:
                 findings.wrong.append(f"{worker.name}: {error}")
                 continue
             if rules != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
-        # A run that is resumed may go on with others.
-        for told in worker.settings[-1:]:
+        # A resumed run may continue with other settings.
+        for own in worker.settings[-1:]:
             findings.wrong += [
-                f"{worker.name} had {name} {told[name]!r}, the run's settings ask for {asked!r}"
-                for name, asked in run.training.items()
-                if name in told and name not in _JUDGED_APART and told[name] != asked
+                f"{worker.name} had {name} {own[name]!r}, the run's settings ask for {wanted!r}"
+                for name, wanted in run.training.items()
+                if name in own and name not in _JUDGED_APART and own[name] != wanted
             ]
     return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
 
@@ -100,26 +100,26 @@ def same_settings(findings: Findings, run: Run) -> Good:
 def ended_well(findings: Findings, run: Run) -> Good:
     """Every worker ended by itself, no task failed for good, and the last global step was reached.
 
-    Also a task that only serves tells its end: where it does not, its file is not all that it had to tell.
+    Tasks that only serve must record their end, too; without it, their records are incomplete.
     """
     workers, failures = {worker.name for worker in run.workers}, []
     for task in (*run.workers, *run.ps, *run.servers):
-        ending, told = task.ending, run.endings.get(task.name)
-        if told and told.ended_by == HOST:
-            findings.wrong.append(f"{task.name} {told.in_words}: {in_a_line(told.reason)}")
+        ending, by_systemd = task.ending, run.endings.get(task.name)
+        if by_systemd and by_systemd.ended_by == HOST:
+            findings.wrong.append(f"{task.name} {by_systemd.in_words}: {in_a_line(by_systemd.reason)}")
         elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
             failures.append((task.name, f"failed {in_a_line(recorded_failure(task))}"))
         elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
-            by = " by a playbook" if told and told.ended_by == PLAYBOOK else ""
+            by = " by a playbook" if by_systemd and by_systemd.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     findings.wrong += together(failures)
     last_step = run.last_step
-    asked = run.training.get("steps")
-    if last_step is not None and type(asked) is int and asked != last_step:
-        findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {asked}")
+    wanted = run.training.get("steps")
+    if last_step is not None and type(wanted) is int and wanted != last_step:
+        findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {wanted}")
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
@@ -136,7 +136,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
 
 @check
 def no_restart_from_zero(findings: Findings, run: Run) -> Good:
-    """Training began once: what was learned was never thrown away without a checkpoint to restore."""
+    """Training began once: no progress was discarded without a checkpoint to restore."""
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:
@@ -159,7 +159,7 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
 
 
 def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
-    """Local steps of a process count on from 0 without a gap; its `finished` tells the same count."""
+    """Check that local steps of a process count up from 0 without a gap, as its `finished` confirms."""
     reached = 0
     for window in process.windows:
         first = window.local_step - window.steps
@@ -170,8 +170,8 @@ def _follow_local_steps(name: str, process: Process, findings: Findings) -> None
         reached = window.local_step
     ending = process.ending
     if ending is not None and ending.event == "finished" and "local_step" in ending.fields:
-        told = ending.integer("local_step")
-        if told < reached:
-            findings.wrong.append(f"{name}: it finished after {told} local steps, and recorded {reached}")
+        final = ending.integer("local_step")
+        if final < reached:
+            findings.wrong.append(f"{name}: it finished after {final} local steps, and recorded {reached}")
     if process.local_steps > reached:
         findings.lacking.append(f"{name}: local steps {reached + 1} to {process.local_steps} are missing")

@@ -1,4 +1,4 @@
-"""A run as its records tell it: tasks, the processes that ran each task, and the windows of steps of each."""
+"""A run as its records describe it: tasks, the processes of each task, and their windows of steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,14 @@ from trainer.contract.task_names import CHIEF
 
 @dataclass(frozen=True)
 class Window:
-    """A row of local steps. `before` and `after` are the global step before the first and after the last.
+    """Several consecutive local steps of a worker, from one event record `step`.
 
-    `loss` is that of the last step, `loss_mean` that of all; nan where it was not finite, None where the
-    program told none. `staleness` has counts: of gradients that missed no step of others, and of those that
-    missed 2**(b-1) to 2**b - 1 for each b from 1 on; `own_steps_behind` of them missed the worker's own last
-    step, too. `waiting_seconds` are those of `seconds` in which the worker waited for others. `unplaced` of
-    the steps may have been made before `before` or after `after`. What a record does not tell is None.
+    `before` and `after` are the global step before the first step and after the last. `loss` is that of the
+    last step, `loss_mean` that of all; nan if it was not finite, None if the program recorded none.
+    `staleness` counts gradients: first those that missed no step of others, then those that missed 2**(b-1)
+    to 2**b - 1 of them, for each b from 1 on; `own_steps_behind` of them missed the worker's own last step,
+    too. `waiting_seconds` is the part of `seconds` in which the worker waited for others. `unplaced` of the
+    steps may have been made before `before` or after `after`. Values that a record lacks are None.
     """
 
     local_step: int
@@ -42,8 +43,8 @@ class Window:
 
     @classmethod
     def of(cls, record: Record) -> "Window":
-        """Read a `step` record."""
-        maximum, told = record.fields.get("staleness_max"), record.fields.keys()
+        """Return the window of a `step` record."""
+        maximum, names = record.fields.get("staleness_max"), record.fields.keys()
         return cls(
             local_step=record.integer("local_step"),
             steps=record.integer("steps"),
@@ -51,37 +52,37 @@ class Window:
             after=record.integer("global_step_after"),
             examples=record.integer("examples"),
             seconds=record.number("seconds"),
-            loss=record.number("loss") if "loss" in told else None,
-            loss_mean=record.number("loss_mean") if "loss_mean" in told else None,
+            loss=record.number("loss") if "loss" in names else None,
+            loss_mean=record.number("loss_mean") if "loss_mean" in names else None,
             staleness=_counts(record.fields.get("staleness_histogram")),
             staleness_mean=_finite(record, "staleness_mean"),
             staleness_max=maximum if type(maximum) is int else None,
-            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in told else 0,
+            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in names else 0,
             waiting_seconds=_finite(record, "waiting_seconds"),
-            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in told else 0,
+            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in names else 0,
         )
 
 
 @dataclass(frozen=True)
 class Process:
-    """One life of a task, from its `started` on; a task that is restarted has several."""
+    """One process of a task, from its `started` on; a task that is restarted has several."""
 
     records: tuple[Record, ...]
 
     @cached_property
     def nonce(self) -> int | None:
-        """What this process drew at its start; None where its `started` is missing."""
+        """The nonce that this process drew at its start; None if its `started` is missing."""
         first = self.records[0]
         return first.integer("nonce") if first.event == "started" else None
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows of steps, in the order written."""
+        """The windows of steps, in the order of the records."""
         return tuple(Window.of(record) for record in self.records if record.event == "step")
 
     @cached_property
     def stretches(self) -> tuple[tuple[Window, ...], ...]:
-        """The windows between which the global step did not go back and the cluster did not break."""
+        """The windows in groups, within which the global step did not go back and no session broke."""
         stretches: list[list[Window]] = []
         joined = False
         for record in self.records:
@@ -97,7 +98,7 @@ class Process:
 
     @cached_property
     def reach(self) -> tuple[int, int] | None:
-        """From which global step to which it got: by its windows, else where it met its peers at last."""
+        """The first and last global step of its windows, or its step when it last met its peers."""
         if self.windows:
             return self.windows[0].before, self.windows[-1].after
         met = self.last("peers_ready")
@@ -105,26 +106,26 @@ class Process:
 
     @cached_property
     def ending(self) -> Record | None:
-        """Its `finished` or `failed`; None where it was killed, or its records are cut."""
+        """Its `finished` or `failed`; None if it was killed, or its records are cut."""
         return self.last("finished", "failed")
 
     @property
     def cut_off(self) -> bool:
-        """Whether it may have taken steps of which it does not tell."""
+        """Whether it may have taken steps that it did not record."""
         return self.ending is None or self.ending.event == "failed"
 
     @cached_property
     def evaluated(self) -> Record | None:
-        """What it evaluated last; None where it evaluated nothing."""
+        """Its last evaluation; None if there is none."""
         return self.last("evaluated")
 
     def last(self, *events: str) -> Record | None:
-        """Its last record of one of these events."""
+        """Return its last record of one of these events."""
         return next((record for record in reversed(self.records) if record.event in events), None)
 
     @property
     def local_steps(self) -> int:
-        """How many steps this process applied, as far as it told."""
+        """The number of steps that this process applied, as far as it recorded them."""
         counts = [window.local_step for window in self.windows]
         if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
             counts.append(self.ending.integer("local_step"))
@@ -133,7 +134,7 @@ class Process:
 
 @dataclass(frozen=True)
 class TaskRecords:
-    """What one task left. `unreadable` and `foreign` say, in words, what in its file is not its records."""
+    """The records of one task. `unreadable` and `foreign` describe other content of its file, in words."""
 
     name: str
     records: tuple[Record, ...] = ()
@@ -143,7 +144,7 @@ class TaskRecords:
 
     @cached_property
     def processes(self) -> tuple[Process, ...]:
-        """The lives of the task, in the order of its file."""
+        """The processes of the task, in the order of its file."""
         lives: list[list[Record]] = []
         for record in self.records:
             if record.event == "started" or not lives or record.pid != lives[-1][-1].pid:
@@ -153,57 +154,56 @@ class TaskRecords:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows of all its processes, in the order written."""
+        """The windows of all its processes, in the order of the records."""
         return tuple(window for process in self.processes for window in process.windows)
 
     @property
     def ending(self) -> Record | None:
-        """How its last process ended."""
+        """The ending of its last process."""
         return self.processes[-1].ending if self.processes else None
 
     @cached_property
     def whole(self) -> bool:
-        """Whether its file can be taken for all that the task had to tell, to its end.
+        """Whether its file is complete, from the task's start to its end.
 
-        What a file that is not whole lacks is no proof of anything.
+        What is missing in an incomplete file proves nothing.
         """
-        told = all(
+        consistent = all(
             process.nonce is not None
             and process.local_steps == sum(window.steps for window in process.windows)
             for process in self.processes
         )
-        return self.ending is not None and told and not self.unreadable
+        return self.ending is not None and consistent and not self.unreadable
 
     @property
     def settings(self) -> tuple[Mapping[str, object], ...]:
-        """What each of its processes was told to do, by their `started`."""
-        told = (record.fields.get("settings") for record in self.of("started"))
-        return tuple(settings for settings in told if isinstance(settings, Mapping))
+        """The settings of each of its processes, from their `started`."""
+        recorded = (record.fields.get("settings") for record in self.of("started"))
+        return tuple(settings for settings in recorded if isinstance(settings, Mapping))
 
     @property
     def local_steps(self) -> int:
-        """The steps that all its processes tell of."""
+        """The number of steps of all its processes."""
         return sum(process.local_steps for process in self.processes)
 
     @property
     def restarts(self) -> int:
-        """How often it was started again, but for a run that was stopped and goes on."""
+        """How often it was restarted, except when a stopped run was resumed."""
         endings = [life.ending for life in self.processes[:-1]]
         return sum(ending is None or ending.text("reason") != "stopped" for ending in endings)
 
     def of(self, *events: str) -> tuple[Record, ...]:
-        """Its records of these events, in the order of its file."""
+        """Return its records of these events, in the order of its file."""
         return tuple(record for record in self.records if record.event in events)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the checks look at. Where it cannot be judged, `problem` says why.
+    """Everything that the checks judge; `problem` is the reason if the run cannot be judged.
 
-    `expected` are the tasks that the run has by its plan and settings, `endings` how tasks.json says they
-    ended. `training` is what settings.json says of the training, `program` what it says of a program of one's
-    own, None for the trainer's own models. `evaluator` is what the process left that took no part and
-    evaluated the final model afterwards (trainer/evaluator.py), and never one of `tasks`.
+    `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
+    tasks.json. `training` is the training part of settings.json, `program` its program, None for a built-in
+    model. `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
     """
 
     folder: Path
@@ -222,7 +222,7 @@ class Run:
 
     @cached_property
     def workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers, by index, also those that left nothing; of a program its chief before them."""
+        """The run's workers by index, even without records; a program's chief comes before them."""
         return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
@@ -232,17 +232,17 @@ class Run:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether no worker's file lacks anything."""
+        """Whether the file of every worker is complete."""
         return all(worker.whole for worker in self.workers)
 
     @cached_property
     def ps(self) -> tuple[TaskRecords, ...]:
-        """The run's parameter servers, by index, also those that left nothing."""
+        """The run's parameter servers by index, even without records."""
         return self.of_job("ps")
 
     @cached_property
     def servers(self) -> tuple[TaskRecords, ...]:
-        """The servers that clients connect to, by the index of the client, also those that left nothing."""
+        """The servers that clients connect to, by the index of the client, even without records."""
         return self.of_job(SERVER)
 
     @property
@@ -252,33 +252,33 @@ class Run:
 
     @property
     def chief(self) -> TaskRecords:
-        """Worker 0; of a program the task whose end is the run's."""
+        """Worker 0; for a program, the lead."""
         return next(iter(self.of_job("chief")), self.task(CHIEF))
 
     @property
     def all_tasks(self) -> tuple[TaskRecords, ...]:
-        """Every task that the run has, also those that left nothing."""
+        """Every task that the run has, even without records."""
         return tuple(self.task(task.name) for task in self.expected)
 
     @cached_property
     def final(self) -> Record | None:
-        """The chief's `finished`, which tells the final global step and each worker's contribution."""
+        """The chief's `finished`, with the final global step and each worker's contribution."""
         ending = self.chief.ending
         return ending if ending is not None and ending.event == "finished" else None
 
     @cached_property
     def global_steps(self) -> int:
-        """The final global step: by the chief's `finished`, else the highest that a window tells."""
+        """The final global step by the chief's `finished`, or else the highest in any window."""
         if self.final is not None and self.program is None:
             return self.final.integer("global_step")
         return max((window.after for window in self.windows), default=0)
 
     @cached_property
     def evaluation(self) -> Process | None:
-        """The evaluator's last process that evaluated the last checkpoint; where none did, its last one.
+        """The last process of the evaluator that evaluated the last checkpoint, or else its last process.
 
-        One that told its end goes before one that did not: each who watches a run starts the evaluator at
-        its end, and the records may be collected meanwhile.
+        A process that recorded its end is preferred: everyone who watches a run starts the evaluator at its
+        end, and the records may be collected in the meantime.
         """
         saved = [record.integer("global_step") for record in self.chief.of("checkpointed")][-1:]
         lives = self.evaluator.processes
@@ -289,38 +289,38 @@ class Run:
     @property
     def last_step(self) -> int | None:
         """The global step at which the run was to end, by the chief's `finished`."""
-        told = self.final is not None and "last_step" in self.final.fields
-        return self.final.integer("last_step") if self.final and told else None
+        is_recorded = self.final is not None and "last_step" in self.final.fields
+        return self.final.integer("last_step") if self.final and is_recorded else None
 
     @cached_property
     def contributions(self) -> Mapping[str, int]:
-        """The gradients of each worker, as the parameter servers counted them; empty where not told."""
+        """The number of gradients of each worker, as the parameter servers counted them, or {}."""
         return self.final.integers("contributions") if self.final is not None else {}
 
     @cached_property
     def coordinated(self) -> bool:
-        """Whether the workers of a program did what its coordinator told them, which alone tells of it."""
+        """Whether a program's workers ran functions for its coordinator, which alone recorded them."""
         alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
         return self.program is not None and bool(self.contributions) and alone
 
     @property
-    def contributions_told(self) -> bool:
-        """Whether somebody who takes no step counted those of each worker: the ps, or a coordinator."""
+    def contributions_counted(self) -> bool:
+        """Whether the ps or a coordinator, which take no steps themselves, counted each worker's steps."""
         return self.coordinated or (self.program is None and bool(self.contributions))
 
     @cached_property
     def applied(self) -> Mapping[str, int]:
-        """How many steps of each worker went into the model, as was told; else those that it took."""
-        if self.contributions_told:
+        """How many steps of each worker went into the model, if they were counted; else those it took."""
+        if self.contributions_counted:
             workers = self.of_job("worker") if self.coordinated else self.workers
             return {worker.name: self.contributions.get(worker.name, 0) for worker in workers}
         return {worker.name: worker.local_steps for worker in self.workers}
 
     @cached_property
     def model(self) -> str:
-        """The model's name, by the chief's `started`, else by settings.json; empty where neither says.
+        """The model's name by the chief's `started`, or else by settings.json; "" if neither has it.
 
-        Empty for a program of one's own, whatever it calls its model.
+        It is "" for a user's program, whatever that calls its model.
         """
         if self.program is not None:
             return ""
@@ -330,11 +330,11 @@ class Run:
         return str(self.training.get("model") or "")
 
     def of_job(self, job: str) -> tuple[TaskRecords, ...]:
-        """The run's tasks of a job, by index, also those that left nothing."""
+        """Return the run's tasks of a job by index, even without records."""
         return tuple(self.task(task.name) for task in self.expected if task.job == job)
 
     def task(self, name: str) -> TaskRecords:
-        """What a task left, also where that is nothing."""
+        """Return the records of a task, which may be none."""
         return self.tasks.get(name, TaskRecords(name))
 
 

@@ -1,4 +1,4 @@
-"""What a replication leaves in a run's records: the one place where replications differ for the verdict."""
+"""The traces of each replication in the records: the only place where replications differ for the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ _SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
 
 @dataclass(frozen=True)
 class ReplicationRules:
-    """How the workers of a run train, and so what their records must tell.
+    """How the workers of a run train, and therefore what their records must show.
 
-    `workers` compute gradients, of which `gradients_per_step` make up one global step. Where there are
-    `existing_servers`, clients connect to servers of their own, which leave records too.
+    `workers` compute gradients; `gradients_per_step` of them make up one global step. With
+    `existing_servers`, clients connect to servers of their own, which leave records, too.
     """
 
     replication: str = "async"
@@ -35,36 +35,36 @@ class ReplicationRules:
 
     @property
     def drops_late_gradients(self) -> bool:
-        """Whether a gradient that was computed may not count, because the global step was made without it."""
+        """Whether a gradient may not count, because the global step was made without it."""
         return self.replication == "sync"
 
     @property
     def backups(self) -> int:
-        """How many workers may contribute little, because a global step does not wait for all.
+        """The number of workers that may contribute little, because a global step does not wait for all.
 
-        Two must always do their part: what one has done by itself nobody has shared.
+        At least two must always contribute: a single one would share with nobody.
         """
         return max(self.workers - max(self.gradients_per_step, 2), 0) if self.replication == "sync" else 0
 
     @property
     def one_client(self) -> bool:
-        """Whether worker 0 alone has sessions, to the ps and to the other workers."""
+        """Whether only worker 0 has sessions, to the ps and to the other workers."""
         return has_one_client(self.replication)
 
     @property
     def shared(self) -> bool:
-        """Whether there is somebody to share the model with."""
+        """Whether there are several workers, which share the model."""
         return self.workers > 1
 
     @property
     def alone(self) -> str:
-        """Why there is nobody to share with; for people."""
+        """Why there is nobody to share with, in words."""
         if self.replication == "local":
             return "the run is local: one process holds the model, so nobody to share with"
         return "there is one worker, so nobody to share with"
 
     def together(self, ps: str) -> str:
-        """What a proven run of this kind has done, through `ps` such as "2 ps"."""
+        """Return what a proven run of this kind did, in words; `ps` is a text such as "2 ps"."""
         if self.replication == "local":
             return "one process trained the model by itself, without ps"
         if not self.shared:
@@ -76,13 +76,13 @@ class ReplicationRules:
 
 
 def rules_of(settings: Mapping[str, object], workers: int) -> ReplicationRules:
-    """Return the rules of a run with these training settings, whose plan has so many workers.
+    """Return the rules of a run with these training settings, whose plan has this many workers.
 
-    A setting that is not there has its default, as in runs older than the setting. Raises ValueError naming
-    a value that cannot be used.
+    A missing setting has its default, as in runs that are older than the setting. Raises ValueError naming an
+    invalid value.
     """
-    told = {name: settings[name] for name in _SETTINGS if name in settings}
-    training = TrainingSettings.from_mapping(told)
+    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    training = TrainingSettings.from_mapping(given)
     if training.replication == "local":
         workers = 1
     replicas = training.replicas_to_aggregate

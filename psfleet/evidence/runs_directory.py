@@ -1,4 +1,4 @@
-"""Which folder of the runs directory is to be judged."""
+"""Chooses the folder of the runs directory that is to be judged."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from trainer.host.wording import first_of
 
 
 class NoSuchRun(ValueError):  # noqa: N818 - it is a refusal
-    """No run can be judged under this name; the message says why, and what there is instead."""
+    """No run can be judged under this name; the message has the reason, and the runs that exist."""
 
 
 def find_run(runs_directory: Path, run_id: str | None) -> Path:
-    """Return the folder of the run, or of the newest one where `run_id` is None.
+    """Return the folder of the run, or of the newest one if `run_id` is None.
 
-    Raises NoSuchRun where the name breaks the rule, where there is no such run, and where it is going on.
+    Raises NoSuchRun if the name is invalid, if there is no such run, or if it is going on.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
         raise NoSuchRun(f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}")
@@ -26,7 +26,7 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
         raise NoSuchRun(_what_exists(runs_directory))
     if not folder.is_dir():
         raise NoSuchRun(f"there is no run {run_id!r}. {_what_exists(runs_directory)}")
-    # train.yml began it and has not collected its records yet.
+    # train.yml started it and has not collected its records yet.
     if not (folder / FILE_NAME).exists() and read_object(folder / "state.json").get("state") == "running":
         raise NoSuchRun(
             f"run {folder.name} is still going on, so there is nothing to judge yet: "
@@ -36,7 +36,7 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
 
 
 def newest_first(runs_directory: Path) -> list[Path]:
-    """Return the folders of all runs, by when their plan.json was written."""
+    """Return the folders of all runs, the one with the newest plan.json first."""
     if not runs_directory.is_dir():
         return []
     plans = [folder / "plan.json" for folder in runs_directory.iterdir() if (folder / "plan.json").is_file()]

@@ -1,4 +1,4 @@
-"""What a run has left of its model: the files that TensorFlow loads, their size, and how they are loaded."""
+"""Finds the models that a run left: the files that TensorFlow loads, their size, and how to load them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from trainer.host.saved_places import (
     noted_places,
 )
 
-# Of a run's folder, in the order in which they are told.
+# Folders of a run's folder, in the order in which they are reported.
 _FOLDERS = (SAVED, "checkpoints", "output", "other_hosts")
 _MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
 _MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
@@ -26,7 +26,7 @@ _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
 _PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
 _NUMBERED = re.compile(r"(.*?)(?:-([0-9]{1,18}))?")
 _KERAS = {".keras": "Keras model", ".h5": "Keras model", ".weights.h5": "Keras weights"}
-# What is whole in itself comes first.
+# Models that are complete in themselves come first.
 _LOADED_BY = {
     "SavedModel": "tf.saved_model.load({})",
     "Keras model": "tf.keras.models.load_model({})",
@@ -37,27 +37,27 @@ _LOADED_BY = {
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A `kind` of `_LOADED_BY` at a path relative to the run's folder, of so many bytes."""
+    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder, `bytes` is its size."""
 
     path: str
     kind: str
     bytes: int
 
     def described(self, folder: str) -> str:
-        """Return what it is, and the Python that loads it from a run's folder."""
+        """Return the kind and size, and the Python code that loads it from a run's folder."""
         path = repr(f"{folder}/{self.path}")
         return f"{self.kind}, {size(self.bytes)}: {_LOADED_BY[self.kind].format(path)}"
 
 
 def find_models(folder: Path) -> list[FoundModel]:
-    """Return the models in a run's folder; of checkpoints that are numbered the last. No link is followed."""
+    """Return the models in a run's folder, of numbered checkpoints only the last. No link is followed."""
     kinds = list(_LOADED_BY)
     found = [model for name in _FOLDERS for model in _below(folder, name)]
     return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
 
 
 def model_lines(folder: Path, shown: str) -> Iterator[tuple[str, bool]]:
-    """Yield a line for each model that came home, or why there is none, and whether it is a good one."""
+    """Yield a line for each collected model, or why there is none, and whether it is a good line."""
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
         yield model.described(shown), True
@@ -106,7 +106,8 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
         folders.sort()
         path = os.path.relpath(place, folder)
         if _SAVED_MODEL & {*names}:
-            # A checkpoint in it is a part of it; where it lies in the task's /tmp, others lie beside it.
+            # A checkpoint in it belongs to it. If it lies directly in the task's /tmp, other files lie beside
+            # it.
             parts = [os.path.join(place, each) for each in SAVED_MODEL_FOLDERS if each in folders]  # noqa: PTH118 - as os.walk has it
             inner = [(place, [], {*names} & {*SAVED_MODEL_FILES}), *chain.from_iterable(map(os.walk, parts))]
             total = sum(_size(within, each) for within, _, files in inner for each in files)
@@ -122,7 +123,7 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
 
 
 def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
-    """Return the bytes of each whole checkpoint of a folder; of those of one name the last number's."""
+    """Return the size of each complete checkpoint of a folder in bytes; of a numbered series, the last."""
     parts: dict[str, list[str]] = {}
     for name in sizes:
         if part := _PART.fullmatch(name):

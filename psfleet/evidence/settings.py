@@ -1,4 +1,4 @@
-"""What the verdict asks of a run. Each is a variable `training_evidence_X` of the role training_evidence."""
+"""The thresholds of the verdict. Each is a variable `training_evidence_X` of the role training_evidence."""
 
 import re
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from trainer.contract.rules import (
     to_text,
 )
 
-# How low a model's loss need fall.
+# The loss that a run of a model must reach.
 _TARGET_LOSSES = {
     "linear": 0.2,  # the noise on y has a standard deviation of 0.33, so no line has a lower loss than 0.11
-    # A model of the target accuracy has a loss of about 0.35, and somewhat more where it is sure of none.
+    # A model of the target accuracy has a loss of about 0.35, or slightly more if it is never confident.
     "mnist_mlp": 0.5,
     "cnn": 0.5,
     "placement_demo": 0.01,  # without noise it goes to 0
@@ -32,28 +32,28 @@ _TARGET_LOSSES = {
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that are good enough; a bound that is None is none."""
+    """The range of acceptable numbers; None means no bound."""
 
     minimum: float | None = None
     maximum: float | None = None
 
     @property
     def bounded(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether there is a bound."""
         return self != Range()
 
     @property
     def empty(self) -> bool:
-        """Whether no number can be in it."""
+        """Whether it can contain no number."""
         return self.minimum is not None and self.maximum is not None and self.minimum > self.maximum
 
     def __contains__(self, value: float) -> bool:
-        """Whether a number is good enough; never nan, where anything is asked for."""
+        """Return whether a number is acceptable; nan is not, if there is a bound."""
         above = self.minimum is None or self.minimum <= value
         return above and (self.maximum is None or value <= self.maximum)
 
     def __str__(self) -> str:
-        """The range in words."""
+        """Return the range in words."""
         if self.maximum is None:
             return f"at least {self.minimum:g}"
         least = "at most" if self.minimum is None else f"from {self.minimum:g} to"
@@ -62,9 +62,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Goal:
-    """The range in which a metric must be; `words` is how to say it.
+    """The range in which a metric must be; `words` is its wording, by default that of the range.
 
-    `of_each` is how metrics are named that tell the same of one worker alone, less the worker's name.
+    Metrics whose name is `of_each` followed by a worker's name show the same for that worker alone.
     """
 
     metric: str
@@ -78,7 +78,7 @@ class Goal:
         return cls(metric, Range(target - tolerance, target + tolerance), f"{target:g} +- {tolerance:g}")
 
     def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Return who misses the goal alone, such as ("worker1",), as far as metrics tell workers apart."""
+        """Return the workers that miss the goal alone, such as ("worker1",), if there are such metrics."""
         return tuple(
             name.removeprefix(self.of_each)
             for name, value in metrics.items()
@@ -86,7 +86,7 @@ class Goal:
         )
 
     def __str__(self) -> str:
-        """The goal in words."""
+        """Return the goal in words."""
         return self.words or str(self.range)
 
 
@@ -94,7 +94,7 @@ class Goal:
 class LogPattern:
     """In the log of each task that the glob `tasks` matches, a line must match `pattern`.
 
-    With a bound, the number that the pattern's first group holds in the last such line must be in range.
+    With a bound, the number in the pattern's first group must be in range in the last such line.
     """
 
     tasks: str
@@ -165,7 +165,7 @@ _AMOUNT, _PART = number(0), number(0, 1)
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """What a run must reach to be proven; the role's README says what each asks for."""
+    """The thresholds that a run must reach to be proven; the role's README describes each."""
 
     minimum_share: float = setting(0.2, _PART)
     minimum_overlap: float = setting(0.5, _PART)
@@ -176,7 +176,7 @@ class EvidenceSettings:
     weight_tolerance: float = setting(0.2, _AMOUNT)
     bias_tolerance: float = setting(0.2, _AMOUNT)
     error_tolerance: float = setting(0.05, _AMOUNT)
-    # Some thousand bytes prove nothing: the launcher's probes of the other tasks' ports, of some 330 bytes
+    # A few thousand bytes prove nothing: the launcher's probes of other tasks' ports, of about 330 bytes
     # each, must not pass for an exchange.
     minimum_exchanged_bytes: float = setting(65536, _AMOUNT)
     goals: Mapping[str, Goal] = field(default_factory=dict, metadata={"rule": _GOALS})
@@ -184,17 +184,17 @@ class EvidenceSettings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> "EvidenceSettings":
-        """Return the settings that `values` give, defaults for the others; "0.5" is taken as 0.5.
+        """Return the settings in `values`, with defaults for the others; "0.5" counts as 0.5.
 
-        Raises SettingsError naming every setting (with `prefix` before it) that is unknown or out of its
-        range, and every entry of a list or mapping that cannot be used.
+        Raises SettingsError naming every setting (with `prefix` before it) that is unknown or out of range,
+        and every invalid entry of a list or mapping.
         """
         rules = {one.name: one.metadata["rule"] for one in fields(cls)}
         unknown = close_names("a setting of the verdict", rules, prefix)
         return cls(**converted(values, rules, unknown, prefix))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return name -> value of every setting, as people write it."""
+        """Return name -> value of every setting, in the form in which people write it."""
         return vars(self) | {
             "goals": {metric: asdict(goal.range) for metric, goal in self.goals.items()},
             "log_patterns": [
@@ -204,7 +204,7 @@ class EvidenceSettings:
         }
 
     def goals_of(self, model: str) -> tuple[Goal, ...]:
-        """Return what this model must reach, with what people ask for; empty where nobody knows."""
+        """Return the goals of this model and the user's own; empty if there are none."""
         accurate = Goal("accuracy", Range(minimum=self.target_accuracy))
         exact = Range(maximum=self.error_tolerance)
         known: dict[str, tuple[Goal, ...]] = {
@@ -214,14 +214,14 @@ class EvidenceSettings:
             ),
             "mnist_mlp": (accurate,),
             "cnn": (accurate,),
-            # The matrix's numbers and the offset go to the known ones.
+            # The entries of the matrix and the offset approach known values.
             "placement_demo": (Goal("largest_error", exact),),
-            # A weight that nobody told is off by 1 or more.
+            # A weight that no worker trained is off by at least 1.
             "partition": (Goal("largest_error", exact, of_each="error_of_"),),
         }
         own = [goal for goal in known.get(model, ()) if goal.metric not in self.goals]
         return (*own, *self.goals.values())
 
     def target_loss_of(self, model: str) -> float | None:
-        """Return the loss that a run must reach: what people ask for, else the model's own; None for none."""
+        """Return the loss that a run must reach: the user's, or else the model's own; None if neither."""
         return _TARGET_LOSSES.get(model) if self.target_loss is None else self.target_loss

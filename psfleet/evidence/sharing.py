@@ -9,22 +9,22 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.settings import EvidenceSettings
 from trainer.contract.run_tasks import SERVER
 
-# Of the global steps of a program of one's own. What is missing may be a step or so that a task had made and
-# not recorded when it was killed.
+# The share of a user's program's global steps that must be recorded. A step or so may be missing that a task
+# made but had not recorded when it was killed.
 _MINIMUM_RECORDED = 0.9
-# Of the windows of a worker: others' steps do not come so evenly.
+# The share of a worker's windows with one pace, which is too regular for steps of others.
 _MOST_OF_ONE_PACE, _FEWEST_OF_A_PACE = 0.9, 3
 _PS_NAMED = 8
 
 
 @check
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
-    """Every worker that has a session read, on each ps of the run, a nonce that the chief read there too."""
+    """Every worker with a session read, on each ps of the run, a nonce that the chief read there, too."""
     of_chief = _nonces(run.chief, "ps_nonces")
     read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
     names = [ps.name for ps in run.ps]
     if run.program is not None:
-        # It may leave some of them aside.
+        # A program need not use all of them.
         names = [name for name in names if any(name in seen for seen in read.values())]
     for worker in run.clients:
         seen = read[worker.name]
@@ -52,7 +52,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
 
 
 def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
-    """Compare what each ps said of itself with what it recorded; older runs do not tell it."""
+    """Compare the nonce that a worker read from each ps with those that the ps recorded; old runs lack it."""
     for name, drawn in _nonces(worker, "ps_own_nonces").items():
         ps = run.task(name)
         if ps.records and drawn - _own_nonces(ps):
@@ -61,7 +61,7 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 
 @check
 def workers_met(findings: Findings, run: Run) -> Good:
-    """Of each two workers one read what the other, and nobody else, had written; one client read of all."""
+    """In each pair of workers, one read a nonce that only the other had; one client read those of all."""
     own = {worker.name: _own_nonces(worker) for worker in run.workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
     whole = {worker.name for worker in run.workers if worker.whole}
@@ -84,7 +84,7 @@ def workers_met(findings: Findings, run: Run) -> Good:
 
 @check
 def servers_met(findings: Findings, run: Run) -> Good:
-    """Each client that connected to a server of its own found on it the nonce that this server had drawn."""
+    """Each client that used a server of its own read from it the nonce that this server had drawn."""
     found: dict[str, list[int]] = {}
     for server in run.servers:
         client = server.name.replace(SERVER, "worker")
@@ -103,10 +103,11 @@ def servers_met(findings: Findings, run: Run) -> Good:
 def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
 
-    Synchronous training does not wait for its backup workers. As many as these may have contributed less, but
-    each must have offered gradients all the time: one that stands still for most of the run was not there.
+    Synchronous training does not wait for its backup workers. As many workers as there are backups may have
+    contributed less, but each must have computed gradients all the time: a worker that stands still for most
+    of the run was not there.
     """
-    if run.program is None and not run.contributions_told:
+    if run.program is None and not run.contributions_counted:
         findings.lacking.append("the chief does not tell what each worker contributed")
     counts = run.applied
     total = sum(counts.values())
@@ -119,7 +120,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
         findings.add(
             f"{name} applied {counts[name]} of {total} steps ({shares[name]:.1%}), "
             f"expected at least {least:.1%}{but}",
-            certain=run.contributions_told or (run.program is not None and run.whole),
+            certain=run.contributions_counted or (run.program is not None and run.whole),
         )
     for worker in () if run.coordinated else run.workers:
         if worker.name in below and not worker.local_steps:
@@ -140,7 +141,8 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
 def _longest_away(worker: TaskRecords) -> float:
     """Return the most global steps that were made between two steps of a worker.
 
-    Within a window that is what its other steps leave, each of which takes as long as most of this worker's.
+    Within a window, these are the ones that its other steps leave, if each of those takes as many as this
+    worker's median.
     """
     paces = [(window.after - window.before) / window.steps for window in worker.windows if window.steps]
     usual = median(paces) if paces else 0.0
@@ -152,10 +154,10 @@ def _longest_away(worker: TaskRecords) -> float:
 @check
 def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """All workers were training during at least `minimum_overlap` of the run's global steps."""
-    told = [worker for worker in run.workers if has_steps(worker, findings)]
+    recorded = [worker for worker in run.workers if has_steps(worker, findings)]
     spans = {
         worker.name: (min(w.before for w in worker.windows), max(w.after for w in worker.windows))
-        for worker in told
+        for worker in recorded
     }
     start = max((first for first, _ in spans.values()), default=0)
     end = min((last for _, last in spans.values()), default=0)
@@ -174,11 +176,11 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
 
 @check
 def steps_interleave(findings: Findings, run: Run) -> Good:
-    """While each worker trained, more gradients went into the global step than its own: others' did, too."""
-    told = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
-    foreign = {worker.name: _steps_of_others(run, worker) for worker in told}
-    for worker in told:
-        # A global step that was read before a step, or after it, may tell of one more than was seen.
+    """While each worker trained, the global step also received gradients of others."""
+    recorded = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
+    foreign = {worker.name: _steps_of_others(run, worker) for worker in recorded}
+    for worker in recorded:
+        # The global step may be read early or late, so one foreign step alone shows nothing.
         if foreign[worker.name] <= any(window.unplaced for window in worker.windows):
             alone = f"{worker.name} moved the global step alone: no step of another in between"
             findings.add(alone, certain=worker.whole)
@@ -188,32 +190,32 @@ def steps_interleave(findings: Findings, run: Run) -> Good:
 
 
 def has_steps(worker: TaskRecords, findings: Findings) -> bool:
-    """Whether the worker recorded a step; it is a finding where it did not."""
+    """Return whether the worker recorded a step, and add a finding if it did not."""
     if not worker.windows:
         findings.add(f"{worker.name} recorded no step", certain=worker.whole)
     return bool(worker.windows)
 
 
 def steps_unrecorded(run: Run) -> str:
-    """Say why the records of a program of one's own are not of every step; empty where they can be.
+    """Return why the records of a user's program lack steps; "" if they may be complete.
 
-    A step that nobody recorded looks like a step of another worker: of workers that train alone, and tell
-    every tenth step, each would have seen nine steps of others to one of its own.
+    An unrecorded step looks like a step of another worker: if workers trained alone and recorded every tenth
+    step, each would seem to have seen nine steps of others for one of its own.
     """
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
-    told = sum(window.steps for window in run.windows)
-    if told < _MINIMUM_RECORDED * moved:
-        return f"its records tell {told} of {moved} steps: not every step was recorded"
+    recorded = sum(window.steps for window in run.windows)
+    if recorded < _MINIMUM_RECORDED * moved:
+        return f"its records tell {recorded} of {moved} steps: not every step was recorded"
     for worker in run.workers:
         later = [window for process in worker.processes for window in process.windows[1:]]
         paces = Counter((window.after - window.before) / (window.steps or 1) for window in later)
-        # Two workers that tell every second step tell as many steps as there are, but each at an even pace.
+        # Two workers that each record every second step seem to record all, but each at an even pace.
         for pace, windows in paces.most_common(1):
             if pace > 1 and windows > _MOST_OF_ONE_PACE * len(later):
                 if windows < _FEWEST_OF_A_PACE:
-                    told = sum(window.steps for window in worker.windows)
+                    own = sum(window.steps for window in worker.windows)
                     return (
-                        f"{worker.name} tells only {told} of {moved} steps: too few to tell steps of others "
+                        f"{worker.name} tells only {own} of {moved} steps: too few to tell steps of others "
                         "from steps that it did not record"
                     )
                 return (
@@ -228,7 +230,7 @@ def _own_nonces(worker: TaskRecords) -> set[int]:
 
 
 def _nonces(worker: TaskRecords, field: str) -> dict[str, set[int]]:
-    """Return task -> every nonce of it that this worker read on the ps, in all its lives."""
+    """Return task -> all of its nonces that this worker read on the ps, in all of the worker's processes."""
     nonces: dict[str, set[int]] = {}
     for record in worker.of("peers_ready"):
         for name, nonce in record.integers(field).items():

@@ -1,4 +1,4 @@
-"""Whether the steps that workers recorded can be the global steps that were made, each another one."""
+"""Checks that the recorded steps can be the global steps that were made, each a different one."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,28 +11,32 @@ from psfleet.evidence.recorded_run import Run, Window
 def steps_numbered(findings: Findings, run: Run) -> Good:
     """Each recorded step has a global step of its own, among those that were made in its window.
 
-    A step lies in the range (before, after] of its window, unless it is `unplaced`. Workers that move
-    a global step of their own each record more steps of some range than it has numbers, however their counts
-    add up over the whole run.
+    A step lies in the range (before, after] of its window, unless it is `unplaced`. Workers that each move a
+    global step of their own record more steps in some range than it has numbers, even if their counts add up
+    over the whole run.
     """
-    told = sum(window.steps for window in run.windows)
+    recorded = sum(window.steps for window in run.windows)
     moved = run.global_steps - min((min(w.before, w.after) for w in run.windows), default=0)
     lives = [process.windows for worker in run.workers for process in worker.processes]
     end = first_beyond(span for windows in lives for span in spans_of(windows))
     if end is not None:
-        told_by_then = sum(window.steps for window in run.windows if window.after <= end)
+        by_then = sum(window.steps for window in run.windows if window.after <= end)
         findings.wrong.append(
-            f"{told_by_then} steps are recorded up to global step {end}, and there windows have more steps"
+            f"{by_then} steps are recorded up to global step {end}, and there windows have more steps"
             " than numbers: the workers did not move one global step"
         )
-    return f"{counted(told, 'recorded step')} among {moved} global steps", {"recorded": told, "made": moved}
+    return f"{counted(recorded, 'recorded step')} among {moved} global steps", {
+        "recorded": recorded,
+        "made": moved,
+    }
 
 
 def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
-    """Yield where the steps of a process are, from its windows in order: (before, after, how many).
+    """Yield (before, after, count) of a process's steps, from its windows in order.
 
-    What is `unplaced` in a window is within the one before it, itself or the one after it. Of the last
-    window's nobody knows until when, and nothing of all where a window has more of them than steps.
+    An `unplaced` step of a window lies within the previous window, the window itself, or the next. Unplaced
+    steps of the last window have no known end, so they are left out; so are all if a window has more of them
+    than steps.
     """
     anywhere = any(window.unplaced > window.steps for window in windows)
     for number, window in enumerate(windows):
@@ -45,14 +49,14 @@ def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
 
 
 def first_beyond(spans: Iterable[tuple[int, int, int]]) -> int | None:
-    """Return the end of the first span whose steps find no numbers left; None where all find theirs.
+    """Return the end of the first span whose steps outnumber the free numbers, None if all get one.
 
-    Numbers are given in order, each to the step whose window ends first: where that fails, every way does
-    (Jackson 1955, earliest due date first).
+    Numbers are assigned in order, each to the step whose window ends first: if that fails, every assignment
+    fails (Jackson 1955, earliest due date first).
     """
     ranges = sorted(span for span in spans if span[2] > 0)
     open_windows: list[tuple[int, int]] = []
-    number, place = 0, 0  # the last number that was given
+    number, place = 0, 0  # the last number that was assigned
     while place < len(ranges) or open_windows:
         if not open_windows:
             number = max(number, ranges[place][0])

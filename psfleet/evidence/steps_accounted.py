@@ -1,7 +1,7 @@
-"""Whether the steps that each worker saw others take are those that the others recorded.
+"""Checks that the steps of others that each worker saw are those that the others recorded.
 
-A worker's records say from where to where the global step moved while it took so many steps itself. The rest
-was others': who they were, their own records must tell.
+A worker's records say how far the global step moved while it took a number of steps itself. Others made the
+rest, so their records must account for it.
 """
 
 import math
@@ -15,16 +15,17 @@ from psfleet.evidence.contributions import steps_of_broken_sessions, unrecorded_
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from psfleet.evidence.sharing import has_steps
 
-# A stretch is looked at as a whole and in pieces: too many steps in one place make up for none in another.
+# A stretch is judged as a whole and in pieces, because too many steps in one place do not make up for none in
+# another.
 _PIECES = 10
 _WINDOWS_OF_A_PIECE = 4
 
 
 class Tally:
-    """The steps of a set of windows by global step, and how many more may have been taken without a record.
+    """Counts the steps in a set of windows by global step, and how many more may lack a record.
 
-    All of the global steps in `spans` may be such, and so many steps `anywhere`. Ranges are (before, after],
-    as those of windows. Each count is a few searches, however many windows there are.
+    All of the global steps in `spans` may lack a record, and `anywhere` steps in addition. Ranges are
+    (before, after], as those of windows. Each count takes a few searches, however many windows there are.
     """
 
     def __init__(
@@ -36,31 +37,31 @@ class Tally:
         self._total, self._spans, self._anywhere = self._begun[-1], spans, anywhere
 
     def at_least(self, before: int, after: int) -> int:
-        """Count the steps of the windows inside the range; fewer where others reach beyond both its ends."""
+        """Return the number of steps in windows inside the range, or less if some reach beyond both ends."""
         begun_before = self._begun[bisect_left(self._begins, before)]
         ended_after = self._total - self._ended[bisect_right(self._ends, after)]
         return max(self._total - begun_before - ended_after, 0)
 
     def recorded(self, before: int, after: int) -> int:
-        """Count the steps of the windows that overlap the range."""
+        """Return the number of steps in windows that overlap the range."""
         ended_before = self._ended[bisect_right(self._ends, before)]
         begun_after = self._total - self._begun[bisect_left(self._begins, after)]
         return self._total - ended_before - begun_after
 
     def unrecorded(self, before: int, after: int) -> int:
-        """Count the steps that may have been taken in the range without a record."""
+        """Return the number of steps that may have been made in the range without a record."""
         within = sum(max(min(end, after) - max(start, before), 0) for start, end in self._spans)
         return int(within) + self._anywhere
 
     def at_most(self, before: int, after: int) -> int:
-        """Count all that may have been taken in the range."""
+        """Return the greatest possible number of steps in the range."""
         return self.recorded(before, after) + self.unrecorded(before, after)
 
 
 class _Range(NamedTuple):
-    """A row of a worker's windows, between which the global step did not go back, from where to where.
+    """Consecutive windows of a worker in which the global step did not go back, and their range.
 
-    `own` are the worker's steps in it. `is_stretch`: whether there is no longer such row around it.
+    `own` are the worker's steps in it. `is_stretch` says that no longer sequence of such windows contains it.
     """
 
     worker: str
@@ -71,14 +72,14 @@ class _Range(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """How many global steps were made meanwhile."""
+        """The number of global steps that were made in the range."""
         return self.after - self.before
 
 
 class _Comparison(NamedTuple):
-    """How many steps in a range `others` must have taken, by a worker's records and by their own.
+    """The steps in a range that `others` must have made, by a worker's records and by their own.
 
-    `least` is None where their records set no lower bound.
+    `least` is None if their records set no lower bound.
     """
 
     range: _Range
@@ -90,25 +91,25 @@ class _Comparison(NamedTuple):
 
 @check
 def steps_accounted(findings: Findings, run: Run) -> Good:
-    """While a worker trained, others took as many steps as their own records tell of.
+    """While a worker trained, others took as many steps as their own records show.
 
-    A step lies in the range (before, after] of its window, for `before` is read before the step is made and
-    `after` behind it. Over windows from b to a with n own steps, others have thus taken a - b - n:
+    A step lies in the range (before, after] of its window, because `before` is read before the step is made
+    and `after` behind it. Over windows from b to a with n own steps, others have thus taken a - b - n:
 
         steps of their windows inside (b, a]  <=  a - b - n  <=  steps of those that overlap it + unrecorded
 
-    A synchronous step has R gradients, at most one of each worker. R (a - b) - min(n, a - b) are others', and
-    each other has at most a - b; late gradients are dropped, so recorded ones set no lower bound. In-graph,
-    where a step has a gradient of each worker, both bounds hold for each other worker, of a - b steps.
+    A synchronous step has R gradients, at most one of each worker. Others made R (a - b) - min(n, a - b) of
+    them, each other at most a - b; late gradients are dropped, so recorded ones set no lower bound. In-graph,
+    where a step has a gradient of each worker, both bounds hold for each other worker, with a - b steps.
 
-    `unrecorded` is what `_tally_of` says. A number that was given again after the model was restored stands
-    for two steps: the lower bound is asked, and in-graph also the upper one, only below all such numbers. No
-    order of steps by different workers contradicts these inequalities, so no clock and no luck is needed.
+    `_tally_of` defines `unrecorded`. A number that was used again after the model was restored stands for two
+    steps; so the lower bound, and in-graph also the upper one, is checked only below all such numbers. No
+    order of steps by different workers contradicts these inequalities, so neither clocks nor luck matter.
     """
-    told = [worker for worker in run.clients if has_steps(worker, findings)]
+    recorded = [worker for worker in run.clients if has_steps(worker, findings)]
     seen: dict[str, dict[str, int]] = {}
     contradicted: set[str] = set()
-    for compared in _comparisons(run, told):
+    for compared in _comparisons(run, recorded):
         name = compared.range.worker
         if compared.range.is_stretch:
             sums = seen.setdefault(name, dict.fromkeys(("steps_of_others", "at_least", "at_most"), 0))
@@ -143,16 +144,16 @@ def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
     return False
 
 
-def _comparisons(run: Run, told: Sequence[TaskRecords]) -> Iterator[_Comparison]:
-    # The global steps to which the chief set the model after the first time, whenever it had to be restored.
+def _comparisons(run: Run, recorded: Sequence[TaskRecords]) -> Iterator[_Comparison]:
+    # The global steps that the chief set the model to after the first time, at restores.
     set_to = [record.integer("global_step") for record in run.chief.of("initialised", "restored")][1:]
     tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.workers}
     every = Tally(run.windows)
-    for part in (part for worker in told for part in _ranges(worker)):
+    for part in (part for worker in recorded for part in _ranges(worker)):
         others = {name: tally for name, tally in tallies.items() if name != part.worker}
-        once = part.after < min(set_to, default=math.inf)  # each number was given to one step alone
+        once = part.after < min(set_to, default=math.inf)  # each number stands for one step
         if part.moved < 0 and not once:
-            continue  # the model was set back within a window: how far it had come is not told
+            continue  # the model was set back within a window, which hides how far it had come
         if run.rules.replication == "in_graph":
             yield from _towers(part, others) if once else ()
         elif run.rules.once_per_step:
@@ -162,24 +163,24 @@ def _comparisons(run: Run, told: Sequence[TaskRecords]) -> Iterator[_Comparison]
 
 
 def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, *, once: bool) -> _Comparison:
-    """Compare asynchronous steps: all others' together."""
+    """Compare asynchronous steps of all others together."""
     span = part.before, part.after
     least = max(every.at_least(*span) - own.recorded(*span), 0) if once else None
-    # The sum of what each other may have recorded, without a look at each.
+    # The sum of what the others may have recorded, without examining each.
     recorded = every.recorded(*span) - own.recorded(*span)
     unrecorded = sum(tally.unrecorded(*span) for tally in others.values())
     return _Comparison(part, "others", part.moved - part.own, least, recorded + unrecorded)
 
 
 def _gradients(part: _Range, others: Mapping[str, Tally], per_step: int) -> _Comparison:
-    """Compare synchronous gradients: all others', at most one of each in a step."""
+    """Compare synchronous gradients of all others, at most one of each in a step."""
     needed = per_step * part.moved - min(part.own, part.moved)
     most = sum(min(tally.at_most(part.before, part.after), part.moved) for tally in others.values())
     return _Comparison(part, "others", needed, None, most)
 
 
 def _towers(part: _Range, others: Mapping[str, Tally]) -> Iterator[_Comparison]:
-    """Compare the towers of each other worker with the client's steps."""
+    """Compare the gradients of each other worker with the client's steps."""
     span = part.before, part.after
     for name, tally in others.items():
         yield _Comparison(part, name, part.moved, tally.at_least(*span), tally.at_most(*span))
@@ -196,12 +197,12 @@ def _ranges(worker: TaskRecords) -> Iterator[_Range]:
 
 
 def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
-    """Return what is known of this worker's steps, where the model was set `again` so often.
+    """Return what is known of this worker's steps if the model was set `again` this often.
 
-    Unrecorded are, at most: of a process that was killed, and of a served worker that was stopped, the global
-    steps from its last window to its next process's first; the steps of a call for each session that broke;
-    and a window for each time that the model was set again, for its range hides that the global step went
-    back within.
+    At most these steps may lack a record: the global steps from the last window of a process that was killed,
+    or of a served worker that was stopped, to the first window of the next process; the steps of a call for
+    each session that broke; and a window for each time that the model was set again, because its range hides
+    that the global step went back within it.
     """
     spans = [(start, math.inf if again else end) for start, end in unrecorded_spans(run, worker)]
     longest = max((window.steps for window in worker.windows), default=0)
@@ -209,6 +210,6 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the keys in order, and for each count of them the sum of their values."""
+    """Return the sorted keys, and for each number of them the sum of their values."""
     ordered = sorted(pairs)
     return [key for key, _ in ordered], [0, *accumulate(value for _, value in ordered)]

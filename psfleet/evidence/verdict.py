@@ -1,4 +1,4 @@
-"""The verdict on a run: all checks, the figures, and what they amount to in one sentence."""
+"""The verdict on a run: all checks, the figures, and their summary in one sentence."""
 
 import json
 import os
@@ -42,17 +42,17 @@ _SHARING = {
     "tasks_exchanged",
 }
 _CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
-# What to say of checks that fail, the gravest first.
+# (checks, what the headline says if one of them fails), the gravest first.
 _Gravest = tuple[tuple[Set[str], str], ...]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verdict.json` holds. `settings` are the thresholds that were applied.
+    """The content of `verdict.json`. `settings` are the thresholds that were applied.
 
-    `verdict` is `proven` where every check is true, or `completed` where the checks that the run allows show
-    too little for that; `not proven` where one is false, else `cannot tell`. `not_shown` says, in sentences,
-    what the run does not show. `reasons` say why tasks failed, where no task took a step.
+    `verdict` is `proven` if every check is true, or `completed` if the checks that a program allows show too
+    little for that; `not proven` if one is false, else `cannot tell`. `not_shown` lists, in sentences, what
+    the run does not show. `reasons` are why tasks failed, if no task took a step.
     """
 
     run_id: str
@@ -66,17 +66,17 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0, 1 or 2."""
+        """The exit code of the verdict: 0, 1 or 2."""
         return EXIT_CODES[self.verdict]
 
     @property
     def failing(self) -> tuple[Answer, ...]:
-        """The checks that keep the run from being proven: those that are false, else those unknown."""
+        """The checks that keep the run from being proven: the false ones, else the unknown ones."""
         wrong = tuple(check for check in self.checks if check.ok is False)
         return wrong or tuple(check for check in self.checks if check.ok is None)
 
     def as_json(self) -> object:
-        """Return the object of docs/contracts.md."""
+        """Return the object that docs/contracts.md describes."""
         return finite(
             {
                 "verdict": self.verdict,
@@ -92,15 +92,15 @@ class Verdict:
         )
 
     def write(self, folder: Path) -> None:
-        """Put verdict.json into the run's folder, in one piece. Raises OSError."""
+        """Write verdict.json into the run's folder atomically. Raises OSError."""
         text = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
         write_whole(folder / FILE_NAME, text.encode())
 
 
 def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
-    """Judge a run that was read (reading.py). Whatever its folder holds, this does not raise for it."""
+    """Return the verdict on a run. No content of its folder makes this raise."""
     of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
-    answers = of_program.checks if of_program else _ask(run, settings)
+    answers = of_program.checks if of_program else _checks_of(run, settings)
     not_shown = of_program.not_shown if of_program else ()
     if os.path.lexists(run.folder / MANIFEST):
         answers.append(files_unchanged(run.folder, run.run_id))
@@ -130,7 +130,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     )
 
 
-def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
+def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
     answers = [
         record_checks.records_complete(run),
         record_checks.same_plan_and_release(run),
@@ -160,7 +160,7 @@ def _ask(run: Run, settings: EvidenceSettings) -> list[Answer]:
 def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _Gravest:
     together = run.rules.together(counted(len(run.ps), "ps"))
     shared = all(answer.ok for answer in answers if answer.check in _SHARING)
-    # A worker that is lost on the way was not there to share any more.
+    # A worker that is lost during the run could not share any more.
     lost = {"ended_well"} if set() < wrong & _SHARING <= {"workers_overlap", "fair_shares"} else set()
     return (
         (lost, "not every worker took part to the end"),
@@ -189,8 +189,8 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
         if answers.together and FALLEN in answers.open:
             what = FALLEN
         return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
-    told = run.contributions if run.coordinated else run.workers
-    workers = counted(len(told), "worker")
+    taking_part = run.contributions if run.coordinated else run.workers
+    workers = counted(len(taking_part), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"
     if answers.observed:
         through = f" through {counted(len(run.ps), 'ps')}" if run.ps else ""

@@ -22,11 +22,11 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 
 
 def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple[str, Kind]]:
-    """Yield each line and what it tells, so that it can be shown in a fitting colour.
+    """Yield each line and its kind, so that it can be shown in a fitting colour.
 
-    A line goes on below itself, between words, where it is wider than so many `columns` (0: of any width).
-    Of a run in which no task took a step it tells the reasons alone.
-    What the folder holds must not steer the terminal: names of files and reasons are others' words.
+    A line that is wider than `columns` (0: any width) continues below, between words. If no task of a run
+    took a step, only the reasons are shown. Texts from the folder, such as names and reasons, are escaped so
+    that they cannot steer the terminal.
     """
     width = max(len(check.check) for check in verdict.checks)
     hanging = " " * (width + 12 if columns >= 2 * (width + 12) else 4)
@@ -37,7 +37,7 @@ def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple
 
 
 def _folded(text: str, columns: int, hanging: str) -> list[str]:
-    """Break between words; what is longer than a line alone, as a path may be, stays whole to be copied."""
+    """Break between words; a longer text, such as a path, stays in one piece, so that it can be copied."""
     return wrap(
         text,
         columns,
@@ -63,16 +63,16 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     for sentence in verdict.not_shown:
         yield f"  {sentence}", "open"
     yield "", "figure"
-    asked = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
-    for name, value in [*figure_lines(verdict.figures), *asked, ("run folder", shown(folder))]:
+    thresholds = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
+    for name, value in [*figure_lines(verdict.figures), *thresholds, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
-    # A packed run is no folder, and brings no model.
+    # A packed run is no folder, and contains no model.
     for line, is_good in model_lines(folder, shown(folder)) if folder.is_dir() else ():
         yield f"  {'model':<{width + 8}}  {line}", "figure" if is_good else "failed"
 
 
 def _own_thresholds(settings: EvidenceSettings) -> str:
-    """Say which thresholds are not the usual ones: whoever reads the verdict may not have chosen them."""
+    """Return the thresholds that differ from the usual ones, because the reader may not have chosen them."""
     usual = EvidenceSettings().as_dict()
     return ", ".join(
         name if isinstance(value, dict | list) else f"{name} {value} (usually {usual[name]})"
@@ -82,11 +82,11 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
 
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each figure that there is, in words: not more lines for more tasks."""
-    steps, asked = figures["global_steps"], figures["last_step"]
+    """Yield name and value of each known figure in words; more tasks do not make more lines."""
+    steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if asked in (None, steps) else f"{steps}, asked for {asked}"
+    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, asked for {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
@@ -113,7 +113,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _worker_lines(
     workers: Mapping[str, Mapping[str, Any]], stragglers: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """Each worker's share and speed; of many workers the range, and the slowest by name."""
+    """Yield each worker's share and speed; for many workers the range, and the slowest by name."""
     if len(workers) <= _WORKERS_SHOWN:
         for name, worker in workers.items():
             yield name, _worker_in_words(worker, straggles=name in stragglers)
@@ -129,7 +129,7 @@ def _worker_lines(
 
 
 def _pace(pace: Mapping[str, Any], replication: str) -> str:
-    """How many examples were needed, beside what one process needs and what is usual."""
+    """Return how many examples were needed, compared to one process and to the usual number."""
     times = pace["examples"] / pace["one_process"]
     words = f"loss {pace['loss']:.2g} after {pace['examples']:,} examples, "
     if pace["examples"] <= pace["most"]:

@@ -1,1 +1,1 @@
-"""Inventory in; cluster plan and the settings of every task out, or every problem with its file."""
+"""Reads the inventory: returns the cluster plan and each task's settings, or every problem with its file."""

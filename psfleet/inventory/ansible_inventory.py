@@ -1,4 +1,4 @@
-"""The inventory as Ansible has read it, made plain data."""
+"""Turns the inventory that Ansible has read into plain data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,20 +15,21 @@ from psfleet.inventory.variables import PREFIX, rules
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 _DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
-# What Ansible takes where neither an ansible.cfg nor -i names another.
-_OF_NO_CONFIGURATION = "/etc/ansible/hosts"
+# The inventory that Ansible uses if neither an ansible.cfg nor -i names one.
+_DEFAULT_INVENTORY = "/etc/ansible/hosts"
 
 
 def plain_inventory(
     variables: Mapping[str, Any], loader: DataLoader, command_line: Mapping[str, object]
 ) -> Inventory:
-    """Return the inventory of a play, whose `variables` a task is given; `command_line` is what -e sets.
+    """Return the inventory of a play as plain data.
 
-    Raises InventoryError where an inventory is missing or held no host that could be read.
+    `variables` are the variables of a task in that play; `command_line` is what -e sets. Raises
+    InventoryError if an inventory is missing or holds no host that could be read.
     """
     _require_hosts(variables)
     _require_passwords(variables)
-    # Without unsafe=True, Ansible copies each part of what it has loaded, which takes longer than to load it.
+    # Without unsafe=True, Ansible copies each part of what it has loaded, which takes longer than loading it.
     specifications: dict[str, Any] = {}
     roles = []
     for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
@@ -37,7 +38,7 @@ def plain_inventory(
             specifications |= entry["options"]
     known = rules(specifications)
     groups, hostvars = variables["groups"], variables["hostvars"]
-    # No variable tells which groups are children of another: the inventory object does.
+    # No variable lists the child groups of a group; only the inventory object does.
     parent = hostvars._inventory.groups.get(PARENT)
     return Inventory(
         groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
@@ -55,7 +56,7 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
     missing = [Path(name) for name in sources if "," not in name and not Path(name).exists()]
     cure = "make one (cp -r inventory/sample/one_ps_three_workers inventory/cluster, or another of "
     cure += "inventory/sample) and edit it, or name yours with -i"
-    if missing == [Path(_OF_NO_CONFIGURATION)]:
+    if missing == [Path(_DEFAULT_INVENTORY)]:
         cure = f"type it in {ROLES.parent}, whose ansible.cfg names inventory/cluster, or name yours with -i"
     problems = [
         InventoryProblem(f"there is no inventory at {shown(source)}", cure=cure) for source in missing
@@ -67,7 +68,7 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
 
 
 def _require_passwords(variables: Mapping[str, Any]) -> None:
-    """Refuse what nobody can decrypt: files of variables, and what says how a host is reached."""
+    """Raise InventoryError if variables of a host that Ansible needs cannot be decrypted."""
     hosts = [host for host in variables["groups"].get(PARENT, ()) if _encrypted(variables["hostvars"], host)]
     if hosts:
         what = f"variables of {named(hosts)} are encrypted, and no password was given that opens them"
@@ -75,11 +76,11 @@ def _require_passwords(variables: Mapping[str, Any]) -> None:
 
 
 def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's own have no types
-    """Tell whether variables of a host cannot be decrypted."""
+    """Return whether variables of a host cannot be decrypted."""
     try:
         values = hostvars.raw_get(host)
         for name in values:
-            # Others may be another's, whose password is not asked for.
+            # Other variables may be encrypted with someone else's password, which we do not need.
             if name.startswith("ansible_") and isinstance(values[name], EncryptedString):
                 str(values[name])
     except AnsibleError as error:
@@ -93,7 +94,7 @@ def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's ow
 
 
 def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    """Return the variables set for a host; those that roles know with their values, the others by name."""
+    """Return a host's variables: those that roles know with their values, any other with None."""
     found: dict[str, object] = {}
     for name in values:
         if name not in known and name != "ansible_host":
@@ -102,14 +103,14 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
         try:
             found[str(name)] = _whole(values[name])
         except AnsibleError as error:
-            # Another role's variable may be made of what is only known later, such as facts.
+            # Another role's variable may depend on what Ansible learns later, such as facts.
             if name.startswith((PREFIX, "ansible_host")):
                 found[str(name)] = Unreadable(str(error))
     return found
 
 
 def _whole(value: object) -> object:
-    """Return the value with a text for each key in it, as it is named in what is said: YAML may have a 7."""
+    """Return the value with keys as texts: messages name them, and in YAML a key may be an integer."""
     if isinstance(value, Mapping):
         return {str(key): _whole(part) for key, part in value.items()}
     return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value

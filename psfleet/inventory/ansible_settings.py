@@ -1,10 +1,10 @@
-"""What Ansible's configuration lacks of psfleet's own, where somebody has a project of their own."""
+"""Finds the Ansible settings that psfleet needs and that a user's own ansible.cfg lacks."""
 
 from collections.abc import Collection, Iterable
 from configparser import ConfigParser
 
-# Name -> what goes wrong with another value. With one of the first two a host could act on the controller, or
-# pass for another; the playbooks rely on the others, which are Ansible's defaults.
+# Name -> what goes wrong with another value. With another value of the first two, a host could act on the
+# controller or pass for another host. The others are Ansible's defaults, which the playbooks rely on.
 SAFE = {
     "inject_facts_as_vars": "a host that somebody has taken over could set variables on this machine by what "
     "it tells of itself, and so run commands here",
@@ -12,22 +12,24 @@ SAFE = {
     "strategy": "hosts would begin a step before all others have ended the one before it",
     "fact_caching": "what hosts answered in another run would pass for what they answer now",
 }
-# What a clone has, and each project for itself.
-_OF_A_PROJECT = {"inventory", "collections_path"}
+# Settings that each project chooses for itself.
+_PROJECT_SETTINGS = {"inventory", "collections_path"}
 
 
 def parsed(text: str) -> ConfigParser:
-    """Return a configuration as Ansible reads it. Raises configparser.Error."""
+    """Return the configuration `text` as Ansible reads it. Raises configparser.Error."""
     parser = ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=(";",))
     parser.read_string(text)
     return parser
 
 
 def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
-    """Return the lines of `ours` to be copied: those of `unsafe` names, and those of which nobody decided.
+    """Return the lines of `ours` that a user's configuration `theirs` should get, with their sections.
 
-    Somebody has decided where a line of `theirs`, whatever its section and value, has the name, or a variable
-    of the environment all its words (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER).
+    These are the settings named in `unsafe`, and all others that the user has not set. A user has set a name
+    if a line of `theirs` has it, in any section and with any value, or if a variable in `environment`
+    contains all words of the name (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER). Raises
+    configparser.Error.
     """
     there = parsed(theirs)
     decided = {name for section in there.sections() for name in there[section]}
@@ -40,7 +42,7 @@ def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
             for name, value in wanted[section].items()
             if name in unsafe
             or (
-                name not in {*SAFE, *_OF_A_PROJECT, *decided}
+                name not in {*SAFE, *_PROJECT_SETTINGS, *decided}
                 and not any({*name.split("_")} <= of_one for of_one in words)
             )
         ]

@@ -1,4 +1,4 @@
-"""The files of the controller that the inventory names: the user's program, what it needs, and the data."""
+"""The files on the controller that the inventory names: the user's programs, their requirements, and data."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
 
-# A variable, what was found of its value, and what is expected.
+# The variable, what is wrong with its value, and what is expected.
 _Finding = tuple[str, str, str]
 
 
 def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any], list[InventoryProblem]]:
-    """Return an element of the fact `cluster_programs`, and what is wrong with its files.
+    """Return an element of the fact `cluster_programs`, and the problems of the program's files.
 
-    `hosts` have the program's variables.
+    `hosts` are the hosts that have the program's variables.
     """
     values, places = program.values, program.places
     fact = {"name": program.name, **{key: values[variable] for key, variable in PROGRAM_KEYS.items()}}
@@ -45,9 +45,10 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
 
 
 def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, list[InventoryProblem]]:
-    """Return the absolute path of the data that is carried to the hosts, "" for none, and what is wrong.
+    """Return the absolute path of the data that deploy.yml carries ("" for none), and its problems.
 
-    `values` holds the converted variables of the cluster, less those that were refused; `hosts` have them.
+    `values` holds the cluster's converted variables without the refused ones; `hosts` are the hosts that have
+    them.
     """
     if not values.get("trainer_data_source"):
         return "", []
@@ -70,23 +71,23 @@ def _problems(
     hosts: Sequence[str],
     places: Mapping[str, str] | None = None,
 ) -> list[InventoryProblem]:
-    """Return a problem for each; `places` says where people set a variable, where that is not its name."""
+    """Return a problem for each finding; `places` maps variables to where they are set, if elsewhere."""
     found = []
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
-        said = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
-        found.append(InventoryProblem(said, place, tuple(hosts)))
+        problem = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
+        found.append(InventoryProblem(problem, place, tuple(hosts)))
     return found
 
 
 def controller_path(text: str) -> Path:
-    """Return the absolute path that people mean where they type `ansible-playbook`."""
-    # resolve() would follow links, and Path.expanduser() raise where there is no such user.
+    """Return the absolute path that a user means who types `text` where `ansible-playbook` runs."""
+    # resolve() would follow links, and Path.expanduser() would raise for an unknown user.
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 
 
 def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
-    """Tell whether there is such a thing at a path, of those that a file system takes and you may see."""
+    """Return whether `path` exists and is of this kind; False if it is invalid or may not be accessed."""
     try:
         return kind(path)
     except OSError:
@@ -94,9 +95,9 @@ def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
 
 
 def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Finding]:
-    """Give what keeps a program from being carried, which people set as `variable`.
+    """Yield the reasons why a program cannot be carried; `variable` is where the user set its path.
 
-    Raises ValueError or OSError where a file does.
+    Raises ValueError or OSError if one of its files is invalid or cannot be read.
     """
     if not source.exists():
         expected = "a Python file, or a folder with one, on this machine"
@@ -121,7 +122,7 @@ def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Find
 
 
 def _virtual_environment(source: Path) -> str:
-    """Return the first virtual environment below the folder whose name has no dot before it, "" for none."""
+    """Return the first virtual environment below the folder, hidden folders apart; "" if there is none."""
     for parent, folders, names in os.walk(source):
         if "pyvenv.cfg" in names:  # only a folder of a virtual environment holds it
             return parent

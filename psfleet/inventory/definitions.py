@@ -1,4 +1,4 @@
-"""The file and line where Ansible has found a variable of the inventory, and so what to edit."""
+"""Finds the file and line where a variable of the inventory is defined, so that messages can name it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ from trainer.host.wording import first_of
 
 @dataclass(frozen=True)
 class Definitions:
-    """Where the variables of an inventory are defined. Ansible marks each name with its file and line.
+    """Knows where the variables of an inventory are defined: Ansible tags each name with its file and line.
 
-    `sources` are what the inventory was read from, `command_line` is what -e sets.
+    `sources` are the files, folders and host lists that the inventory was read from; `command_line` is what
+    -e sets.
     """
 
     sources: Sequence[str]
@@ -29,7 +30,7 @@ class Definitions:
     command_line: Mapping[str, object]
 
     def cure(self, problem: InventoryProblem) -> str:
-        """Return what to do, in words: which file to edit, and at which line."""
+        """Return the advice for a problem: which file to edit, and at which line."""
         if problem.cure:
             return problem.cure
         if problem.variable.partition(".")[0] in self.command_line:
@@ -43,19 +44,19 @@ class Definitions:
 
     @property
     def _hosts_file(self) -> Path:
-        """The file that lists the hosts, as far as one can tell; the inventory itself where there is none."""
+        """The file that probably lists the hosts, or the inventory itself if there is no such file."""
         sources = [Path(source) for source in self.sources if "," not in source]  # no list of hosts
         files = [file for source in sources for file in _files(source)]
         named_hosts = [file for file in files if file.stem == "hosts"]
         return next(iter([*named_hosts, *files, *sources]), Path("inventory"))
 
     def _place(self, host: str, variable: str) -> str:
-        """Return file and line of the definition that wins for a host, "" where nobody can tell."""
+        """Return file and line of the definition that takes precedence for a host, "" if unknown."""
         origins = (Origin.get_tag(name) for layer in self._layers(host) for name in _names(layer, variable))
         return next((f"{shown(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """Give the variables of a host from each place that Ansible takes them from, the first wins."""
+        """Yield a host's variables from each of Ansible's sources, by descending precedence."""
         host = self.inventory.get_host(name)
         groups = [*reversed(sort_groups(host.get_groups()))]
         for owners in ([host], groups):
@@ -66,7 +67,7 @@ class Definitions:
 
 
 def _names(content: object, wanted: str) -> Iterator[str]:
-    """Give the names that lead to a variable, or to its part (trainer_programs.mnist), the last first."""
+    """Yield the keys that lead to a variable or its part (trainer_programs.mnist), the innermost first."""
     parts = content if isinstance(content, Mapping) else {}
     for name in sorted(parts, key=lambda name: -len(str(name))):  # v1.2 before v1
         if f"{wanted}.".startswith(f"{name}."):

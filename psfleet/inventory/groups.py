@@ -1,4 +1,4 @@
-"""What is wrong with the groups of an inventory: tf_cluster and its children ps, worker and chief."""
+"""Checks the groups of an inventory: tf_cluster and its children ps, worker and chief."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -12,9 +12,9 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def group_problems(groups: Groups, children: Sequence[str], *, program: bool) -> list[InventoryProblem]:
-    """Return what is wrong with the groups (name -> hosts) and the child groups of tf_cluster.
+    """Return the problems of the groups (name -> hosts) and of the child groups of tf_cluster.
 
-    `program`: whether a program of the user's runs. It may do without ps, and may have a chief.
+    `program` says whether a user's program runs, which needs no ps and may have a chief.
     """
     if PARENT not in groups:
         what = f"there is no group {PARENT}{_similar_group(PARENT, groups)}"
@@ -39,7 +39,7 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
         yield f"the group {job} is not below {PARENT}; expected it among {PARENT}'s children"
     if required and job in groups and not hosts:
         yield f"the group {job} is empty; expected one host or more in it"
-    if required and job not in groups and job not in map(_meant_job, children):  # of which it is said
+    if required and job not in groups and job not in map(_meant_job, children):  # _stray_groups reports it
         expected = f"expected a child group {job} of {PARENT} with one host or more"
         yield f"there is no group {job}{_similar_group(job, groups)}; {expected}"
     if job == "chief" and hosts and not program:
@@ -50,7 +50,7 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
 
 
 def _meant_job(group: str) -> str:
-    """Return the job whose misspelling the group's name is, "" where it is none."""
+    """Return the job that the group's name is a misspelling of, "" if it resembles none."""
     return next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 
@@ -71,10 +71,10 @@ def _host_problems(groups: Groups, children: Sequence[str]) -> Iterator[str]:
             "letters, digits, '.', '_' and '-', at most 253 and a letter or digit last, or an IPv6 address"
         )
         yield f"no host can have the name {named(odd)}; expected {expected}"
-    # Ansible takes what is set for such a host as set for the group.
+    # Ansible applies variables of such a host to the group, too.
     if alike := [host for host in groups[PARENT] if host in groups]:
         yield f"{named(alike)} is the name of a host and of a group; expected another name for the host"
-    # SSH knows hosts by small letters, in certificates and known hosts: one would pass for the other.
+    # SSH compares host names in lower case, in certificates and known hosts: one would pass for the other.
     for hosts in grouped((host.lower(), host) for host in groups[PARENT]).values():
         if len(hosts) > 1:
             what = f"the hosts {named(hosts)} differ in capitals alone"

@@ -1,4 +1,4 @@
-"""The user's own programs: that of `trainer_program`, and those that `trainer_programs` has by name."""
+"""The user's own programs: the one of `trainer_program`, and the named ones of `trainer_programs`."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from trainer.contract.rules import (
 )
 
 VARIABLE = "trainer_programs"
-# What -e names a program by.
+# The name that `-e` chooses a program with: -e program=mnist.
 OPTION = "program"
-# The keys of a named program, and the variables that say the same where it does not.
+# The keys of a named program -> the variables that supply a key's value if the program lacks it.
 PROGRAM_KEYS = {
     "path": "trainer_program",
     **{
@@ -38,16 +38,16 @@ PROGRAM_KEYS = {
         )
     },
 }
-# Where -e gives these, they are those of one program.
-_OF_ONE = ("trainer_program_entry", "trainer_program_requirements")
+# If -e sets these, they apply only to the program that runs.
+_PER_PROGRAM = ("trainer_program_entry", "trainer_program_requirements")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,39}")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its `name`, "" for that of trainer_program, and the `values` of its variables.
+    """A program: its `name` ("" for the one of trainer_program) and the `values` of its variables.
 
-    `places` has, for each variable, where people set it: trainer_programs.mnist.entry.
+    `places` maps each variable to where the user set it, such as trainer_programs.mnist.entry.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Programs:
-    """All programs, which deploy.yml carries, and the place in them of the one that train.yml runs.
+    """All programs, which deploy.yml carries; train.yml runs the one at the index `running`.
 
-    `unchosen` has the names of which a new run has to be told one; of what -e gives, the first knows then.
+    `unchosen` lists the names that a new run must choose from; until it does, `running` is 0.
     """
 
     programs: tuple[Program, ...] = ()
@@ -68,9 +68,9 @@ class Programs:
 
 
 def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule for `trainer_programs`; `rules` has that of each variable of a program.
+    """Return the rule for `trainer_programs`; `rules` maps each variable of a program to its rule.
 
-    What it converts is name -> key -> value, of the keys that each program has.
+    It converts a value to name -> key -> value, with the keys that each program has.
     """
     of_keys = {key: rules[variable] for key, variable in PROGRAM_KEYS.items()}
     of_keys["path"] = checked("a Python file, or a folder with one", of_keys["path"].convert, bool)
@@ -85,14 +85,14 @@ def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
             raise ValueError(given)
         programs: dict[str, dict[str, Any]] = {}
         problems = []
-        for name, said in given.items():
+        for name, keys in given.items():
             if not _NAME.fullmatch(str(name)):
                 expected = "a name of at most 40 letters, digits, '_', '-' and '.', and no '.' first"
-                problems.append(SettingProblem(f"[{as_given(str(name))}]", said, expected))
-            elif not isinstance(said, Mapping):
-                problems.append(SettingProblem(f".{name}", said, "a mapping such as {path: train.py}"))
+                problems.append(SettingProblem(f"[{as_given(str(name))}]", keys, expected))
+            elif not isinstance(keys, Mapping):
+                problems.append(SettingProblem(f".{name}", keys, "a mapping such as {path: train.py}"))
             else:
-                whole = {"path": "", **said}
+                whole = {"path": "", **keys}
                 programs[str(name)], wrong = convert_all(whole, of_keys, unknown, f".{name}.")
                 problems += wrong
         if problems:
@@ -103,7 +103,7 @@ def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
 
 
 def _no_text(rule: Rule) -> Rule:
-    """Return the rule without the text that -e may give for a list."""
+    """Return the rule without the texts that it accepts for lists from -e."""
 
     def convert(value: object) -> object:
         if isinstance(value, str):
@@ -116,42 +116,43 @@ def _no_text(rule: Rule) -> Rule:
 def programs_of(
     values: Mapping[str, Any], command_line: Mapping[str, object], given: Collection[str]
 ) -> Programs:
-    """Return the programs of an inventory with these converted `values`, less those that were refused.
+    """Return the programs of an inventory with these converted `values`, without the refused ones.
 
-    `given` has the names of what the inventory or -e sets.
+    `given` holds the names of the variables that the inventory or -e sets.
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()
-    said: dict[str, Mapping[str, Any]] = {"": {}} if values["trainer_program"] else {}
-    said |= values.get(VARIABLE, {})
-    names, chosen = [*said], _chosen(command_line)
+    keys_of: dict[str, Mapping[str, Any]] = {"": {}} if values["trainer_program"] else {}
+    keys_of |= values.get(VARIABLE, {})
+    names, chosen = [*keys_of], _chosen(command_line)
     running = names.index(chosen) if chosen in names else 0
-    told = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
+    overridden = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
 
     def program(name: str) -> Program:
-        own = {PROGRAM_KEYS[key]: value for key, value in said[name].items()}
+        own = {PROGRAM_KEYS[key]: value for key, value in keys_of[name].items()}
         of_all = {variable: values[variable] for variable in PROGRAM_KEYS.values()}
-        # What -e says is of the program that runs, and hides what the inventory says of all.
+        # A value from -e applies to the program that runs, and overrides the inventory's value for all
+        # programs.
         if name == names[running]:
-            own = {variable: value for variable, value in own.items() if variable not in told}
+            own = {variable: value for variable, value in own.items() if variable not in overridden}
         else:
-            of_all |= {variable: "" for variable in _OF_ONE if variable in told}
+            of_all |= {variable: "" for variable in _PER_PROGRAM if variable in overridden}
         places = {variable: variable for variable in PROGRAM_KEYS.values()}
         for key, variable in PROGRAM_KEYS.items():
             if name and (variable in own or variable not in given):
                 places[variable] = f"{VARIABLE}.{name}.{key}"
         return Program(name, of_all | own, places)
 
-    unchosen = tuple(names) if "" not in said and not chosen and len(names) > 1 else ()
+    unchosen = tuple(names) if "" not in keys_of and not chosen and len(names) > 1 else ()
     return Programs(tuple(map(program, names)), running, unchosen)
 
 
 def choice_problems(
     values: Mapping[str, Any], command_line: Mapping[str, object], unchosen: Sequence[str]
 ) -> Iterator[InventoryProblem]:
-    """Give what is wrong with the program that -e names, or with what -e says of none of them."""
+    """Yield problems with the program that -e chooses, and with options in -e that fit no single program."""
     chosen, names = _chosen(command_line), values.get(VARIABLE)
-    if names is None:  # it was refused
+    if names is None:  # trainer_programs was refused
         return
     what = f"{OPTION} is {as_given(chosen)}"
     if chosen and chosen not in names:
@@ -164,7 +165,7 @@ def choice_problems(
     elif chosen and "trainer_program" in command_line:
         what = f"{what}, and trainer_program is given with -e, too; expected one of the two"
         yield InventoryProblem(what, OPTION)
-    for variable in _OF_ONE:
+    for variable in _PER_PROGRAM:
         if unchosen and variable in command_line:
             what = f"{variable} is given with -e, and {VARIABLE} has several programs; expected the one that"
             yield InventoryProblem(f"{what} it is of, too: -e {OPTION}={unchosen[0]}", variable)

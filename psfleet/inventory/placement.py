@@ -1,27 +1,27 @@
-"""Which index, port, address and GPUs each task of the inventory gets."""
+"""Computes the index, port, address and GPUs of each task of the inventory."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from psfleet.inventory.asked_tasks import AskedTask
-from psfleet.inventory.problems import InventoryProblem, found_of, named
+from psfleet.inventory.problems import InventoryProblem, named, value_in_words
+from psfleet.inventory.requested_tasks import RequestedTask
 from psfleet.inventory.variables import PLACING_VARIABLES, PORT_RANGE, TRAINER_RULES, bracketed
 from trainer.contract.plan import JOBS, Job, PlannedTask
 from trainer.host.wording import grouped
 
-# Without one of these a host has no place in the plan; what is wrong with it has been said then.
+# A host that lacks one of these gets no place in the plan; the problem is reported elsewhere.
 _NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
 _ADDRESS = TRAINER_RULES["trainer_address"]
 # Host -> variable -> value.
-OfHosts = Mapping[str, Mapping[str, Any]]
+ValuesByHost = Mapping[str, Mapping[str, Any]]
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The tasks, ps first; what each sets for itself (task name -> setting -> value); and what is wrong."""
+    """The `tasks`, ps first, each task's own `settings` (task name -> setting -> value), the `problems`."""
 
     tasks: tuple[PlannedTask, ...]
     settings: Mapping[str, Mapping[str, object]]
@@ -30,18 +30,18 @@ class Placement:
 
 @dataclass(frozen=True)
 class _Place:
-    """A task, before its index is known with 0 for it; `port_variable` is the one that decides its port."""
+    """A task, at first with index 0; `port_variable` names the variable that sets its port."""
 
     task: PlannedTask
-    asked: AskedTask
+    requested: RequestedTask
     port_variable: str
 
 
-def place(groups: Mapping[str, Sequence[str]], values: OfHosts, variables: OfHosts) -> Placement:
+def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost) -> Placement:
     """Return where the tasks run.
 
-    `values` holds each host's converted variables, `variables` also those that are not the trainer's. A host
-    that lacks a converted variable gets no task.
+    `values` holds each host's converted variables, `variables` all of its variables. A host that lacks a
+    converted variable gets no task.
     """
     whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
     addresses, problems = _addresses(whole, variables)
@@ -58,40 +58,45 @@ def place(groups: Mapping[str, Sequence[str]], values: OfHosts, variables: OfHos
         if all(host in on_host for host in hosts):
             problems += _index_problems(job, members)
     problems += [*_taken_twice(placed), *_shared_addresses(addresses)]
-    settings = {member.task.name: member.asked.settings for member in placed}
+    settings = {member.task.name: member.requested.settings for member in placed}
     return Placement(tuple(member.task for member in placed), settings, tuple(problems))
 
 
 def _places(
     host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
 ) -> tuple[list[_Place], list[InventoryProblem]]:
-    """Return the tasks of a host in the order of their ports, and what is wrong with them."""
-    asked: list[tuple[Job, AskedTask]] = []
+    """Return a host's tasks in the order of their ports, and the problems with them."""
+    requested: list[tuple[Job, RequestedTask]] = []
     gpus: list[tuple[int, ...]] = []
     problems: list[InventoryProblem] = []
     for job in jobs:
-        # A host has one chief at most, which has no GPUs.
-        tasks = values.get(f"trainer_{job}_tasks", (AskedTask(),))
+        # A host has at most one chief, which has no GPUs.
+        tasks = values.get(f"trainer_{job}_tasks", (RequestedTask(),))
         of_host = values.get(f"trainer_{job}_gpus", ())
-        asked += [(job, task) for task in tasks]
+        requested += [(job, task) for task in tasks]
         gpus += _dealt(tasks, of_host)
         problems += _gpu_problems(host, job, tasks, of_host, values["trainer_ps_may_use_gpus"])
     places = [
         _Place(PlannedTask(job, 0, host, address, port, seen), task, variable)
-        for (job, task), (port, variable), seen in zip(asked, _ports(asked, values), gpus, strict=True)
+        for (job, task), (port, variable), seen in zip(
+            requested, _ports(requested, values), gpus, strict=True
+        )
     ]
     return places, problems
 
 
-def _ports(asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """Return each task's port and the variable that decides it.
+def _ports(
+    requested: Sequence[tuple[Job, RequestedTask]], values: Mapping[str, Any]
+) -> list[tuple[int, str]]:
+    """Return each task's port, and the variable that sets it.
 
-    A task has its own port, or the next one from its job's or the host's first that no task asks for.
+    A task without a port of its own gets the first unused port, counted from its job's first port or the
+    host's.
     """
     first: dict[str, int] = {"trainer_base_port": values["trainer_base_port"]}
-    variables = [_port_variable(job, task, values) for job, task in asked]
+    variables = [_port_variable(job, task, values) for job, task in requested]
     fixed: dict[int, int] = {}
-    for position, ((_, task), variable) in enumerate(zip(asked, variables, strict=True)):
+    for position, ((_, task), variable) in enumerate(zip(requested, variables, strict=True)):
         if task.port:
             fixed[position] = task.port
         elif variable not in first:
@@ -107,21 +112,21 @@ def _ports(asked: Sequence[tuple[Job, AskedTask]], values: Mapping[str, Any]) ->
     return ports
 
 
-def _port_variable(job: Job, task: AskedTask, values: Mapping[str, Any]) -> str:
+def _port_variable(job: Job, task: RequestedTask, values: Mapping[str, Any]) -> str:
     if task.port:
         return f"trainer_{job}_tasks"
     return f"trainer_{job}_port" if values[f"trainer_{job}_port"] else "trainer_base_port"
 
 
-def _dealt(tasks: Sequence[AskedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the GPUs of each of a host's tasks of a job: its own, else an even share of the host's."""
+def _dealt(tasks: Sequence[RequestedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the GPUs of a host's tasks of one job: the task's own, or an even share of the host's."""
     share = len(gpus) // max(sum(task.gpus is None for task in tasks), 1)
     shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
     return [next(shares) if task.gpus is None else task.gpus for task in tasks]
 
 
 def _gpu_problems(
-    host: str, job: Job, tasks: Sequence[AskedTask], gpus: Sequence[int], ps_may: bool
+    host: str, job: Job, tasks: Sequence[RequestedTask], gpus: Sequence[int], ps_may: bool
 ) -> Iterator[InventoryProblem]:
     sharing = sum(task.gpus is None for task in tasks)
     if sharing and len(gpus) % sharing:
@@ -141,11 +146,11 @@ def _gpu_problems(
 
 
 def _indexed(members: Sequence[_Place]) -> list[_Place]:
-    """Return the tasks of a job by index: the one that was asked for, else the next free one."""
+    """Return the tasks of a job by index; a task without a requested index gets the next free one."""
     indexed: dict[int, _Place] = {}
     others = []
     for member in members:
-        index = member.asked.index
+        index = member.requested.index
         if index is None or index >= len(members) or index in indexed:
             others.append(member)
         else:
@@ -158,8 +163,8 @@ def _indexed(members: Sequence[_Place]) -> list[_Place]:
 
 
 def _index_problems(job: Job, members: Sequence[_Place]) -> Iterator[InventoryProblem]:
-    asked = [(member.asked.index, member.task.host) for member in members]
-    hosts_with = grouped((index, host) for index, host in asked if index is not None)
+    requested = [(member.requested.index, member.task.host) for member in members]
+    hosts_with = grouped((index, host) for index, host in requested if index is not None)
     at_fault = [
         host
         for index, hosts in hosts_with.items()
@@ -181,11 +186,11 @@ def _occurrences(index: int, hosts: Sequence[str]) -> str:
 
 
 def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
-    """Give the ports and GPUs of a host that two of its tasks have, and the ports that there are not."""
+    """Yield ports and GPUs that two tasks of a host share, and ports above the highest valid one."""
     holders: dict[tuple[str, str, int], PlannedTask] = {}
     for member in placed:
         task = member.task
-        of_gpus = f"trainer_{task.job}_{'gpus' if member.asked.gpus is None else 'tasks'}"
+        of_gpus = f"trainer_{task.job}_{'gpus' if member.requested.gpus is None else 'tasks'}"
         taken = [("port", task.port, "one each", member.port_variable)]
         taken += [("GPU", gpu, "one task for each GPU", of_gpus) for gpu in task.gpus]
         for kind, number, expected, variable in taken:
@@ -199,8 +204,10 @@ def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
             yield InventoryProblem(what, member.port_variable, (task.host,))
 
 
-def _addresses(values: OfHosts, variables: OfHosts) -> tuple[dict[str, str], list[InventoryProblem]]:
-    """Return where the others reach each host, and the addresses that cannot be one."""
+def _addresses(
+    values: ValuesByHost, variables: ValuesByHost
+) -> tuple[dict[str, str], list[InventoryProblem]]:
+    """Return the address of each host for the other hosts, and the problems with invalid addresses."""
     addresses: dict[str, str] = {}
     problems = []
     for host, chosen in values.items():
@@ -209,9 +216,9 @@ def _addresses(values: OfHosts, variables: OfHosts) -> tuple[dict[str, str], lis
         try:
             addresses[host] = str(_ADDRESS.convert(address))
         except ValueError:
-            if given == host:  # of which it is said
+            if given == host:  # group_problems reports it
                 continue
-            what = f"the address of {host} {found_of(address)}; expected {_ADDRESS.expected}"
+            what = f"the address of {host} {value_in_words(address)}; expected {_ADDRESS.expected}"
             problems.append(InventoryProblem(what, "ansible_host", (host,)))
     return addresses, problems
 

@@ -1,4 +1,4 @@
-"""What is wrong with an inventory, in words."""
+"""The problems of an inventory, and their wording."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ _NAMED_HOSTS = 5
 
 @dataclass(frozen=True)
 class InventoryProblem:
-    """What is wrong, and what to look for to mend it.
+    """A problem in words (`what`), and where to look for its cause.
 
-    `variable` and `hosts` say whose definition is at fault, or what in it (trainer_programs.mnist.entry);
-    without `variable` the list of hosts is.
-    `everywhere`: one value for the whole cluster is the cure. `cure`: what to do where no file is at fault.
+    The definition of `variable`, or of a part of it (trainer_programs.mnist.entry), for `hosts` is at fault;
+    without `variable` the list of hosts is. `everywhere` means that the variable needs one value for the
+    whole cluster. `cure` is the advice if no file is at fault.
     """
 
     what: str
@@ -30,7 +30,7 @@ class InventoryProblem:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Stands for a variable's value that could not be had, with Ansible's reason."""
+    """Stands for a variable's value that cannot be evaluated; `reason` is Ansible's."""
 
     reason: str
 
@@ -42,20 +42,20 @@ class InventoryError(ValueError):
         self.problems = tuple(problems)
 
 
-def found_of(value: object) -> str:
-    """Return what was found of a value, in words."""
+def value_in_words(value: object) -> str:
+    """Return a value as messages describe it: "is 7", or "cannot be read (reason)"."""
     return f"cannot be read ({value.reason})" if isinstance(value, Unreadable) else f"is {as_given(value)}"
 
 
 def named(hosts: Sequence[str]) -> str:
-    """Return the hosts in words, only the first by name where there are many."""
+    """Return the hosts' names as text; of a long list, only the first few and the count."""
     if len(hosts) <= _NAMED_HOSTS:
         return ", ".join(hosts)
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
 
 
 def shown(file: Path) -> str:
-    """Return the path as people would type it in the directory they are in."""
+    """Return the path relative to the current directory if it lies below it, else unchanged."""
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
 
 

@@ -1,4 +1,4 @@
-"""The proof by partition (docs/prove.md): what its runs train in place of what the inventory says."""
+"""The settings of the runs that prove.yml trains (docs/prove.md), in place of the inventory's."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,24 +10,25 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import TrainingSettings
 
 MODEL = "partition"
-# The runs of a proof, by their replication.
+# The replication of each run of a proof, and its wording.
 IN_WORDS = {"async": "asynchronously", "sync": "synchronously"}
-# A worker needs some 20 steps to find its part. The others are there so that all are seen to train side by
-# side, and for a worker that does a fifth of an equal share.
+# A worker needs about 20 steps to find its part. The rest let all workers be seen training side by side, even
+# one with a fifth of an equal share.
 _STEPS_OF_A_WORKER = 200
 _FEWEST_ASYNCHRONOUS_STEPS = 2000
 
 
 def proof_settings(settings: TrainingSettings, replication: str, plan: ClusterPlan) -> TrainingSettings:
-    """Return a task's settings for a run of the proof: its own but for what the proof chooses.
+    """Return a task's settings for a run of the proof: its own, except for those that the proof chooses.
 
-    Batch sizes, threads, deadlines and the like stay: they are the cluster's, which is to be proven.
+    Batch sizes, threads, deadlines and the like stay, because the proof is about the cluster as it is
+    configured.
     """
     return replace(settings, **_chosen(replication, plan))
 
 
 def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
-    """Raise InventoryError where the cluster cannot be proven, or -e gives what the proof chooses."""
+    """Raise InventoryError if the cluster cannot be proven, or if -e sets what the proof chooses."""
     problems = []
     workers = plan.tasks_of("worker")
     if not plan.tasks_of("ps"):

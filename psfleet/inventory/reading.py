@@ -1,4 +1,4 @@
-"""Inventory in; the cluster plan and every task's settings out, or every problem that the inventory has."""
+"""Reads an inventory: returns the cluster plan and each task's settings, or every problem it has."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
-from psfleet.inventory.placement import OfHosts, Placement, place
-from psfleet.inventory.problems import InventoryError, InventoryProblem, found_of, named
+from psfleet.inventory.placement import Placement, ValuesByHost, place
+from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
@@ -18,10 +18,10 @@ from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
 from trainer.contract.settings import RULES, TrainingSettings, replication_problems
 from trainer.host.wording import cut, first_of, grouped
 
-# What ProtectHome and PrivateTmp of the units hide.
+# The folders that ProtectHome and PrivateTmp hide from the units.
 UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
-_SAYING_WHERE_DATA_ARE = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
+_DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Inventory:
     """The inventory as plain data.
 
     `groups` maps every group to its hosts in inventory order; `children` are the child groups of tf_cluster;
-    `variables` maps each host of tf_cluster to what is set for it, by files or on the command line;
-    `defaults` are the trainer role's; `rules` holds every variable that a role knows; `roles` are the roles'
-    names; `command_line` is what -e sets.
+    `variables` maps each host of tf_cluster to its variables from files and the command line; `defaults` are
+    those of the role `trainer`; `rules` maps every variable that a role knows to its rule; `roles` are the
+    names of the roles; `command_line` is what -e sets.
     """
 
     groups: Mapping[str, Sequence[str]]
@@ -44,14 +44,17 @@ class Inventory:
 
     @cached_property
     def converted(self) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
-        """Host -> variable -> value with the defaults, less what is refused; and what is refused."""
+        """Host -> variable -> converted value, with defaults, without refused values; and the problems."""
         converted, refused = {}, []
         for host, variables in self.variables.items():
             given = {**self.defaults, **variables}
             known = {name: value for name, value in given.items() if name in self.rules}
             converted[host], problems = convert_all(known, self.rules, str)
             refused += [
-                ((each.name.partition("[")[0], f"{each.name} {found_of(each.value)}", each.expected), host)
+                (
+                    (each.name.partition("[")[0], f"{each.name} {value_in_words(each.value)}", each.expected),
+                    host,
+                )
                 for each in problems
             ]
         found = []
@@ -62,7 +65,7 @@ class Inventory:
 
     @cached_property
     def programs(self) -> Programs:
-        """The user's own programs, less those that are refused."""
+        """The user's own programs, without the refused ones."""
         values = next(iter(self.converted[0].values()), {})
         given = {name for of_host in self.variables.values() for name in of_host}
         return programs_of(values, self.command_line, given)
@@ -71,7 +74,7 @@ class Inventory:
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
     """Return the plan, and the settings of each task (task name -> settings).
 
-    Raises InventoryError with every problem that was found.
+    Raises InventoryError with every problem of the inventory.
     """
     values, refused = inventory.converted
     placement = place(inventory.groups, values, inventory.variables)
@@ -99,20 +102,20 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, object]) -> TrainingS
 
 
 def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> object:
-    """Return where a task reads its data: where it was told, else where deploy.yml carries them."""
-    told = own.get("data_dir") or values.get("trainer_data_dir")
+    """Return a task's data directory: the configured one, or the one that deploy.yml carries data to."""
+    configured = own.get("data_dir") or values.get("trainer_data_dir")
     carried = f"{values['trainer_install_directory']}/data" if values.get("trainer_data_source") else ""
-    return told or carried
+    return configured or carried
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
-    """Return host -> the folder where its tasks read data; a host that needs none is not there."""
+    """Return host -> the folder that its tasks read data from, without the hosts whose tasks read none."""
     readers = (task for task in plan.tasks if task.job != "ps")
     return {task.host: folder for task in readers if (folder := settings[task.name].data_dir)}
 
 
-def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
-    """Give what two variables of the whole cluster cannot both say."""
+def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
+    """Yield contradictions between variables of the whole cluster."""
     hosts = tuple(values)
     if not hosts:
         return
@@ -129,7 +132,7 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
     for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
-    # Of model partition each worker has a part.
+    # In the model `partition`, each worker has its own part.
     if settings.get("model") == "partition" and settings.get("replication") == "local":
         what = "trainer_model is 'partition' with trainer_replication 'local', which leaves worker 0 alone"
         what = f"{what} with its part; expected another replication, or another model"
@@ -139,14 +142,14 @@ def _contradictions(inventory: Inventory, values: OfHosts) -> Iterator[Inventory
         yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
 
 
-def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryProblem]:
-    """Give where tasks would not see their data, and where data would be carried to two places."""
+def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[InventoryProblem]:
+    """Yield problems with data directories that tasks cannot see, or that differ among a host's tasks."""
     settings = placement.settings
-    # Each directory of a host once, and what a task that reads it sets for itself.
+    # (host, data directory) -> the own settings of a task that reads there.
     own = {
         (task.host, str(_data_directory(values[task.host], settings[task.name]))): settings[task.name]
         for task in placement.tasks
-        if task.job != "ps" and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
+        if task.job != "ps" and values[task.host].keys() >= _DATA_VARIABLES
     }
     for (host, directory), of_task in own.items():
         if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
@@ -161,13 +164,13 @@ def _data_problems(placement: Placement, values: OfHosts) -> Iterator[InventoryP
 
 
 def _argument_problems(
-    inventory: Inventory, placement: Placement, values: OfHosts
+    inventory: Inventory, placement: Placement, values: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Give what of the programs' arguments would reach them otherwise than it was meant."""
+    """Yield problems with arguments of programs that would not reach the program as intended."""
     variable, hosts = "trainer_program_arguments", tuple(values)
     given = next((of_host[variable] for of_host in inventory.variables.values() if variable in of_host), None)
     arguments: list[str] = next((chosen[variable] for chosen in values.values() if variable in chosen), [])
-    # -e gives a text, and a list only with quotes within quotes.
+    # On the command line, a text is fine: a list would need quotes within quotes.
     if isinstance(given, str) and arguments and variable not in inventory.command_line:
         what = f"{variable} is the text {as_given(given)}; expected a list"
         yield InventoryProblem(f"{what}: {variable}: {json.dumps(arguments)}", variable, hosts)
@@ -175,20 +178,20 @@ def _argument_problems(
         task.name
         for task in placement.tasks
         if task.job != "ps"
-        and values[task.host].keys() >= _SAYING_WHERE_DATA_ARE
+        and values[task.host].keys() >= _DATA_VARIABLES
         and not _data_directory(values[task.host], placement.settings[task.name])
     ]
     named_ones: Mapping[str, Any] = next(
         (chosen[VARIABLE] for chosen in values.values() if VARIABLE in chosen), {}
     )
-    said = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
-    for told, texts in {variable: arguments, **said}.items():
+    of_named = {f"{VARIABLE}.{name}.arguments": of.get("arguments", []) for name, of in named_ones.items()}
+    for variable_name, texts in {variable: arguments, **of_named}.items():
         for what in _unfilled(texts, lacking):
-            yield InventoryProblem(f"{told} has {what}", told, hosts)
+            yield InventoryProblem(f"{variable_name} has {what}", variable_name, hosts)
 
 
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
-    """Say of placeholders that nothing fills in; tasks that are `lacking` have no data directory."""
+    """Yield descriptions of placeholders without a value; the tasks in `lacking` have no data directory."""
     for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
         what = f"{{{name}}}, which nothing fills in; expected {{{meant}}}"
         yield f"{what}, or \\{{{name}}} where the program is to have it so"
@@ -197,10 +200,12 @@ def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]
         yield f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"
 
 
-def _worker_count(inventory: Inventory, values: OfHosts) -> int | None:
-    """Return how many workers there are, None where a host does not say how many are its own."""
-    asked = [values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())]
-    return None if None in asked else sum(len(tasks) for tasks in asked if tasks)
+def _worker_count(inventory: Inventory, values: ValuesByHost) -> int | None:
+    """Return the number of workers, or None if a host's number is invalid."""
+    tasks_of_hosts = [
+        values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())
+    ]
+    return None if None in tasks_of_hosts else sum(len(tasks) for tasks in tasks_of_hosts if tasks)
 
 
 def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
@@ -214,7 +219,7 @@ def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
             yield InventoryProblem(what, name, tuple(set_for_hosts.get(name, ())))
 
 
-def _differences(inventory: Inventory, values: OfHosts) -> Iterator[InventoryProblem]:
+def _differences(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
         if not name.startswith(PREFIX) or name in HOST_VARIABLES:
             continue

@@ -1,4 +1,4 @@
-"""What each inventory variable accepts: the trainer's by rules, other roles' by their argument_specs."""
+"""The rules for values of inventory variables: the trainer's own, and other roles' argument_specs."""
 
 import ipaddress
 import re
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
-from psfleet.inventory.asked_tasks import tasks_rule
 from psfleet.inventory.named_programs import OPTION, VARIABLE, named_programs_rule
+from psfleet.inventory.requested_tasks import tasks_rule
 from trainer.contract.plan import JOBS
 from trainer.contract.rules import BOOLEAN, Rule, checked, integer, number, or_null, to_integer, to_text
 from trainer.contract.settings import PER_HOST, RULES
@@ -20,10 +20,10 @@ PORT_RANGE = (1024, 65535)
 _HOST_NAME = re.compile(r"(?!.{254})[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLUSTER_NAME = re.compile(r"[a-z][a-z0-9]{0,30}")
 _USER = re.compile(r"(?!root$)[a-z_][a-z0-9_-]{0,26}")
-# What a program's environment may have; the others are what psfleet tells it by.
-_OF_PROGRAM = re.compile(r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*")
+# A program's environment may not set the variables that psfleet itself sets for it.
+_SETTABLE = re.compile(r"(?!PSFLEET_|(?:TF_CONFIG|PYTHONPATH|CUDA_VISIBLE_DEVICES)$)[A-Za-z_][A-Za-z0-9_]*")
 _DIRECTORY = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
-# Where a program may write: below the /tmp of its task, and where it works.
+# A program may write below its task's own /tmp and /var/tmp, and in its working directory.
 _COLLECTED = re.compile(
     r"(?:/(?:var/)?tmp/)?[A-Za-z0-9_][A-Za-z0-9_.=,+@-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.=,+@-]*)*"
 )
@@ -34,7 +34,7 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
 
 
 def bracketed(address: str) -> str:
-    """Return a bare IPv6 address in brackets, so that a port can follow, and anything else as it is."""
+    """Return a bare IPv6 address in brackets, so that a port can follow; return any other text unchanged."""
     try:
         return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
     except ValueError:
@@ -51,7 +51,7 @@ def _to_address(value: object) -> str:
 
 
 def is_host(name: str) -> bool:
-    """Whether a host can have this name: one that others could reach it by, or an address."""
+    """Return whether a host can have this name: other hosts can resolve it, or it is an address."""
     try:
         return bool(_to_address(bracketed(name)))
     except ValueError:
@@ -59,7 +59,7 @@ def is_host(name: str) -> bool:
 
 
 def _to_gpus(value: object) -> tuple[int, ...]:
-    if isinstance(value, str):  # as -e gives it: "[0, 1]" or "0,1"
+    if isinstance(value, str):  # the text from -e: "[0, 1]" or "0,1"
         value = [gpu for gpu in value.strip().strip("[]").split(",") if gpu.strip()]
     if not isinstance(value, Sequence):
         raise ValueError(value)
@@ -83,7 +83,7 @@ def _to_argument(value: object) -> str:
 
 
 def _to_arguments(value: object) -> list[str]:
-    if isinstance(value, str):  # as -e gives it: "--layers 3"
+    if isinstance(value, str):  # the text from -e: "--layers 3"
         value = shlex.split(value)
     if not isinstance(value, Sequence):
         raise ValueError(value)
@@ -98,7 +98,7 @@ def _to_collected(value: object) -> list[str]:
 
 
 def _to_environment(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(_OF_PROGRAM.fullmatch(str(name)) for name in value):
+    if not isinstance(value, Mapping) or not all(_SETTABLE.fullmatch(str(name)) for name in value):
         raise ValueError(value)
     return {str(name): _to_argument(text) for name, text in value.items()}
 
@@ -197,19 +197,19 @@ TRAINER_RULES: Mapping[str, Rule] = {
     **{PREFIX + name: rule for name, rule in RULES.items()},
 }
 
-# What says which tasks a host has, and where they listen.
+# The variables that decide which tasks a host has and where they listen.
 PLACING_VARIABLES = {
     "trainer_address",
     "trainer_base_port",
     *(f"trainer_{job}_port" for job in JOBS),
     *(f"trainer_{job}_{what}" for job in ("ps", "worker") for what in ("tasks", "gpus")),
 }
-# What a host may set for itself. Every other variable of the trainer holds for the whole cluster.
+# The variables that a host may set for itself. Every other trainer variable has one value for the cluster.
 HOST_VARIABLES = PLACING_VARIABLES | {PREFIX + name for name in PER_HOST}
 
-# What the playbooks take by -e that is no variable of a role.
+# The names that playbooks accept with -e and that are no variable of a role.
 ON_COMMAND_LINE = ("run_id", OPTION)
-# Names that people try, and what to say instead of the closest name.
+# Names that people try, and our advice in place of the closest known name.
 NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
@@ -234,10 +234,10 @@ def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]
 def closest_name(
     name: str, known: Sequence[str], prefixes: Sequence[str], *, on_command_line: bool
 ) -> str | None:
-    """Return what to say of a variable that no role knows, or None where it is none of ours.
+    """Return advice about a variable that no role knows, or None if the name has nothing to do with psfleet.
 
-    Ours are the names with a role's prefix, those that look like a misspelling of a known name, and, on the
-    command line, a setting without its prefix: `-e steps=400` would change nothing.
+    It concerns psfleet if it has a role's prefix, resembles a known name or, on the command line, is a
+    setting without its prefix, such as `-e steps=400`, which would change nothing.
     """
     known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
     if name in known or name.startswith(("_", "ansible_")):
@@ -271,12 +271,12 @@ _SPECIFIED_TYPES: Mapping[str, Rule] = {
 
 
 def _as_written(choice: str) -> str:
-    """Return a choice as a YAML file must have it: without quotes 3.10 is a number, and is 3.1."""
+    """Return a choice as it must stand in YAML: 3.10 without quotes is a number, equal to 3.1."""
     return choice if re.match("[A-Za-z]", choice) else f'"{choice}"'
 
 
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
-    """Return the rule that an entry of argument_specs says: its type and its choices."""
+    """Return the rule that an entry of argument_specs describes by its type and choices."""
     rule = _SPECIFIED_TYPES[str(specification["type"])]
     choices = specification.get("choices")
     if isinstance(choices, list):

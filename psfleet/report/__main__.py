@@ -1,4 +1,4 @@
-"""`python -m psfleet.report FOLDER`: judge a run's folder, and write report.html and loss.png there."""
+"""`python -m psfleet.report FOLDER`: judges a run's folder, and writes report.html and loss.png there."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ CANNOT_WRITE, USAGE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the report; return 0, or 1 where it cannot be drawn or written, 2 where there is no such run."""
+    """Write the report; return 0, 1 if it cannot be drawn or written, or 2 if there is no such run."""
     parser = argparse.ArgumentParser(
         prog="python -m psfleet.report",
         description="Draw a run into its folder: report.html, a file that needs nothing else, and loss.png.",

@@ -1,4 +1,4 @@
-"""What to do next, for each check that can fail: advice.toml has the words."""
+"""The advice for each check that can fail, with the texts of advice.toml."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,9 +13,9 @@ _ELSEWHERE = "docs/verdict.md says what this check asks for."
 
 
 def next_steps(failing: Iterable[Answer], problem: str, most: int = 6) -> tuple[tuple[str, str], ...]:
-    """Return for each check what to do, those with the same advice together: (names of checks, advice).
+    """Return (names of checks, advice), with checks of the same advice together, at most `most` entries.
 
-    With a `problem` that keeps the whole run from being judged, what to do about that.
+    If a `problem` keeps the whole run from being judged, return the advice about that.
     """
     if problem:
         return ((problem, _TEXTS["words"]["unreadable"]),)

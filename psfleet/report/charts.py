@@ -1,4 +1,4 @@
-"""The charts of the report, drawn with matplotlib from the numbers of series.py and timeline.py."""
+"""Draws the charts of the report with matplotlib from the numbers of series.py and timeline.py."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from psfleet.report.timeline import Lane
 from psfleet.report.wording import number, thinned
 
 _LINE_CHART_HEIGHT = 3.4
-# Losses that fall this far are read on a logarithmic scale.
+# If the highest loss is at least this many times the lowest, the scale is logarithmic.
 _LOG_FROM = 20.0
 MOST_BARS = 24
 MOST_RESTORED = 12
@@ -40,16 +40,15 @@ def loss_chart(
     target: float | None,
     one_process: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> Figure:
-    """Draw the loss over the global step; the scale is logarithmic where the loss falls far.
+    """Draw the loss over the global step, on a logarithmic scale if the loss falls far.
 
-    `one_process` are the curves of runs to compare with: thin lines behind the others.
+    `one_process` are curves of runs to compare with, drawn as thin lines behind the others.
     """
     figure, axes = _of_curves(curves, more=bool(target or restored or not_finite or one_process))
     for place, points in enumerate(curve for curve in one_process if curve):
         words = None if place else f"one process, {len(one_process)} seeds"
         axes.plot(*zip(*points, strict=True), color=SOFT, linewidth=0.5, zorder=1, label=words)
     values = curves.values
-    # Positive throughout, and falling far.
     logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
     if logarithmic:
         axes.set_yscale("log")
@@ -83,7 +82,7 @@ def rate_chart(curves: Curves, beginning: str) -> Figure:
 
 
 def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
-    """Draw each worker's share of all gradients, the equal share and the least that counts as fair."""
+    """Draw each worker's share of all gradients, the equal share, and the least that counts as fair."""
     equal = 1 / len(shares)
     few = len(shares) <= MOST_BARS
     across: Any
@@ -109,7 +108,7 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
 
 
 def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
-    """Draw how many gradients were how many global steps old when they were applied."""
+    """Draw the share of gradients of each staleness: the steps of others before they were applied."""
     figure, axes = new_figure(_LINE_CHART_HEIGHT)
     total = sum(count for _, count in buckets) or 1
     bars = axes.bar(range(len(buckets)), [count / total for _, count in buckets], color=PALETTE[0], width=0.8)
@@ -124,7 +123,7 @@ def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
 
 
 def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Draw how many bytes of variables each ps holds."""
+    """Draw the bytes of variables on each ps."""
     drawn = list(balance.items())[:MOST_BARS]
     words = [f"{size(held['bytes'])}, {number(held['variables'])} variables" for _, held in drawn]
     figure, axes = _bars([label(name) for name, _ in drawn], [held["bytes"] for _, held in drawn], words)
@@ -136,7 +135,7 @@ def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
-    """Draw the processes of each task as bars and its events as marks, over the task's own time."""
+    """Draw each task's processes as bars and its events as marks, over the task's own time."""
     figure, axes = new_figure(1.3 + 0.26 * len(lanes))
     for place, lane in enumerate(lanes):
         for begin, end in lane.lives:
@@ -158,7 +157,7 @@ def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
 
 
 def _of_curves(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
-    """Draw a line for each worker, or the band of many; `more` has room for what else the legend names."""
+    """Draw a line for each worker, or the band of many; `more` leaves room for more legend entries."""
     figure, axes = new_figure(_LINE_CHART_HEIGHT + 0.2 * math.ceil((len(curves.lines) + 2 * more) / 4))
     if band := curves.band:
         words = f"range of {curves.workers} workers"
@@ -184,7 +183,7 @@ def _bars(names: Sequence[str], values: Sequence[float], words: Sequence[str] = 
 
 
 def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
-    """Write numbers out: matplotlib's own exponents above the axis are easily overlooked."""
+    """Write numbers in full, because matplotlib's exponents above the axis are easily overlooked."""
     for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
         axis.set_major_formatter(_tick)
         axis.set_major_locator(MaxNLocator(6))

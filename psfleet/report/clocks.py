@@ -1,20 +1,20 @@
-"""Time within a run: each task has its own, no clock of one host is compared with that of another."""
+"""Computes times within a run: each task has its own, since clocks of different hosts are never compared."""
 
 from collections.abc import Iterable, Iterator
 
 from psfleet.evidence.recorded_run import TaskRecords
 from trainer.contract.records import Record
 
-# Beyond this nothing can be drawn: no clock and no counter of a real run comes near it.
+# Greater values cannot be drawn; clocks and counters of real runs stay far below.
 LARGEST = 1e12
 
 
 def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
-    """Return each record of a task with its seconds since the task's first barrier, by its host's own clock.
+    """Return each record of a task with the seconds since its first barrier, by its host's clock.
 
-    The barrier (`peers_ready`) is what all workers pass at nearly the same moment. A task that tells of none,
-    as a ps, counts from its start. A host that was started again begins a new clock: its time goes on where
-    the old one had ended, for how long it was away nobody knows.
+    All workers pass the barrier (`peers_ready`) at nearly the same moment. A task without one, such as a ps,
+    counts from its start. A rebooted host starts a new clock; then the time continues from the last record,
+    because nobody knows how long the host was away.
     """
     steady = tuple(_steady(task))
     marks = [at for record, at in steady if record.event == "peers_ready"]
@@ -23,7 +23,7 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
 
 
 def beginning(tasks: Iterable[TaskRecords]) -> str:
-    """Return from when the seconds of these tasks count, in words."""
+    """Return the start of these tasks' seconds, in words."""
     barriers = {bool(task.of("peers_ready")) for task in tasks if task.records}
     if len(barriers) > 1:
         return "the barrier, or its start"
@@ -35,7 +35,7 @@ def _steady(task: TaskRecords) -> Iterator[tuple[Record, float]]:
     for record in task.records:
         now = min(max(record.monotonic, -LARGEST), LARGEST)
         if now + lost < last:
-            # Of a window of steps it is known how long it took.
+            # A window of steps records how long it took.
             seconds = record.number("seconds") if record.event == "step" else 0.0
             lost = last - now + (seconds if 0 <= seconds <= LARGEST else 0.0)
         last = now + lost

@@ -1,4 +1,4 @@
-"""The cluster as a picture: hosts with their tasks; of many hosts those that are alike as one."""
+"""Draws the cluster: hosts with their tasks; of many hosts, those that are alike share a box."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from psfleet.report.wording import shortened, span
 from trainer.contract.records import EVALUATOR
 from trainer.host.wording import grouped
 
-# So many hosts have a box of their own; more are put together where they are alike.
+# Up to this many hosts have a box of their own.
 MOST_HOSTS = 24
 MOST_BOXES = 60
 
 
 @dataclass(frozen=True)
 class TaskBox:
-    """A task as drawn. `kind` is `good`, `bad` or `open`, and `state` says it in words."""
+    """A task in the picture; `kind` is `good`, `bad` or `open`, and `state` describes it in words."""
 
     name: str
     job: str
@@ -30,7 +30,7 @@ class TaskBox:
 
 @dataclass(frozen=True)
 class HostBox:
-    """A host, or several that are alike: then `name` and `address` are those of the first to the last."""
+    """A host, or several that are alike: then `name` and `address` span the first to the last."""
 
     name: str
     address: str
@@ -39,7 +39,7 @@ class HostBox:
 
 
 def host_boxes(run: Run) -> tuple[HostBox, ...]:
-    """Return the hosts of the plan in its order; none where there is no plan."""
+    """Return the hosts of the plan in its order; () without a plan."""
     if run.plan is None:
         return ()
     placed = {task.name: (str(task.port), task.gpus) for task in run.plan.tasks}
@@ -53,7 +53,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
         where = placed.get(task.name, ("", ()))
         own.append(TaskBox(task.name, task.job, *where, *state_of(run, task.name), traffic))
         if task.name == run.chief.name and run.evaluator.records:
-            # The process that evaluated the final model on the chief's host, when the run was over.
+            # The evaluator ran on the chief's host after the run.
             kind, state = _by_records(run.evaluator)
             own.append(TaskBox(run.evaluator.name, EVALUATOR, "", (), kind, f"after the run: {state}"))
     expected = {task.name for task in run.expected}
@@ -69,7 +69,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
 
 
 def state_of(run: Run, name: str) -> tuple[str, str]:
-    """Return the `kind` and the `state` of a task's box, by its records and by how systemd saw it end."""
+    """Return the `kind` and the `state` of a task's box, by its records and its ending."""
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is not None and kind != "bad":

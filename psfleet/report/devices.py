@@ -1,6 +1,6 @@
-"""Where the variables and operations of a run really were: one text over the reports of all its tasks.
+"""Shows on which devices the variables and operations of a run were, from the reports of all its tasks.
 
-`python -m psfleet.report.devices FOLDER` prints it. Neither TensorFlow nor Ansible is needed.
+`python -m psfleet.report.devices FOLDER` prints it, without TensorFlow and Ansible.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from trainer.contract.task_names import split_name
 Report = dict[str, Any]
 
 _WIDTH = 118
-# A variable takes a hundred bytes: of a task, and of all tasks together.
+# The most bytes of one task's report, and of all together; a variable takes about a hundred bytes.
 MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
 
 
 def render(folder: Path) -> str:
-    """One text over `folder/devices/*.json`: each device with its variables and operations."""
+    """Return a text about `folder/devices/*.json`: each device with its variables and operations."""
     reports, complaints = _read(folder / "devices")
     if not reports:
         return "\n".join([f"{folder} holds no device report that can be read", *complaints, ""])
@@ -36,7 +36,7 @@ def render(folder: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the text over a run's folder."""
+    """Print the text about a run's folder."""
     parser = argparse.ArgumentParser(
         prog="python -m psfleet.report.devices",
         description="Show on which device each variable and each kind of operation of a run was.",
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _variable_lines(reports: Sequence[Report]) -> list[str]:
-    """The variables of each device; who saw a variable where is told only where they do not agree."""
+    """Return the lines with the variables of each device, and with tasks where they disagree."""
     seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in reports:
         for name, device in entry["variables"].items():
@@ -61,7 +61,7 @@ def _variable_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _with_slots(names: Sequence[str]) -> list[str]:
-    """The names in order, an optimizer's slots beside their variable: "offset (+ Adam, Adam_1)"."""
+    """Return the names in order, with optimizer slots beside their variable: "offset (+ Adam, Adam_1)"."""
     slots: dict[str, list[str]] = {}
     for name in sorted(names):
         variable, _, slot = name.rpartition("/")
@@ -73,7 +73,7 @@ def _with_slots(names: Sequence[str]) -> list[str]:
 
 
 def _operation_lines(reports: Sequence[Report]) -> list[str]:
-    """The operations of each device. Tasks that differ only in which one they are, are shown once."""
+    """Return the lines with the operations of each device; tasks that differ only by index share them."""
     alike: dict[str, list[Report]] = defaultdict(list)
     for entry in reports:
         own = "/job:{}/replica:0/task:{}/".format(*split_name(entry["task"]))
@@ -90,7 +90,7 @@ def _operation_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _groups(groups: Mapping[str, int]) -> str:
-    """The model's own operations by their names, then the known groups with their counts."""
+    """Return the model's own operations by name, then the known groups with their counts."""
     own = {name: f" x {count}" if count > 1 else "" for name, count in groups.items() if name not in GROUPS}
     model = ", ".join(f"{name}{times}" for name, times in own.items())
     known = [f"{group} {groups[group]}" for group in GROUPS if group in groups]
@@ -98,7 +98,7 @@ def _groups(groups: Mapping[str, int]) -> str:
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:
-    # Task 10 comes after task 9.
+    # Sort by numbers, so that task 10 comes after task 9.
     ordered = sorted(rows, key=lambda device: re.sub(r"\d+", lambda digits: digits[0].zfill(9), device))
     short = {_short(device): rows[device] for device in ordered}
     width = max(map(len, short), default=0) + 2
@@ -108,7 +108,7 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 
 
 def _short(device: str) -> str:
-    """For "/job:ps/replica:0/task:0/device:CPU:0" that is "ps0 CPU:0"; another text stays as it is."""
+    """Return "ps0 CPU:0" for "/job:ps/replica:0/task:0/device:CPU:0", and any other text unchanged."""
     match = re.fullmatch(r"/job:(\w+)/replica:0/task:(\d+)(?:/device:(\w+:\d+))?", device)
     return f"{match[1]}{match[2]} {match[3] or ''}".strip() if match else device
 
@@ -120,19 +120,19 @@ def _names(tasks: Sequence[str]) -> str:
 
 
 def _read(folder: Path) -> tuple[list[Report], list[str]]:
-    """The reports in the order of their tasks, and what is wrong with those that cannot be read."""
+    """Return the reports in the order of their tasks, and a complaint about each unreadable one."""
     reports, complaints, left = [], [], MOST_OF_A_RUN
     for path in sorted(folder.glob("*.json"), key=lambda path: split_name(path.stem)):
         try:
             reports.append(_checked(read_json(path, min(left, MOST_OF_A_TASK))))
             left -= path.stat().st_size
-        except (OSError, ValueError) as error:  # noqa: PERF203 - the others are shown
+        except (OSError, ValueError) as error:  # noqa: PERF203 - other reports still count
             complaints.append(printable(f"{path} cannot be read: {error}"))
     return reports, complaints
 
 
 def _checked(content: object) -> Report:
-    """The report, printable. Raises ValueError where it is none: it comes from a host."""
+    """Return the report with printable texts. Raises ValueError if it is invalid, since a host sent it."""
     if not isinstance(content, dict):
         raise ValueError("expected an object")
     variables, operations = content.get("variables"), content.get("operations")

@@ -1,4 +1,4 @@
-"""How a matplotlib figure becomes a picture inside a page, or a PNG: the same bytes for the same run."""
+"""Turns a matplotlib figure into a picture in a page, or a PNG, with the same bytes for the same run."""
 
 import io
 import logging
@@ -18,21 +18,21 @@ from psfleet.evidence.untrusted_files import write_whole
 from psfleet.report.wording import shortened
 from trainer.contract.progress import printable
 
-# Without these matplotlib chatters about its font cache, which concerns nobody here.
+# Otherwise matplotlib logs messages about its font cache.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 INK, SOFT, GRID = "#1a1a1a", "#5a5a5a", "#dddddd"
-# Okabe and Ito's palette, which people tell apart whatever colours they see; its yellow is too pale on white.
+# Okabe and Ito's palette, which colour-blind people can distinguish, too; its yellow is too pale on white.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#1a1a1a")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)))
-# In inches: a picture is drawn for a narrow column and grows with the page, to be readable on a phone.
+# In inches: a picture is drawn for a narrow column and scales with the page, so that phones can show it.
 WIDTH = 5.6
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small, searchable, in the reader's own font
     "text.parse_math": False,
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that every machine draws alike
+    "font.family": ["DejaVu Sans"],  # part of matplotlib, so that all machines draw the same
     "font.size": 11,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
@@ -65,26 +65,26 @@ def style() -> Iterator[None]:
 
 
 def new_figure(height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure, so many inches high, and its axes. Only within `style`."""
+    """Return an empty figure of this height in inches, and its axes; use it only within `style`."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def label(text: str) -> str:
-    """Return a name as it may stand in a picture."""
+    """Return a name in a form that fits a picture."""
     return shortened(printable(text), 28)
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """Return the figure as an `<svg>` element for a page. `name` keeps its ids apart from those of others."""
+    """Return the figure as an `<svg>` element; `name` keeps its ids apart from those of other figures."""
     written = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     ElementTree.register_namespace("", _SVG)
-    root = ElementTree.fromstring(written.getvalue())  # noqa: S314 - what matplotlib has just written
+    root = ElementTree.fromstring(written.getvalue())  # noqa: S314 - matplotlib has just written it
     for element in root.iter():
         if element.tag == f"{{{_SVG}}}g":
-            element.attrib.pop("id", None)  # the same in every figure, and nothing refers to it
+            element.attrib.pop("id", None)  # ids are the same in every figure, and unused
         if _LINK in element.attrib:
             element.attrib["href"] = element.attrib.pop(_LINK)
     for attribute in ("width", "height", "version"):
@@ -94,7 +94,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 
 def save_png(figure: Figure, path: Path, dots_per_inch: int) -> None:
-    """Write the figure as a PNG, in one piece. Raises OSError."""
+    """Write the figure as a PNG atomically. Raises OSError."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
     write_whole(path, drawn.getvalue())

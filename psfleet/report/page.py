@@ -1,4 +1,4 @@
-"""The page: what it says put into the template, and written into the run's folder."""
+"""Fills the page's template, and writes the page into the run's folder."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ _KINDS = {
 
 
 def write_report(run: Run, verdict: Verdict) -> Path:
-    """Write report.html, and loss.png where there are losses, into the run's folder; return the page's path.
+    """Write report.html, and loss.png if there are losses, into the run's folder; return the page's path.
 
-    The same run and verdict give the same bytes. Raises OSError where they cannot be written.
+    The same run and verdict give the same bytes. Raises OSError if they cannot be written.
     """
     page = render(run, verdict)
     write_loss_picture(run, verdict)
@@ -39,7 +39,7 @@ def write_report(run: Run, verdict: Verdict) -> Path:
 
 
 def render(run: Run, verdict: Verdict) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     symbol, kind = _KINDS[verdict.verdict]
     columns, workers = tables.worker_table(verdict.figures, notable_workers(run, verdict.figures))
     rows, left_out = counted_rows(timeline.rows(run), timeline.MOST_ROWS)
@@ -82,7 +82,7 @@ def _template() -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # What hosts wrote must neither steer the reader's eye nor hold what no file can hold.
+        # Texts of hosts must neither mislead the reader nor contain characters that files cannot contain.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters["shortened"] = shortened

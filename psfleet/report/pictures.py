@@ -1,4 +1,4 @@
-"""The pictures of the page: which there are, how to read each, and what is missing where there is none."""
+"""Defines the pictures of the page: how to read each, and what is missing if it cannot be drawn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _CLOCKS = "Clocks of two hosts are never compared."
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart in the page. Where there is none, `missing` says why; `caption` says how to read it."""
+    """A chart in the page; `caption` says how to read it, or `missing` why there is none."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
 
 
 def timeline_picture(run: Run, verdict: Verdict) -> Picture:
-    """Return the lanes of the tasks."""
+    """Return the chart with the tasks' courses."""
     lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
     caption = (
         "A bar is a process, from its first record to its last; a thin line is a time in which a process was"
@@ -53,14 +53,14 @@ def timeline_picture(run: Run, verdict: Verdict) -> Picture:
     if others:
         caption += f" {number(others)} more tasks are not drawn."
     missing = "" if lanes else "No task left records of what happened."
-    since = beginning(timeline.told_tasks(run))
+    since = beginning(timeline.tasks_with_records(run))
     return _picture(
         "timeline", "Course of the tasks", caption, missing, lambda: charts.timeline_chart(lanes, since)
     )
 
 
 def write_loss_picture(run: Run, verdict: Verdict) -> None:
-    """Write loss.png into the run's folder; where there are no losses, remove one that is there.
+    """Write loss.png into the run's folder; without losses, remove an existing one.
 
     Raises OSError.
     """
@@ -115,14 +115,14 @@ def _shares(run: Run, verdict: Verdict) -> Picture:
 
 def _staleness(run: Run, verdict: Verdict) -> Picture:
     buckets = series.staleness_buckets(verdict.figures)
-    told = verdict.figures["staleness"] or {}
-    mean, maximum = number(told.get("mean")), number(told.get("maximum"))
+    staleness = verdict.figures["staleness"] or {}
+    mean, maximum = number(staleness.get("mean")), number(staleness.get("maximum"))
     words = f"On average {mean} global steps of others, at most {maximum}."
     missing = ""
-    if run.program is not None and not told:
+    if run.program is not None and not staleness:
         missing = "A program of one's own cannot know the staleness of its gradients."
     elif not buckets:
-        missing = f"The run does not tell how staleness was distributed.{f' {words}' if told else ''}"
+        missing = f"The run does not tell how staleness was distributed.{f' {words}' if staleness else ''}"
     title = "Staleness of gradients"
     return _picture("staleness", title, words, missing, lambda: charts.staleness_chart(buckets))
 

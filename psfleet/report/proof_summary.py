@@ -1,4 +1,4 @@
-"""What the two runs of the proof by partition have shown, in words."""
+"""Summarises in words what the two runs of prove.yml have shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _CHECKS_SHOWN = 5
 
 @dataclass(frozen=True)
 class ProofRun:
-    """One run of the proof: its replication, its folder, and `verdict.json` ({} where it was not judged)."""
+    """One run of the proof: its replication, its folder, and `verdict.json` ({} if it was not judged)."""
 
     replication: str
     folder: str
@@ -22,12 +22,12 @@ class ProofRun:
 
     @property
     def proven(self) -> bool:
-        """Whether every check of it is true."""
+        """Whether every check of the run is true."""
         return self.verdict.get("verdict") == "proven"
 
 
 def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, Kind]]:
-    """Yield each line, and what it tells."""
+    """Yield each line and its kind."""
     workers, ps = len(plan.tasks_of("worker")), len(plan.tasks_of("ps"))
     done = [run for run in runs if run.proven]
     width = max(len(IN_WORDS[run.replication]) for run in runs)
@@ -54,14 +54,14 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
 
 
 def _reasons(run: ProofRun) -> Iterator[str]:
-    """Yield why the run is not proven: what contradicts it, else what is not known of it."""
+    """Yield why the run is not proven: contradictions, or else what is unknown."""
     if not run.verdict:
         yield "it was not judged"
         return
     checks = run.verdict["checks"]
     wrong = [check for check in checks if check["ok"] is False]
     failing = wrong or [check for check in checks if check["ok"] is None]
-    # What was not found comes first: it names the workers who do not share.
+    # The model comes first: that check names the workers that do not share.
     failing.sort(key=lambda check: check["check"] != "model_converged")
     for check in failing[:_CHECKS_SHOWN]:
         yield f"{check['check'].replace('_', ' ')}: {printable(check['detail'])}"

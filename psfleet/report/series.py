@@ -1,4 +1,4 @@
-"""What the charts draw, in plain numbers, from a run's records and the verdict's figures."""
+"""Computes what the charts draw, as plain numbers, from a run's records and the verdict's figures."""
 
 import math
 from collections import defaultdict
@@ -11,11 +11,11 @@ from psfleet.evidence.learning_pace import of_one_process
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from psfleet.report.clocks import LARGEST, own_seconds
 
-# So many workers have a line of their own; of more, the median and the range are drawn.
+# Up to this many workers have a line each; more are drawn as a median and a range.
 MOST_LINES = 12
 MOST_NAMED = 5
 _BINS = 120
-# A program may record every step: then so many points of a line are means of several.
+# A program may record every step; longer lines are averaged down to about this many points.
 _MOST_POINTS = 600
 _BREAK = (math.nan, math.nan)
 
@@ -24,9 +24,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One worker's course: points (x, y) in its own order. A point of nan breaks the line.
+    """One worker's curve: points (x, y) in the worker's own order. A point of nan breaks the line.
 
-    `place` is that among the lines, which has a colour of its own.
+    `place` is its index among the lines, which decides its colour.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """All workers at once: for each x the lowest, the median and the highest of the workers' means there."""
+    """All workers together: for each x the lowest, the median and the highest of their means there."""
 
     x: Sequence[float]
     low: Sequence[float]
@@ -46,7 +46,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Curves:
-    """A line for each worker, or of many workers the band of all and lines of the `named` ones."""
+    """A line for each worker, or for many workers their band and lines of the `named` ones."""
 
     lines: Sequence[Line]
     band: Band | None = None
@@ -60,7 +60,7 @@ class Curves:
 
 
 def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a few workers that many others would hide: stragglers, then who failed or was restarted."""
+    """Return a few workers that deserve lines of their own: stragglers, failed and restarted ones."""
     stragglers = [str(name) for name in figures.get("stragglers") or ()]
     failed = [worker.name for worker in run.workers if worker.ending and worker.ending.event == "failed"]
     again = sorted((worker for worker in run.workers if worker.restarts), key=lambda worker: -worker.restarts)
@@ -69,47 +69,47 @@ def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def loss_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return the mean loss of each window over the global step after it, for each worker.
+    """Return each worker's mean loss per window over the global step after the window.
 
-    A line breaks where the global step went back or the cluster broke. Losses that are no finite number are
-    left out (`losses_not_finite` has them).
+    A line breaks where the global step went back or a session broke. Losses that are not finite are left out
+    (`losses_not_finite` has them).
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.workers], named)
 
 
 def one_process_curves(run: Run) -> list[list[Point]]:
-    """Return the losses of runs of one process, over as many global steps as this run made of its batches."""
+    """Return the loss curves of runs of one process, up to the global steps of this run."""
     batch, curves = of_one_process(run)
     steps = ([(examples / batch, loss) for examples, loss in curve] for curve in curves)
     return [[point for point in curve if point[0] <= run.global_steps] for curve in steps]
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return the steps per second of each window over the worker's own seconds: a level from start to end."""
+    """Return the steps per second of each window over the worker's own seconds, constant within a window."""
     return _curves([Line(worker.name, _rate_points(worker)) for worker in run.workers], named)
 
 
 def losses_not_finite(run: Run) -> tuple[int, ...]:
-    """Return the global steps of the windows whose loss was no finite number."""
+    """Return the global steps of the windows whose loss was not finite."""
     losses = [(window.after, loss) for window in run.windows for loss in (window.loss, window.loss_mean)]
     steps = {step for step, loss in losses if loss is not None and not math.isfinite(loss)}
     return tuple(sorted(step for step in steps if _drawable(step)))
 
 
 def restored_steps(run: Run) -> list[int]:
-    """Return the global steps of the checkpoints that were restored, in the order of the chief's file."""
+    """Return the global steps of the restored checkpoints, in the order of the chief's records."""
     steps = [record.integer("global_step") for record in run.chief.of("restored")]
     return [step for step in steps if _drawable(step)]
 
 
 def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return each worker's part of all contributions; empty where nothing was contributed."""
-    told = [(name, worker["share"]) for name, worker in figures["workers"].items()]
-    return told if any(share for _, share in told) else []
+    """Return each worker's share of all contributions; [] if there are none."""
+    worker_shares = [(name, worker["share"]) for name, worker in figures["workers"].items()]
+    return worker_shares if any(share for _, share in worker_shares) else []
 
 
 def staleness_buckets(figures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return staleness, such as "2-3", and how many gradients had it; empty where it is not known."""
+    """Return (staleness such as "2-3", number of gradients); () if staleness is unknown."""
     histogram = (figures.get("staleness") or {}).get("histogram", ())
     return tuple(
         (f"{place}" if place < 2 else f"{2 ** (place - 1)}-{2**place - 1}", count)
@@ -125,8 +125,8 @@ def _loss_points(worker: TaskRecords) -> list[Point]:
     points: list[Point] = []
     for process in worker.processes:
         for stretch in process.stretches:
-            told = [(float(window.after), window.loss_mean) for window in stretch]
-            points += [(x, y) for x, y in told if y is not None and _drawable(x) and _drawable(y)]
+            losses = [(float(window.after), window.loss_mean) for window in stretch]
+            points += [(x, y) for x, y in losses if y is not None and _drawable(x) and _drawable(y)]
             points.append(_BREAK)
     return points
 
@@ -150,13 +150,13 @@ def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
     if len(drawn) <= MOST_LINES:
         return Curves([_smoothed(line) for line in drawn], workers=len(drawn))
     few = [line for line in drawn if line.name in named]
-    # The first colour is that of the median.
+    # The median has the first colour.
     few = [_smoothed(replace(line, place=place)) for place, line in enumerate(few, start=1)]
     return Curves(few, _band(drawn), len(drawn))
 
 
 def _smoothed(line: Line) -> Line:
-    """Return a line of at most about _MOST_POINTS points: means of as many in a row as that needs."""
+    """Return the line with at most about _MOST_POINTS points, each the mean of a group."""
     group = math.ceil(len(line.points) / _MOST_POINTS)
     if group == 1:
         return line
@@ -172,7 +172,7 @@ def _smoothed(line: Line) -> Line:
 
 
 def _band(lines: Iterable[Line]) -> Band:
-    """Cut the range of x into equal parts; in each, take all workers' means, then their median and range."""
+    """Return the band: in each of equal parts of x, the median and range of the workers' means."""
     finite = [[point for point in line.points if math.isfinite(point[1])] for line in lines]
     every = [x for points in finite for x, _ in points]
     first, last = min(every), max(every)

@@ -1,4 +1,4 @@
-"""What the report's tables say: each worker's figures, settings, versions, the ends of logs."""
+"""Computes the report's tables: each worker's figures, settings, versions, the ends of logs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.cluster_map import state_of
-from psfleet.report.timeline import told_tasks
+from psfleet.report.timeline import tasks_with_records
 from psfleet.report.wording import number, seconds, shortened, span
 from trainer.host.wording import grouped
 
@@ -37,7 +37,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class LogEnd:
-    """The last lines of a task's log; `missing` says why there are none."""
+    """The last lines of a task's log; `missing` is the reason if there are none."""
 
     task: str
     lines: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class LogEnd:
 
 
 def key_figures(verdict: Verdict) -> Pairs:
-    """Return the figures that the terminal shows, too; none of a run without steps."""
+    """Return the figures that the terminal shows, too; () for a run without steps."""
     if not verdict.figures["global_steps"]:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
@@ -55,9 +55,9 @@ def key_figures(verdict: Verdict) -> Pairs:
 def worker_table(
     figures: Mapping[str, Any], named: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the head and the rows of the workers' table, of columns that any worker has a value for.
+    """Return the header and the rows of the workers' table, with columns that have any value.
 
-    Of many workers the `named` ones come first.
+    In a long table the `named` workers come first.
     """
     workers: Mapping[str, Mapping[str, Any]] = figures["workers"]
     empty = {"restarts": (None, 0)}
@@ -75,11 +75,11 @@ def worker_table(
 
 
 def versions(run: Run) -> Pairs:
-    """Return who ran what: plan, releases, versions of TensorFlow and Python, when by the chief's clock."""
+    """Return plan, releases, versions of TensorFlow and Python, and times by the chief's clock."""
     pairs = [("run", run.run_id)]
     if run.plan is not None:
         pairs += [("cluster", run.plan.cluster_name), ("plan", run.plan.hash)]
-    of_task = {task.name: started[-1] for task in told_tasks(run) if (started := task.of("started"))}
+    of_task = {task.name: started[-1] for task in tasks_with_records(run) if (started := task.of("started"))}
     releases = ((name, record.release) for name, record in of_task.items())
     pairs.append(("release of the trainer", _shared(releases)))
     for field, title in (("tensorflow", "TensorFlow"), ("python", "Python")):
@@ -96,14 +96,14 @@ def versions(run: Run) -> Pairs:
 
 
 def training_settings(run: Run) -> Pairs:
-    """Return the settings that the run was asked for; of a program its arguments."""
+    """Return the settings of the run, or for a program its arguments and the like."""
     wanted = run.training if run.program is None else run.program
     hidden = {"name", "file", "release"} if run.program is not None else set()
     return as_pairs({name: value for name, value in wanted.items() if name not in hidden})
 
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
-    """Return the ends of the logs that people would open first: of tasks that failed, and of the lead."""
+    """Return the ends of the most useful logs: of failed tasks, and of the lead."""
     failed = [task.name for task in run.expected if state_of(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
@@ -126,7 +126,7 @@ def _log_end(folder: Path, task: str) -> LogEnd:
 
 
 def _shared(values: Iterable[tuple[str, str]]) -> str:
-    """Return the one value of all tasks, or each value with the tasks that have it."""
+    """Return the value that all tasks have, or each value with its tasks."""
     tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
         return next(iter(tasks_of), "not told: there are no records")

@@ -1,4 +1,4 @@
-"""What happened when: the events of all tasks in one order, and each task's course for the picture."""
+"""Orders the events of all tasks, and computes each task's course for the picture."""
 
 import heapq
 import math
@@ -15,8 +15,8 @@ from trainer.contract.records import Record
 
 MOST_ROWS = 120
 MOST_LANES = 12
-_MOST_MARKS = 100  # of a kind, in a lane
-# Of one moment, in the order in which tasks do them: all lose the cluster before one restores it.
+_MOST_MARKS = 100  # of one kind in a lane
+# The order of simultaneous events: all tasks lose the cluster before one restores the model.
 _ORDER = (
     "started",
     "initialised",
@@ -30,7 +30,7 @@ _ORDER = (
     "finished",
 )
 GRAVE = {"failed", "recovering", "checkpoint_failed"}
-# Many of these in a row say no more than one: what is said of one, and of many instead.
+# Events that are combined if many follow one another: the text for one, and for many.
 _COUNTED = {
     "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
     "evaluated": ("evaluated: ", "evaluated {} times, at last: "),
@@ -40,10 +40,10 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class Happening:
-    """One event of a task. `step` is the global step then, `seconds` the task's own time (clocks.py).
+    """One event of a task; `step` is the global step then, `seconds` the task's own time (clocks.py).
 
-    `exact`: whether the record itself tells the step; otherwise it is what the task had reached, or for a ps,
-    which has no steps, about what the chief had reached after as many seconds.
+    `exact` says that the record itself has the step. Otherwise it is the last one that the task reached or,
+    for a ps, which has no steps, about the one that the chief reached after as many seconds.
     """
 
     task: str
@@ -56,7 +56,7 @@ class Happening:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the timeline's table: one happening, or many of one kind in a row."""
+    """A row of the timeline's table: one event, or several of one kind that follow each other."""
 
     tasks: str
     steps: str
@@ -72,9 +72,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Lane:
-    """A task's course: when each of its processes was first and last heard of, and its marks, in own seconds.
+    """A task's course: the span of each of its processes, and its marks, in the task's own seconds.
 
-    `lost` are the times between the last word of a process that did not tell its end and the next process.
+    `lost` are the times between the last record of a process without an ending and the next process.
     """
 
     name: str
@@ -83,44 +83,45 @@ class Lane:
     marks: Sequence[tuple[str, float]]
 
 
-def told_tasks(run: Run) -> tuple[TaskRecords, ...]:
-    """Return the run's tasks that left records, then others of the folder, then who evaluated afterwards."""
+def tasks_with_records(run: Run) -> tuple[TaskRecords, ...]:
+    """Return the run's tasks with records, then others of the folder, then the evaluator."""
     expected = {task.name for task in run.all_tasks}
     others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
     return tuple(task for task in (*run.all_tasks, *others, run.evaluator) if task.records)
 
 
 def happenings(run: Run) -> tuple[Happening, ...]:
-    """Return what happened in all tasks in one order: by global step, within a task as its file tells.
+    """Return the events of all tasks in one order: by global step, and within a task as recorded.
 
-    After a restored checkpoint the global step is lower than before; what follows stays after it.
+    After a restored checkpoint the global step is lower than before; later events stay after it.
     """
     timed = own_seconds(run.chief)
-    # The chief's seconds since its start, and the global step that it had seen then.
+    # (the chief's seconds since its start, the global step that it had reached).
     course = [
         (seconds - timed[0][1], record.integer("global_step_after"))
         for record, seconds in timed
         if record.event == "step"
     ]
-    told = {task.name: list(_of_task(task, course, run.global_steps)) for task in told_tasks(run)}
+    of_tasks = {task.name: list(_of_task(task, course, run.global_steps)) for task in tasks_with_records(run)}
     restores = [
         (happening.step or 0, place)
-        for place, happening in _placed(told.get(run.chief.name, []), [], -1)
+        for place, happening in _placed(of_tasks.get(run.chief.name, []), [], -1)
         if happening.event == "restored"
     ]
-    # Who evaluates the final model begins when all others have ended.
+    # The evaluator starts when all other tasks have ended.
     first = {run.evaluator.name: LARGEST}
-    placed = [_placed(own, restores, first.get(name, -1)) for name, own in told.items()]
-    return tuple(happening for _, happening in heapq.merge(*placed, key=_urgency))
+    placed = [_placed(own, restores, first.get(name, -1)) for name, own in of_tasks.items()]
+    return tuple(happening for _, happening in heapq.merge(*placed, key=_sort_key))
 
 
 def _placed(
     own: Sequence[Happening], restores: Sequence[tuple[int, float]], highest: float
 ) -> list[tuple[float, Happening]]:
-    """Return a task's events with the global step by which they are ordered: the highest until then.
+    """Return a task's events, each with the global step that orders it: the highest so far.
 
-    A task that passes the barrier at a lower step than it had seen goes on from a checkpoint that the chief
-    restored: that event comes after this one of `restores`, which are (global step, place) of the chief's.
+    A task that passes the barrier at a lower step than before continues from a checkpoint that the chief
+    restored. Its event then comes after that one of `restores`, which are (global step, position) of the
+    chief's events.
     """
     placed: list[tuple[float, Happening]] = []
     for happening in own:
@@ -132,15 +133,15 @@ def _placed(
     return placed
 
 
-def _urgency(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
-    """Where steps and events are alike, who knows the step comes first: a ps ends after the workers."""
+def _sort_key(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
+    """Return the key that orders events; exact steps come first, since a ps ends after workers."""
     highest, happening = placed
     order = _ORDER.index(happening.event) if happening.event in _ORDER else len(_ORDER)
     return highest, order, not happening.exact
 
 
 def rows(run: Run) -> tuple[Row, ...]:
-    """Return the timeline, rows of one kind put together: alike events of many tasks, many checkpoints."""
+    """Return the timeline with rows of one kind combined: equal events of tasks, many checkpoints."""
 
     def kind(happening: Happening) -> tuple[str, str]:
         alike = happening.task if happening.event in _COUNTED else happening.text
@@ -150,16 +151,16 @@ def rows(run: Run) -> tuple[Row, ...]:
 
 
 def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
-    """Return the lanes to draw and how many tasks have none: of many, those that had a part of their own.
+    """Return the lanes to draw, and the number of tasks without one; of many, notable tasks get lanes.
 
-    Who evaluated afterwards has none: its time has nothing to do with that of the run.
+    The evaluator gets none, because its time is unrelated to that of the run.
     """
-    told = [task for task in told_tasks(run) if task is not run.evaluator]
-    kept = [task.name for task in told]
-    if len(told) > MOST_LANES:
-        others = [task.name for task in told if not task.windows]
+    recorded = [task for task in tasks_with_records(run) if task is not run.evaluator]
+    kept = [task.name for task in recorded]
+    if len(recorded) > MOST_LANES:
+        others = [task.name for task in recorded if not task.windows]
         kept = list(dict.fromkeys([run.chief.name, *named, *others]))[:MOST_LANES]
-    return tuple(_lane(task) for task in told if task.name in kept), len(told) - len(kept)
+    return tuple(_lane(task) for task in recorded if task.name in kept), len(recorded) - len(kept)
 
 
 def _lane(task: TaskRecords) -> Lane:
@@ -181,9 +182,9 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
             seen = record.integer("global_step_after")
             continue
         lives += record.event == "started"
-        told = record.fields.get("global_step")
-        if isinstance(told, int):
-            seen = told
+        own_step = record.fields.get("global_step")
+        if isinstance(own_step, int):
+            seen = own_step
         elif not task.windows and lives > 1 and course:
             place = bisect_right(course, seconds - timed[0][1], key=lambda point: point[0])
             seen = course[min(place, len(course) - 1)][1]
@@ -193,7 +194,7 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
         words = (
             shortened(_WORDS[record.event](record)) if record.event in _WORDS else f"{record.event}{again}"
         )
-        yield Happening(task.name, record.event, seen, isinstance(told, int), seconds, words)
+        yield Happening(task.name, record.event, seen, isinstance(own_step, int), seconds, words)
 
 
 def _metrics(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""Numbers and names as the report shows them to people."""
+"""Formats numbers and names for the report."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ Row = TypeVar("Row")
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return the text in one line of at most so many characters."""
+    """Return the text in one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def number(value: object) -> str:
-    """Return a number as people read it, such as 12,345 or 0.0123; a dash where there is none."""
+    """Return a number such as 12,345 or 0.0123, or "-" for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "-"
     if isinstance(value, int):
@@ -27,7 +27,7 @@ def number(value: object) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time as people read it, such as 0.4 s, 75 s or 2 h 5 min."""
+    """Return a time such as 0.4 s, 75 s or 2 h 5 min."""
     if not math.isfinite(value):
         return "-"
     if abs(value) < 100:
@@ -40,19 +40,19 @@ def seconds(value: float) -> str:
 
 
 def span(names: Sequence[str], most: int = 3) -> str:
-    """Return a few names joined; of more than `most` the first, the last and their number."""
+    """Return a few names joined; of more than `most`, the first, the last and their number."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{names[0]} … {names[-1]} ({len(names)})"
 
 
 def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
-    """Return at most so many of the rows, evenly taken."""
+    """Return at most `most` of the rows, evenly spaced."""
     return rows[:: math.ceil(len(rows) / most)] if len(rows) > most else rows
 
 
 def counted_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
-    """Return at most so many rows, of the beginning and the end, and how many are left out between."""
+    """Return at most `most` rows, from the beginning and the end, and the number left out between."""
     if len(rows) <= most:
         return rows, 0
     half = most // 2

@@ -1,1 +1,1 @@
-"""What each task of a run is told, who leads it, and whether it starts, goes on or is refused."""
+"""Computes the settings of a run's tasks, its lead, and whether it starts, resumes or is refused."""

@@ -1,4 +1,4 @@
-"""The facts that every play of a cluster begins with (docs/contracts.md)."""
+"""Computes the facts that every play of a cluster begins with (docs/contracts.md)."""
 
 from typing import Any
 
@@ -11,14 +11,15 @@ from psfleet.inventory.variables import PREFIX
 from psfleet.run.settings import run_program, run_settings
 from trainer.host.wording import grouped
 
-# What other roles need to know of the trainer's variables, as the fact `cluster_paths`.
+# The trainer variables that other roles need, as the fact `cluster_paths`.
 PATHS = ("install_directory", "configuration_directory", "state_directory", "log_directory")
 
 
 def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
-    """Return the facts; `proof` is the replication of a run of the proof, "" for what the inventory trains.
+    """Return the facts of the cluster.
 
-    Raises InventoryError with every problem of the inventory and of the files here that it names.
+    `proof` is the replication of a run of prove.yml, or "" for what the inventory trains. Raises
+    InventoryError with every problem of the inventory and of the files on the controller that it names.
     """
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]

@@ -1,4 +1,4 @@
-"""What a task with GPUs is told of CUDA: the locked wheels in its Python environment, or the host's own."""
+"""Computes the environment variables by which a task finds CUDA: the locked wheels, or the host's own."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from trainer.host.environment import HostEnvironment
 
 # "nvidia-cuda-nvrtc-cu12==12.9.86" is a wheel whose files are in nvidia/cuda_nvrtc of site-packages.
 _LOCKED = re.compile(r"^nvidia-(?P<name>[a-z0-9-]+)-cu[0-9]+==", re.MULTILINE)
-# The compilers have no library of their own, but ptxas and libdevice, which XLA takes from there.
+# The compilers have no shared library, but ptxas and libdevice, which XLA loads from there.
 _COMPILERS = "cuda_nvcc"
 _PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -15,11 +15,11 @@ _PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def cuda_environment(
     environment: str, install_directory: str, lock: str, toolkit: str, libraries: Sequence[str]
 ) -> dict[str, str]:
-    """Return the variables of a host's tasks with GPUs, by the name of its environment; none for CPUs alone.
+    """Return the environment variables for a host's tasks with GPUs; an environment for CPUs alone has none.
 
-    `lock` is the text of the lock with CUDA's wheels; `toolkit` and `libraries` are the directories of the
-    host's own CUDA, without `libraries` those within the toolkit. Raises ValueError where the lock names no
-    compilers, and for a name that is no environment's.
+    `environment` is the name of the host's environment, `lock` the text of the lock with CUDA's wheels;
+    `toolkit` and `libraries` are the directories of the host's own CUDA, by default those within the toolkit.
+    Raises ValueError if the lock lacks the compilers, or if `environment` is no name of an environment.
     """
     host = HostEnvironment.parse(environment)
     if host.device == "gpu":
@@ -39,6 +39,6 @@ def cuda_environment(
         "LD_LIBRARY_PATH": ":".join(libraries),
         "PATH": f"{toolkit}/bin:{_PROGRAMS}",
         "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={toolkit}",
-        # nvidia-smi's numbers, which the inventory has. CUDA's own order begins with the fastest.
+        # The inventory counts GPUs as nvidia-smi does; by default CUDA counts from the fastest.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }

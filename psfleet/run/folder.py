@@ -1,4 +1,4 @@
-"""What a run's folder on the controller says of the run and its tasks."""
+"""Reads and writes a run's folder on the controller."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,12 +14,12 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
 
-# What state.json in the run folder says, as train.yml and stop.yml leave it; "" where there is no folder.
+# The state in the run folder's state.json, as train.yml and stop.yml write it; "" if there is no folder.
 FolderState = Literal["", "running", "stopped", "failed", "ended"]
 
 
 def state_of(folder: Path) -> FolderState:
-    """Return what the run folder's state.json says; a folder without one counts as ended."""
+    """Return the state in the run folder's state.json; a folder without that file counts as ended."""
     if not folder.exists():
         return ""
     state = read_object(folder / "state.json").get("state")
@@ -27,7 +27,7 @@ def state_of(folder: Path) -> FolderState:
 
 
 def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:
-    """Return the runs of a cluster that were begun from here, and neither collected nor stopped."""
+    """Return the runs of a cluster that started from here and are neither collected nor stopped."""
     folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
     return [
         folder.name
@@ -38,21 +38,21 @@ def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:
 
 
 def was_left_out(folder: Path) -> bool | None:
-    """Tell whether something of a run that was collected stayed on hosts; None where nobody has noted it."""
+    """Return whether files of a collected run stayed on hosts, or None if that was not recorded."""
     left_out = read_object(folder / "state.json").get("left_out")
     return bool(left_out) if isinstance(left_out, list) else None
 
 
 def collected_whole(folder: Path, cluster_name: str) -> bool:
-    """Tell whether hosts may forget a run: it is of this cluster, has ended, and all of it is here."""
+    """Return whether hosts may delete a run: it is of this cluster, ended and was collected completely."""
     ended = state_of(folder) == "ended" and was_left_out(folder) is False
     return ended and read_object(folder / "plan.json").get("cluster_name") == cluster_name
 
 
 def begun_settings(folder: Path) -> dict[str, Any]:
-    """Return what a run began with, as `run_settings` returns it; empty for a run that is new.
+    """Return the settings that a run began with, in the form of `run_settings`; {} for a new run.
 
-    Raises ValueError where its folder does not say that.
+    Raises ValueError if its settings.json is damaged.
     """
     content = read_object(folder / "settings.json")
     if not content:
@@ -66,8 +66,8 @@ def begun_settings(folder: Path) -> dict[str, Any]:
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tasks of a run on this plan, each with its `name` and the fields of a RunTask.
 
-    What a run of an older release lacks in its settings has its default. Raises ValueError where the plan or
-    the settings are damaged.
+    Settings that a run of an older release lacks have their defaults. Raises ValueError if the plan or the
+    settings are damaged.
     """
     training = TrainingSettings.from_mapping(settings["cluster"])
     tasks = run_tasks(ClusterPlan.from_json(plan), training, settings.get("program") is not None)
@@ -77,7 +77,7 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
 def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the settings and the tasks that a run began with.
 
-    Raises KeyError or ValueError where its folder does not say them.
+    Raises KeyError or ValueError if the files in its folder are missing or damaged.
     """
     settings = begun_settings(folder)
     return settings, tasks_of_run(read_object(folder / "plan.json"), settings)
@@ -86,7 +86,7 @@ def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def described_run(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a run as the playbooks know it: `id`, `folder`, `settings`, `tasks` and `lead`."""
+    """Return a run in the form that playbooks use: `id`, `folder`, `settings`, `tasks` and `lead`."""
     there, _ = RunSettings.usable(read_object(folder / "settings.json"))
     values = RunSettings(
         training=settings["cluster"],
@@ -105,7 +105,7 @@ def described_run(
 
 
 def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
-    """Yield what a run that begins now may be called: the next is for where the ones before are taken."""
+    """Yield names for a run that starts now; try the next one while a name is taken."""
     first = f"{cluster_name}-{now:%Y%m%d-%H%M%S}"
     yield first
     for place in count(2):
@@ -113,25 +113,25 @@ def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
 
 
 def make_folder(folder: Path, *, exist_ok: bool) -> None:
-    """Make the folder of a run. That of all runs, where there is none, is for who makes it alone.
+    """Create the folder of a run, and the folder of all runs, readable by its owner alone, if it is missing.
 
-    Raises OSError, FileExistsError among them: of two that begin at once one alone makes it.
+    Raises OSError, and FileExistsError for all but one of several runs that start under one name at once.
     """
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(exist_ok=exist_ok)
 
 
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Write the plan and the settings of a run into its folder, which is made. Raises OSError."""
+    """Create the folder of a run, and write its plan and settings there. Raises OSError."""
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)
     for name, content in {"plan.json": plan, "settings.json": run["settings"]}.items():
-        # A run that is stopped keeps what it was started with.
+        # A run that is being stopped keeps the files that it started with.
         if "action" in run or not (folder / name).exists():
             write_json(folder / name, content, indent=4)
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the task whose end is the run's."""
+    """Return the task whose progress stands for the whole run, and whose end is the run's."""
     by_name = {task["name"]: task for task in tasks}
     return by_name[task_names.lead_of(by_name)]

@@ -1,7 +1,8 @@
-"""What modules answer on hosts, looked at before anything is made of it: a host may say whatever it likes.
+"""Checks what modules answer from hosts before anything uses it: a host may send whatever it likes.
 
-An answer that lacks a field, or has one of another kind, is none. What is not named here is not kept: Ansible
-would act on much of it on the controller (`add_host`, `ansible_facts`, `failed_when_result`).
+An answer that lacks a field, or has a value of another kind, is unusable. Fields that are not listed here are
+dropped, because Ansible would act on many of them on the controller (`add_host`, `ansible_facts`,
+`failed_when_result`).
 """
 
 import json
@@ -23,10 +24,10 @@ from trainer.host.task_units import UNIT_JOBS
 
 
 class UnusableError(ValueError):
-    """What a host answered is none of what the module can have answered."""
+    """A host's answer that the module cannot have given."""
 
 
-# Of tasks and checks far more than any host has, and of characters more than modules make of a file.
+# No host has nearly as many tasks or checks, and no module reads as much of a file.
 _MOST_ENTRIES, _MOST_CHARACTERS = 4096, 4 * MOST_BYTES
 _PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
 _HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
@@ -63,17 +64,22 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "texts": lambda value: isinstance(value, list) and _all("text", value),
     "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
     "counts": lambda value: isinstance(value, list) and _all("count", value),
-    # Of files to be carried there may be any number.
+    # There may be any number of files to carry.
     "places": lambda value: isinstance(value, list) and all(map(_KINDS["count"], value)),
     "named counts": lambda value: isinstance(value, dict) and _all("count", value.values()),
     "objects": lambda value: isinstance(value, list) and _all("object", value),
     "differences": lambda value: all(map(_is_difference, value if isinstance(value, list) else [value])),
 }
-# Kind -> the names of the fields that are of it. One with a "?" need not be there.
+# Kind of value -> names of the fields of that kind, separated by blanks. A field with "?" is optional.
 Fields = Mapping[str, str]
-# What an answer of any module may hold, and all that is kept of one that failed.
-_OF_ALL: Fields = {"switch": "changed? failed?", "text": "msg?", "texts": "warnings?", "differences": "diff?"}
-# Module, or module and state -> what its RETURN says. Ansible's own that run on hosts have whole names.
+# The fields that any answer may have, and the only ones that are kept of a failed module.
+_COMMON_FIELDS: Fields = {
+    "switch": "changed? failed?",
+    "text": "msg?",
+    "texts": "warnings?",
+    "differences": "diff?",
+}
+# Module, or module and state -> the fields of its RETURN. Ansible's own modules have their full names.
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
@@ -116,7 +122,7 @@ ANSWERS: Mapping[str, Fields] = {
     "ansible.builtin.uri": {"whole": "status"},
     "ansible.builtin.user": {},
 }
-# Each object of a list of this name.
+# List of objects -> the fields of each object.
 _PARTS: Mapping[str, Fields] = {
     "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
@@ -139,19 +145,21 @@ _DETAILS: Fields = {
 
 
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a module's answer to these arguments; ours have a name without its collection.
+    """Return the part of a module's answer that may be used.
 
-    A plan of `trainer_tasks` that is none counts as not deployed. Raises UnusableError saying what is wrong.
+    `module` is a step's name, or the full name of one of Ansible's modules; `arguments` are those that it was
+    called with. An invalid plan in an answer of `trainer_tasks` becomes {}, which means not deployed. Raises
+    UnusableError, which names the invalid field.
     """
     name = f"{module} {arguments.get('state')}"
     fields = ANSWERS.get(name if name in ANSWERS else module)
     if fields is None:
         raise UnusableError(f"nothing says what {module} answers")
-    kept = _kept(answer, _OF_ALL)
+    kept = _checked_fields(answer, _COMMON_FIELDS)
     if kept.get("failed"):
         kept.setdefault("msg", "it does not say why it failed")
     else:
-        kept |= _kept(answer, fields)
+        kept |= _checked_fields(answer, fields)
     if "tasks" in kept:
         kept |= _of_tasks(kept, answer["tasks"], arguments)
     try:
@@ -162,17 +170,17 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
 
 
 def _of_tasks(
-    kept: Mapping[str, Any], said: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
+    kept: Mapping[str, Any], answered: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what is kept of the tasks of `trainer_tasks`, and of the plan that they are of."""
-    asked = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
+    """Return the checked `tasks` of an answer of `trainer_tasks`, and its plan as `deployed`."""
+    requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
     tasks = []
     for place, of_all in enumerate(kept["tasks"]):
         details = _DETAILS if arguments.get("details") else {}
-        task = of_all | _kept(said[place], details, f"tasks[{place}].")
+        task = of_all | _checked_fields(answered[place], details, f"tasks[{place}].")
         task["reason"] = in_short(task["reason"])
         tasks.append(task)
-        known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in asked
+        known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in requested
         if not known or task["name"] != f"{task['job']}{task['index']}":
             raise UnusableError(f"tasks[{place}].name is {as_given(task['name'])}, of which nobody asked")
     if kept["deployed"] == {"hash": arguments.get("plan_hash")}:
@@ -184,8 +192,11 @@ def _of_tasks(
     return {"tasks": tasks, "deployed": deployed}
 
 
-def _kept(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
-    """Return the fields of what a host says, each looked at; no others."""
+def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
+    """Return the listed fields of an object that a host sent.
+
+    Raises UnusableError if a field is missing or has an invalid value; `prefix` is put before its name.
+    """
     kept: dict[str, Any] = {}
     for kind, names in fields.items():
         for named in names.split():
@@ -198,6 +209,9 @@ def _kept(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[
             if not _KINDS[kind](value):
                 raise UnusableError(f"{prefix}{name} is {as_given(value)}, which it cannot be")
             if kind == "objects":
-                value = [_kept(part, _PARTS[name], f"{name}[{place}].") for place, part in enumerate(value)]
+                value = [
+                    _checked_fields(part, _PARTS[name], f"{name}[{place}].")
+                    for place, part in enumerate(value)
+                ]
             kept[name] = value
     return kept

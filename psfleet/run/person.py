@@ -1,4 +1,4 @@
-"""Who types the playbooks, as the hosts and other people are told."""
+"""Names the person who runs a playbook, for the hosts and for other people."""
 
 import getpass
 import os
@@ -12,7 +12,7 @@ from trainer.host.people import BEGUN
 
 
 def person() -> str:
-    """Return the user and the machine, and who came by sudo: `ana@desk`, `ana as cluster@desk`."""
+    """Return user and machine, and the sudo user: `ana@desk`, `ana as cluster@desk`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -23,13 +23,14 @@ def person() -> str:
 
 
 def beginning(settings: Mapping[str, Any], by: str, now: datetime) -> str:
-    """Return what hosts are told of who began a run: as its settings have it, where the same person goes on.
+    """Return the text that tells hosts who began a run and when: "ana@desk, 2026-01-31 12:00 UTC".
 
-    A file that stays as it is keeps what was counted of a task's traffic since then.
+    A resumed run keeps the text in its `settings` if the same person resumes it: then its file on the hosts
+    stays unchanged, and the tasks' traffic is counted on.
     """
-    kept = settings.get("begun")
-    if isinstance(kept, str) and BEGUN.fullmatch(kept) and kept.startswith(f"{by}, "):
-        return kept
+    before = settings.get("begun")
+    if isinstance(before, str) and BEGUN.fullmatch(before) and before.startswith(f"{by}, "):
+        return before
     return f"{by}, {now:%Y-%m-%d %H:%M} UTC"
 
 

@@ -1,4 +1,4 @@
-"""What each task of a run trains: from the inventory for a new run, from its folder for one that goes on."""
+"""Computes the settings of each task: from the inventory for a new run, from its folder for a resumed one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -9,8 +9,8 @@ from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of
 
-# A ps holds parameters and knows nothing of what is trained, but who takes part, and how.
-_OF_PS = (
+# A ps only holds parameters. It needs these settings, which describe the tasks and how they cooperate.
+_PS_SETTINGS = (
     "replication",
     "replicas_to_aggregate",
     "existing_servers",
@@ -18,10 +18,10 @@ _OF_PS = (
     "gpu_memory_fraction",
     "barrier_deadline_seconds",
 )
-# What a run's checkpoints, its examples, the counts of its gradients, or its tasks depend on.
-_KEPT = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
-_KEPT_OF_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
-_FREE_OF_PROGRAM = {
+# Checkpoints, examples, counts of gradients or the set of tasks depend on these settings.
+_FIXED = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")
+_FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
+_FREE_IN_PROGRAM = {
     f"program_{each.name}": each.name
     for each in fields(RunProgram)
     if each.name not in {"name", "release", "file"}
@@ -29,9 +29,10 @@ _FREE_OF_PROGRAM = {
 
 
 def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
-    """Return what the hosts are told of a program of the fact `cluster_programs`, None where there is none.
+    """Return the description of a program for its tasks, or None if `program` is empty.
 
-    Its `file` is the absolute path of the file to run, below `install_directory` on the hosts.
+    `program` is an element of the fact `cluster_programs`. The `file` of the result is the absolute path of
+    the Python file to run, below `install_directory` on the hosts.
     """
     if not program:
         return None
@@ -40,7 +41,7 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
 
 
 def program_steps(programs: Sequence[Mapping[str, Any]], install_directory: str) -> list[dict[str, Any]]:
-    """Return the steps that put programs of the fact `cluster_programs` on a host, each of its files once."""
+    """Return the host steps that put programs of the fact `cluster_programs` on a host, each release once."""
     sources = {program["release"]: program["source"] for program in programs}
     folder = f"{install_directory}/programs"
     return [
@@ -58,19 +59,21 @@ def run_settings(
     settings: Mapping[str, TrainingSettings],
     program: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of a run, by those of each task of the plan.
+    """Return the settings of a run; `settings` maps each task of the plan to its own.
 
-    `cluster` holds the chief's, `tasks` the `values` and `flags` of each task that the run has, by name, and
-    `program` what `run_program` returned.
+    `cluster` of the result holds the chief's settings, `tasks` the `values` and `flags` of each task of the
+    run by its name, and `program` what `run_program` returned.
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
-    # A server does the work of its worker.
+    # A server runs the training steps of its worker.
     of_tasks = {task.name: settings[task.name.replace(SERVER, "worker")] for task in tasks}
     return {
         "cluster": cluster.as_dict(),
         "tasks": {
-            task.name: _told(of_tasks[task.name], _OF_PS if task.job == "ps" and program is None else RULES)
+            task.name: _values_and_flags(
+                of_tasks[task.name], _PS_SETTINGS if task.job == "ps" and program is None else RULES
+            )
             for task in tasks
         },
         "program": program,
@@ -83,23 +86,23 @@ def resumed_settings(
     today: Mapping[str, Any],
     chosen: Collection[str],
 ) -> dict[str, Any]:
-    """Return the settings of a run that goes on: those it began with, but for what is chosen anew.
+    """Return the settings of a resumed run: those it began with, updated by those that are chosen anew.
 
-    `begun` and `today` are objects as `run_settings` returns them; `chosen` names the settings that were
-    given on the command line. Raises ValueError where that would make it another run, SettingsError where
-    what it began with is damaged.
+    `begun` and `today` are objects as `run_settings` returns them; `chosen` names the settings that the
+    command line sets. Raises ValueError if a chosen setting must not change during a run, SettingsError if
+    the settings that the run began with are damaged.
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     cluster = TrainingSettings.from_mapping(begun["cluster"])
     was, now = cluster.as_dict(), today["cluster"]
-    for name in _KEPT:
+    for name in _FIXED:
         if name in chosen and was[name] != now[name]:
             what = f"trains {was[name]}" if name == "model" else f"began with {name} {was[name]}"
             raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")
 
     def of(task: str) -> TrainingSettings:
         values = begun["tasks"].get(task, {}).get("values", begun["cluster"])
-        # What is given on the command line is given to all tasks, also to those that today's run lacks.
+        # The command line sets a value for all tasks, also for those that the inventory no longer has.
         new = today["tasks"].get(task, {}).get("values", {})
         taken = {name: new.get(name, today["cluster"][name]) for name in chosen if name in today["cluster"]}
         return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
@@ -107,8 +110,8 @@ def resumed_settings(
     return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program)
 
 
-def _told(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
-    """Return the values and flags of a task that is told these settings."""
+def _values_and_flags(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
+    """Return the settings with these names as the `values` and `flags` of a task."""
     values = {name: value for name, value in settings.as_dict().items() if name in names}
     return {"values": values, "flags": " ".join(flags_of(values))}
 
@@ -116,10 +119,10 @@ def _told(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
 def _resumed_program(
     begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
 ) -> dict[str, Any] | None:
-    """Return the program of a run that goes on: its own, with the arguments that are chosen anew."""
+    """Return the program of a resumed run: the one it began with, updated by what is chosen anew."""
     begun = RunProgram.from_json(begun).to_json() if begun else None
     was, now = begun or {}, today or {}
-    if any(name in chosen and was.get(key) != now.get(key) for name, key in _KEPT_OF_PROGRAM):
+    if any(name in chosen and was.get(key) != now.get(key) for name, key in _FIXED_IN_PROGRAM):
         variable = "program" if now.get("name") else "trainer_program"
         raise ValueError(
             f"it runs {_program_name(begun)}, and a run keeps its program; "
@@ -127,7 +130,7 @@ def _resumed_program(
         )
     if begun is None:
         return None
-    new = {key: today[key] for name, key in _FREE_OF_PROGRAM.items() if today and name in chosen}
+    new = {key: today[key] for name, key in _FREE_IN_PROGRAM.items() if today and name in chosen}
     return {**begun, **new}
 
 

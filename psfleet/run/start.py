@@ -1,4 +1,4 @@
-"""Whether a run may start on these hosts, or goes on there already: a pure function of what was found."""
+"""Decides from the hosts' state whether a run may start, is already going on, or is to be collected."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 @dataclass(frozen=True)
 class Folder:
-    """What the controller knows of the run: its folder's state, and the hash of the plan that it began on.
+    """What the controller knows of the run: the state of its folder, and the hash of its plan.
 
-    `program` is that of its settings, None for the trainer's own models.
+    `program` is that of its settings, or None for a built-in model.
     """
 
     state: FolderState = ""
@@ -28,7 +28,7 @@ class Folder:
 
 
 class RefusedError(ValueError):
-    """What the user asked for cannot be done; `problems` says everything that keeps it from being done."""
+    """A user's request that cannot be fulfilled; `problems` lists every reason."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -42,28 +42,28 @@ def decide(
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
 ) -> Literal["start", "attach", "collect"]:
-    """Decide what train.yml does: begin a run or let it go on, watch it, or collect one that has ended.
+    """Decide what train.yml does: start or resume a run, watch it, or collect one that has ended.
 
     `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
-    (`tasks_of_run`); `hosts` maps each host that was asked to what the module `trainer_tasks` found there:
-    `deployed` (a plan or {}), `deployed_by` (who did so last, or ""), `release` and `environment` (hashes, or
-    ""), `tensorflow` (the version installed there, or ""), `lacks_cuda` (whether it was built without),
-    `unfenced` (why its fence does not stand, or ""), `programs` (their hashes), `holds_run` (whether files of
-    this run are there), `tasks`, and `checks` that failed of what its tasks need to start. Raises
-    RefusedError.
+    (`tasks_of_run`); `hosts` maps each host that answered to what the module `trainer_tasks` returned there:
+    `deployed` (a plan or {}), `deployed_by` (the last person who deployed, or ""), `release` and
+    `environment` (hashes, or ""), `tensorflow` (the installed version, or ""), `lacks_cuda` (whether
+    TensorFlow was built without CUDA), `unfenced` (why the fence is not in force, or ""), `programs`
+    (hashes), `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what
+    the tasks need to start. Raises RefusedError.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
     lead = lead_of(tasks)
-    said = {task["name"]: task for task in hosts.get(lead["host"], {}).get("tasks", ())}
-    leading = said.get(lead["name"], {})
+    on_lead = {task["name"]: task for task in hosts.get(lead["host"], {}).get("tasks", ())}
+    leading = on_lead.get(lead["name"], {})
     of_lead = leading.get("run_id") == run_id
     attaches = of_lead and bool(leading["alive"])
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
-    if not (attaches or collects):  # what runs, or ran, did so with the versions that it was started with
+    if not (attaches or collects):  # tasks that run, or ran, keep the versions that they started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
         problems += () if folder.state else _held(run_id, of_run)
         problems += _unready(tasks, of_run, goes_on=bool(folder.state))
@@ -79,17 +79,17 @@ def decide(
         )
     if problems:
         raise RefusedError(*problems)
-    # Others may be alive: a program's ps, and workers that serve, wait for train.yml to end them.
+    # Other tasks may still be alive: a program's ps, and workers that serve, run until train.yml stops them.
     return "attach" if attaches else "collect" if collects else "start"
 
 
 def deploy_problems(
-    hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, told: bool
+    hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, allowed: bool
 ) -> list[str]:
-    """Say what hosts lack, and which runs deploy.yml would disturb on these hosts, as `decide` takes them.
+    """Return what the hosts lack, and which runs deploy.yml would disturb there; `hosts` is as for `decide`.
 
-    Where the user has `told` it to deploy beside a run, that is one whose plan is not today's: a task that
-    leaves its place in the plan is ended by a deployment.
+    With `allowed`, the user permits a deployment beside a run. A run on another plan is reported even then,
+    because a deployment stops the tasks that leave the plan.
     """
     beside = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
     lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
@@ -98,13 +98,13 @@ def deploy_problems(
     if moved:
         changes = "; ".join(_differences(moved[0], plan))
         return [*lacking, *_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
-    if not busy or told:
+    if not busy or allowed:
         return lacking
     return [*lacking, *_other_runs("", busy, beside)]
 
 
 def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
-    """Say which hosts somebody else than this person has deployed last, and who."""
+    """Return the hosts on which another person has deployed last, with that person."""
     others = grouped((str(found["deployed_by"]), host) for host, found in hosts.items())
     return [
         f"{', '.join(names)}: deployed last by {by}" for by, names in others.items() if by not in {"", person}
@@ -112,10 +112,10 @@ def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> l
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
-    """Return the run that stop.yml ends, "" where none is going on.
+    """Return the run that stop.yml stops, "" if none is going on.
 
-    `asked` is the run that the user named; "" for whichever it is. Raises RefusedError for another one, for
-    several, and for a name that is none.
+    `asked` is the run that the user named, or "". Raises RefusedError if another run or several runs are
+    going on, or if a host reports an invalid name.
     """
     tasks = _tasks_on(hosts)
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
@@ -135,10 +135,10 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
 def stopped_tasks(
     run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the tasks that stop.yml ends: those of the run, and what else the hosts have of it.
+    """Return the tasks that stop.yml stops: those of the run, and others that hosts still run for it.
 
-    `tasks` are those of the run as far as the controller knows (`tasks_of_run`); a host may have others,
-    of an inventory of the past. Such a one is marked as `stray`: what it left does not belong to the run.
+    `tasks` are those of the run as far as the controller knows (`tasks_of_run`). A host may run others, of an
+    earlier inventory; they are marked as `stray`, because what they leave does not belong to the run.
     """
     known = {(task["name"], task["host"]) for task in tasks}
     strays = [
@@ -152,7 +152,7 @@ def stopped_tasks(
 
 
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Say which tasks of a run nobody could stop, for their hosts were not reached; empty where none."""
+    """Return a message about tasks that could not be stopped as their hosts were not reached, or ""."""
     names = _elsewhere(tasks, hosts)
     if not names:
         return ""
@@ -163,7 +163,7 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
 
 
 def _elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Name the tasks that are on none of these hosts."""
+    """Return the names of the tasks that are on none of these hosts."""
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
@@ -191,22 +191,22 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
 
 
 def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say which hosts have which TensorFlow, where not all have one and the same; and who lacks CUDA.
+    """Yield problems if hosts have different versions of TensorFlow, or if it lacks CUDA where it is needed.
 
-    Their Pythons and what else their environments hold may differ: tasks exchange graphs and tensors, which
-    are TensorFlow's own.
+    The versions of Python and of other packages may differ: tasks exchange only graphs and tensors, whose
+    formats are TensorFlow's.
     """
     by_version = grouped(
         (found["tensorflow"] or "none that is whole", host)
         for host, found in hosts.items()
-        if found["deployed"]  # of the others something else is said
+        if found["deployed"]  # _undeployed reports the others
     )
     if len(by_version) > 1:
         which = "; ".join(f"{version} on {', '.join(names)}" for version, names in by_version.items())
         by_version.pop(TENSORFLOW_VERSION, None)
         other = ", ".join(name for names in by_version.values() for name in names)
         yield f"the hosts have different versions of TensorFlow ({which}): run deploy.yml on {other}"
-    # A release that knew no GPUs may have deployed them: their tasks would say nothing, and train on the CPU.
+    # An older release without support for GPUs may be deployed there: the tasks would silently train on CPUs.
     with_gpus = dict.fromkeys(task["host"] for task in plan["tasks"] if task["gpus"])
     lacking = [host for host in with_gpus if host in hosts and hosts[host]["lacks_cuda"]]
     if lacking:
@@ -214,14 +214,14 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _without(program: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say which hosts do not have the program of the run."""
+    """Yield a problem if hosts lack the program of the run."""
     deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
     if program and (lacking := [host for host in deployed if program["release"] not in deployed[host]]):
         yield f"the program {program['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say which hosts would start tasks whose ports are open to all."""
+    """Yield the hosts on which the tasks' ports would be open to everyone."""
     reasons = grouped((str(found["unfenced"]), host) for host, found in hosts.items() if found["deployed"])
     for reason, names in reasons.items():
         if reason:
@@ -234,12 +234,12 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _unready(
     tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *, goes_on: bool
 ) -> Iterator[str]:
-    """Say which hosts lack what the run's tasks need to start: a port that is free, and their data.
+    """Yield what hosts lack that the run's tasks need to start: a free port, and their data.
 
-    A run that goes on reads the data that it began with, which need not be those of today's inventory.
+    A resumed run reads the data that it began with, which may differ from those of today's inventory.
     """
     of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
-    asked = {
+    needed = {
         host: [
             check
             for check in found["checks"]
@@ -247,18 +247,18 @@ def _unready(
         ]
         for host, found in hosts.items()
     }
-    yield from _each_once(asked)
+    yield from _each_once(needed)
 
 
 def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[str]:
-    """Say what failed, with its remedy: once for all hosts alike."""
+    """Yield each failed check with its remedy, once for all hosts with the same problem."""
     failed = ((f"{each['found']}; {each['remedy']}", host) for host in checks for each in checks[host])
     for what, names in grouped(failed).items():
         yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
 def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say which hosts have something of a run that is new here: it would go on from what somebody left."""
+    """Yield the hosts with files of a run that is new here: it would resume from someone else's files."""
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"
@@ -291,13 +291,13 @@ def _tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 
 def _begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
-    """Say who began a run and when, by the word of its hosts; "" where none has one."""
-    said = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
-    return f", begun by {first_of(said, 3, ' or ')}" if said else ""
+    """Return who began a run and when, as its hosts report it; "" if none does."""
+    begun = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
+    return f", begun by {first_of(begun, 3, ' or ')}" if begun else ""
 
 
 def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
-    """Name the runs that are going on, and what can be done beside each. Ending it is the last of that."""
+    """Yield the runs that are going on, and what the user can do about each; stopping it comes last."""
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
         (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive

@@ -1,4 +1,4 @@
-"""The summaries for TensorBoard that runs have left on the controller, and the runs that are going on."""
+"""Finds the summaries for TensorBoard on the controller, and the runs that are still going on."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from psfleet.run.folder import begun_run, described_run
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
-# What TensorBoard reads has this in its name, wherever a program writes it.
+# Every file that TensorBoard reads has this in its name, whichever program writes it.
 EVENTS = "tfevents"
-# Where the files of hosts go whose names another host has taken.
+# This folder holds files of hosts whose names clash with files of another host.
 OTHER_HOSTS = "other_hosts"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of the runs that are named, with commas between them, or of all of a cluster.
+    """Return the folders of the runs in `run_id`, separated by commas; without one, of all runs of a cluster.
 
-    Raises ValueError where a run that is named has no folder.
+    Raises ValueError if a named run has no folder.
     """
     if names := [name.strip() for name in run_id.split(",") if name.strip()]:
         for name in names:
@@ -29,9 +29,9 @@ def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
 
 
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return those that nobody has collected yet, each as the action `collect_run` takes it.
+    """Return the runs that are not collected yet, each in the form that the action `collect_run` accepts.
 
-    Raises ValueError where a run's folder is damaged.
+    Raises ValueError if a run's folder is damaged.
     """
     found = []
     for folder in runs:
@@ -45,7 +45,7 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def sources_of(runs: Sequence[Path]) -> dict[str, str]:
-    """Return the folders with something to be shown, by the names that TensorBoard shows them under."""
+    """Return the folders with files for TensorBoard, by the names that it shows."""
     found = {}
     for run in runs:
         for of_host in (run, *sorted((run / OTHER_HOSTS).glob("*"))):

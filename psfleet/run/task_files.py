@@ -1,4 +1,4 @@
-"""The files that deploy.yml and train.yml write for each task of a host, as `managed_files` takes them."""
+"""Computes the files that deploy.yml and train.yml write for a host's tasks, for the step `managed_files`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ def task_environments(
     release: str,
     cuda: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Return the file of each task that tells it of the cluster, as docs/contracts.md describes it.
+    """Return the file of each task that describes its cluster to it (docs/contracts.md).
 
-    `tasks` are some of the plan's, `plan` is the fact `cluster_plan`, `cuda` is what `cuda_environment` said.
-    Raises ValueError where a task has GPUs, and its host no environment for them.
+    `tasks` are some of the plan's, `plan` is the fact `cluster_plan`, `cuda` is the result of
+    `cuda_environment`. Raises ValueError if a task has GPUs and its host has no environment for them.
     """
     names = {(task["job"], task["index"]) for task in tasks}
     cluster = ClusterPlan.from_json(plan)
@@ -43,7 +43,7 @@ def task_environments(
 def _of_the_cluster(
     plan: ClusterPlan, task: PlannedTask, release: str, cuda: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment of a task. It sees its own GPUs; without any it sees none of the machine's."""
+    """Return the environment variables of a task. It sees its own GPUs, or none of the host's."""
     if task.gpus and not cuda:
         raise ValueError(f"{task.name} has GPUs, and the environment of {task.host} is not made for them")
     return {
@@ -53,13 +53,13 @@ def _of_the_cluster(
         "PSFLEET_RELEASE": release,
         "TF_CONFIG": plan.tf_config(task),
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in task.gpus),
-        # Whatever systemd was told to give all units, a task takes no library from it.
+        # Without GPUs, a task ignores libraries that systemd's configuration sets for all units.
         **(cuda if task.gpus else {"LD_LIBRARY_PATH": ""}),
     }
 
 
 def gpu_drop_ins(tasks: Sequence[Mapping[str, Any]], directory: str, content: str) -> list[dict[str, str]]:
-    """Return the drop-in of each unit whose task has GPUs, and of the task's doctor."""
+    """Return the drop-in of each unit whose task has GPUs, and of the unit of the task's doctor."""
     given = [task for task in tasks if task["gpus"]]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in given]
     units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in given if task["job"] in JOBS]
@@ -73,12 +73,12 @@ def run_files(
     deployed: Mapping[str, str],
     user: str,
 ) -> list[dict[str, str]]:
-    """Return each file in the configuration directory that the host's tasks of a run need.
+    """Return each file in the configuration directory that a host's tasks of a run need.
 
-    `paths` is the fact `cluster_paths`, `deployed` has the hashes of the `release` and the `environment`
-    there: the run stays with them, whatever is deployed beside it. `run` has the `id` of the run and its
-    `settings`, as settings.json holds them. The tasks run as `user`, who alone, with root, reads a program's
-    arguments.
+    `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment` of the host;
+    the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run and its
+    `settings`, as settings.json holds them. The tasks run as `user`; only this user and root can read a
+    program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
@@ -102,15 +102,15 @@ def run_files(
 
 
 def evaluator_files(configuration: str, run: Mapping[str, Any], state_directory: str) -> list[dict[str, str]]:
-    """Return the file that tells the unit of the evaluator its run."""
-    # The file of worker 0, which that unit reads before, may name GPUs.
+    """Return the file that tells the evaluator's unit its run."""
+    # The unit first reads the file of worker 0, which may name GPUs.
     environment = _of_the_run(run, state_directory) | {"CUDA_VISIBLE_DEVICES": ""}
     path = run_environment_path({"job": EVALUATOR, "index": 0}, configuration)
     return [{"path": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
 
 
 def run_environment_path(task: Mapping[str, Any], configuration: str) -> str:
-    """Return the path of the environment file of a task in a run."""
+    """Return the path of a task's environment file for a run."""
     return str(run_file(Path(configuration), task["job"], task["index"]))
 
 
@@ -122,9 +122,9 @@ def _of_the_run(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:
 
 
 def environment_text(values: Mapping[str, str]) -> str:
-    """Return the lines of an environment file of systemd.
+    """Return the lines of an environment file for systemd.
 
-    Raises ValueError where a value cannot stand in one.
+    Raises ValueError if a value cannot be written there.
     """
     return "".join(f"{name}={_quoted(name, value)}\n" for name, value in values.items())
 

@@ -1,4 +1,4 @@
-"""What people see of hosts and runs: the live block of train.yml, the tables of status and doctor.
+"""Shows people the state of hosts and runs: the live block of train.yml, the tables of other playbooks.
 
-Pure functions over what hosts said, drawn by rich; `screen` and `console` alone know the terminal.
+Most of it are pure functions of hosts' answers, drawn by rich; only `screen` and `console` use the terminal.
 """

@@ -1,4 +1,4 @@
-"""What an action draws on: the playbook's terminal. The action's own process has none, but its parent may."""
+"""The console that actions draw on: the terminal of the playbook, which is the action's parent process."""
 
 import io
 import os
@@ -24,19 +24,19 @@ from trainer.contract.progress import printable
 
 display = Display()
 
-# How something is to look: what goes well, what is on its way, what is wrong, and what nobody can tell.
+# The styles of good news, of what is in progress, of failures, of warnings, and of plain text.
 STYLES = {"good": "green", "waiting": "cyan", "bad": "red", "warning": "yellow", "plain": "none"}
 IN_ASCII = str.maketrans("━─…", "#-~")
 INDENT, GAP = 2, 2
 ANY_WIDTH = 100_000
-UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # of a terminal that does not tell its size
-FEWEST_COLUMNS = 20  # in fewer nothing can be said: the terminal itself cuts what does not fit
+UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # for a terminal that does not report its size
+FEWEST_COLUMNS = 20  # a narrower terminal cuts the lines itself
 
 _FILLING = re.compile(r" +(?=(?:\x1b\[0m)?$)")
 
 
 class PlaybookConsole(Console):
-    """Draws lines of at most so many columns (0: of any width), in the characters of an encoding."""
+    """Draws lines of at most `columns` columns (0: any width), with the characters of an encoding."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PlaybookConsole(Console):
         encoding: str = "utf-8",
         inventory: Sequence[str] = constants.DEFAULT_HOST_LIST,
     ) -> None:
-        """Take the colours that Ansible has found out. `inventory`: `ansible_inventory_sources`."""
+        """Use colours if Ansible does. `inventory` is Ansible's variable `ansible_inventory_sources`."""
         super().__init__(
             file=io.TextIOWrapper(io.BytesIO(), encoding),
             width=columns or ANY_WIDTH,
@@ -59,23 +59,23 @@ class PlaybookConsole(Console):
         self._inventory = inventory
 
     def words(self, text: str, style: str = "plain") -> Text:
-        """Return words as they are: no markup, and nothing that steers a terminal.
+        """Return the text without markup and without characters that steer a terminal.
 
-        What they advise to type means this inventory.
+        Commands in it get this inventory as an option.
         """
         return Text(printable(with_inventory(text, self._inventory)), style)
 
     def indented(self, text: str, style: str = "plain") -> Padding:
-        """Return words whose rows are all indented."""
+        """Return the text with all of its rows indented."""
         return Padding(self.words(text, style), (0, 0, 0, INDENT), expand=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Give what is to be drawn, also of words that nobody made safe."""
+        """Yield the segments to draw, escaped in case that a text was not made safe before."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else escaped(text), style, control)
 
     def lines(self, *what: RenderableType) -> list[str]:
-        """Draw."""
+        """Return the lines that show these objects."""
         with self.capture() as capture:
             self.print(Group(*what))
         text = capture.get()
@@ -84,17 +84,17 @@ class PlaybookConsole(Console):
         return [_FILLING.sub("", line) for line in text.split("\n")[:-1]]
 
     def width_of(self, what: RenderableType) -> int:
-        """Return how many columns it takes where nothing of it is cut or wrapped."""
+        """Return the number of columns that an object needs without being cut or wrapped."""
         return Measurement.get(self, self.options.update(width=ANY_WIDTH), what).maximum
 
 
 def empty_table() -> Table:
-    """Return a table without lines."""
+    """Return a table without border lines."""
     return Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="plain")
 
 
 def open_terminal() -> int | None:
-    """Return a descriptor of the terminal that the parent writes to, None where there is none."""
+    """Return a descriptor of the terminal that the parent writes to, None if there is none."""
     try:
         terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
     except OSError:
@@ -106,7 +106,7 @@ def open_terminal() -> int | None:
 
 
 def size_of(terminal: int) -> os.terminal_size:
-    """Return how many columns and rows can be drawn on now: none in the last column, where lines wrap."""
+    """Return the columns and rows that can be used now, without the last column, where lines would wrap."""
     try:
         size = os.get_terminal_size(terminal)
     except OSError:
@@ -116,7 +116,7 @@ def size_of(terminal: int) -> os.terminal_size:
 
 
 def columns_of_terminal() -> int:
-    """Return how many columns the terminal has that the parent writes to; 0 where there is none."""
+    """Return the columns of the terminal that the parent writes to, 0 if there is none."""
     terminal = open_terminal()
     if terminal is None:
         return 0
@@ -127,26 +127,27 @@ def columns_of_terminal() -> int:
 
 
 def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
-    """Return what a terminal can show, by its locale and kind: "utf-8" or "ascii".
+    """Return the encoding that a terminal can show, by its locale and kind: "utf-8" or "ascii".
 
-    Ansible runs in UTF-8 alone, and Python makes it of the locale "C": what people set tells what they see.
+    Ansible runs only in UTF-8, for which Python replaces the locale "C". So the variables that the user set
+    count.
     """
     names = ("LC_ALL", "LANG") if environment.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
     locale = next((environment[name] for name in names if environment.get(name)), "")
     encoding = str(getattr(stream, "encoding", "") or "")
-    spoken = all("utf8" in text.lower().replace("-", "") for text in (locale, encoding))
-    return "utf-8" if spoken and environment.get("TERM") != "linux" else "ascii"
+    is_utf8 = all("utf8" in text.lower().replace("-", "") for text in (locale, encoding))
+    return "utf-8" if is_utf8 and environment.get("TERM") != "linux" else "ascii"
 
 
 def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConsole:
-    """Return a console for a terminal, or for lines where there is none."""
+    """Return a console for a terminal, or for lines of any width without one."""
     if terminal is None:
         return PlaybookConsole(inventory=inventory)
     encoding = encoding_for(os.environ, sys.__stdout__)
     return PlaybookConsole(size_of(terminal).columns, encoding, inventory)
 
 
-def tell(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Print lines through the playbook; Ansible's log gets them without colours."""
     text = "\n".join(lines)
     display.display(text, screen_only=True)
@@ -156,11 +157,11 @@ def tell(lines: Iterable[str]) -> None:
 def show(
     draw: Callable[..., Iterable[RenderableType]], failure: str, inventory: Sequence[str]
 ) -> dict[str, object]:
-    """Print what `draw` gives, more under -v; return the result of an action, which fails for a `failure`."""
+    """Print what `draw` yields, more with -v, and return the action's result; a `failure` makes it fail."""
     terminal = open_terminal()
     console = console_for(terminal, inventory)
     if terminal is not None:
         os.close(terminal)
-    tell(console.lines(*draw(console, verbose=display.verbosity > 0)))
+    print_lines(console.lines(*draw(console, verbose=display.verbosity > 0)))
     failed = {"failed": True, "msg": failure} if failure else {}
     return {"changed": False, "_ansible_verbose_override": True} | failed

@@ -1,6 +1,6 @@
-"""What doctor.yml found on the hosts of a cluster, put together: a row for each host, and what is wrong.
+"""Combines what doctor.yml found on the hosts of a cluster: a row for each host, and the problems.
 
-Pure: `Findings.of` takes the hosts' answers, `psfleet.watch.doctor_table` shows it.
+Pure functions: `Findings.of` takes the hosts' answers, `psfleet.watch.doctor_table` shows the result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from trainer.host.check import Check, State
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import counted, first_of, grouped
 
-# The columns of the table: of the host, of its GPUs, and of what is deployed there.
+# The columns of the table, in groups: host, GPUs, and deployment.
 GROUPS = (
     ("system", "processor", "libc", "python", "memory", "disk", "data", "clock", "names", "ports", PEERS),
     ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
@@ -27,7 +27,7 @@ _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host of the table; `problem` is why it gave no answer, "" where it did."""
+    """A host of the table; `problem` is why it did not answer, "" if it did."""
 
     host: str
     checks: tuple[Check, ...]
@@ -35,27 +35,27 @@ class HostRow:
 
     @classmethod
     def of(cls, host: str, answer: Mapping[str, Any], peers: Iterable[Check] = ()) -> "HostRow":
-        """Read a host's answer, each word in one line and without what steers a terminal."""
+        """Return a host's row, with each text in one line and without characters that steer a terminal."""
         problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
         checks = map(_check, (*answer.get("checks", ()), *(check.to_json() for check in peers)))
         return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
 
     def state(self, *names: str) -> State | None:
-        """Return the worst state of some checks, over the host's tasks; None where it has no such check."""
+        """Return the worst state of these checks over the host's tasks, None if it has no such check."""
         found = {"failed"} if self.problem else {check.state for check in self.checks if check.name in names}
         return next((state for state in _WORST if state in found), None)
 
 
 def _check(content: Mapping[str, Any]) -> Check:
-    told = {field: in_a_line(content[field]) for field in ("name", "found", "remedy", "task")}
-    return Check(**told, state=content["state"])
+    texts = {field: in_a_line(content[field]) for field in ("name", "found", "remedy", "task")}
+    return Check(**texts, state=content["state"])
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What failed or deserves a warning, and what to do.
+    """A failed check or a warning, and its remedy.
 
-    `found` maps words to where that was found: hosts, with a task's name in brackets where it is a task's.
+    `found` maps each finding to the hosts that have it, with a task's name in brackets if it concerns a task.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Findings:
-    """The rows in the order of the inventory, the names of the columns, what is wrong, what else to say."""
+    """The rows in inventory order, the names of the columns, the problems, notes and a summary."""
 
     rows: tuple[HostRow, ...]
     names: tuple[str, ...]
@@ -76,16 +76,16 @@ class Findings:
 
     @property
     def failure(self) -> str:
-        """The summary where a check failed or a host gave no answer, else ""."""
+        """The summary if a check failed or a host did not answer, else ""."""
         return self.summary if any(row.state(*self.names) == "failed" for row in self.rows) else ""
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "Findings":
-        """Put together what the hosts answered.
+        """Combine the answers of the hosts.
 
-        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
-        what the action host_doctor returns: `problem` ("" where it answered), `checks`, `deployed`, `alive`,
-        `fence` and `peers`.
+        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to the result
+        of the action host_doctor: `problem` ("" if it answered), `checks`, `deployed`, `alive`, `fence` and
+        `peers`.
         """
         peers = peer_checks(plan, answers)
         rows = [HostRow.of(host, answer, peers.get(host, ())) for host, answer in answers.items()]
@@ -102,7 +102,7 @@ class Findings:
 
 
 def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
-    """Return the rows; where hosts have different versions of TensorFlow, those with another one fail."""
+    """Return the rows; if hosts have different versions of TensorFlow, those with an unexpected one fail."""
     deployed = {
         host: in_a_line(answer["deployed"]) for host, answer in answers.items() if answer.get("deployed")
     }
@@ -121,7 +121,7 @@ def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str
 
 
 def _troubles(rows: Iterable[HostRow]) -> list[Trouble]:
-    """Return what failed, then what deserves a warning, each by column and by what to do about it."""
+    """Return failures, then warnings, grouped by column and remedy."""
     wrong = [
         (check, f"{row.host} ({check.task})" if check.task else row.host)
         for row in rows
@@ -138,7 +138,7 @@ def _silence(problem: str) -> Check:
 
 
 def _place(name: str) -> int:
-    """Return the place of a check's column; connection comes first, a name that is not known last."""
+    """Return the position of a check's column; `connection` comes first, an unknown name last."""
     return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
 
 
@@ -170,7 +170,7 @@ def _notes(
 def _summary(rows: Sequence[HostRow]) -> str:
     found = [(row.state(name), row.host) for row in rows for name in {check.name for check in row.checks}]
     hosts_with = grouped(found)
-    looked = len(found) - len(hosts_with.get("skipped", ()))
+    performed = len(found) - len(hosts_with.get("skipped", ()))
     parts = []
     shown: tuple[tuple[State, str], ...] = (("failed", "failed"), ("warning", "with a warning"))
     for state, words in shown:
@@ -178,4 +178,4 @@ def _summary(rows: Sequence[HostRow]) -> str:
             parts.append(f"{len(hosts)} {words} on {counted(len(set(hosts)), 'host')}")
     if silent := [row for row in rows if row.problem]:
         parts.append(f"{counted(len(silent), 'host')} not reached")
-    return f"{counted(len(rows), 'host')}, {counted(looked, 'check')}: {', '.join(parts) or 'all well'}"
+    return f"{counted(len(rows), 'host')}, {counted(performed, 'check')}: {', '.join(parts) or 'all well'}"

@@ -1,4 +1,4 @@
-"""What doctor.yml shows: the table of hosts and checks, what is wrong and what to do, and how many checks."""
+"""Draws what doctor.yml shows: the table of hosts and checks, the problems with remedies, and a summary."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -11,7 +11,7 @@ from psfleet.watch.doctor_findings import CHECKS, GROUPS, Findings, HostRow, Tro
 from trainer.host.check import State
 from trainer.host.wording import cut, first_of
 
-# Of more hosts, those that follow one another and are alike share a row.
+# With more hosts, adjacent ones with the same states share a row.
 MOST_ROWS = 20
 FOUND_SHOWN = 10
 HOST_CHARACTERS = 40
@@ -24,16 +24,16 @@ _CELLS: dict[State | None, str] = {
 }
 _STYLES: dict[State, str] = {"ok": "good", "warning": "warning", "failed": "bad", "skipped": "plain"}
 
-# Hosts by their title.
+# (title of a row, its host).
 Rows = Sequence[tuple[str, HostRow]]
 
 
 def doctor_table(
     findings: Findings, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Give what people see; with `verbose` also what every check found.
+    """Yield what people see; with `verbose` also each check's finding.
 
-    A table that is wider than the console goes on below itself.
+    A table that is wider than the console continues below.
     """
     rows = _folded(findings.rows, findings.names)
     for names in _parts(rows, findings.names, console):
@@ -46,12 +46,12 @@ def doctor_table(
     for trouble in findings.troubles:
         yield from _trouble(trouble, console)
     yield from (console.words(note, "warning") for note in findings.notes)
-    if not findings.failure:  # which says the same
+    if not findings.failure:  # it repeats the summary
         yield console.words(findings.summary, "warning" if findings.troubles else "good")
 
 
 def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
-    """Return a title and the row of each host, or of hosts that follow one another and are alike."""
+    """Return the title and row of each host, or of adjacent hosts with the same states."""
     if len(rows) <= MOST_ROWS:
         return [(cut(row.host, HOST_CHARACTERS), row) for row in rows]
     folded = []
@@ -63,7 +63,7 @@ def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
 
 
 def _parts(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> list[list[str]]:
-    """Divide the columns so that each part fits, between two groups where that is enough."""
+    """Divide the columns into parts that fit the console, between two groups if possible."""
 
     def fit(names: Sequence[str]) -> bool:
         return console.width_of(_table(rows, names, console)) <= console.width
@@ -89,7 +89,7 @@ def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:
 
 
 def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]:
-    """Give every check of a host, with what was found."""
+    """Yield every check of a host, with its finding."""
     yield console.words(row.host)
     for check in row.checks:
         of_task = f" of {check.task}" if check.task else ""
@@ -98,7 +98,7 @@ def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]
 
 
 def _trouble(trouble: Trouble, console: PlaybookConsole) -> Iterator[RenderableType]:
-    """Give what was found on which hosts, and below it what to do."""
+    """Yield the findings of a problem with their hosts, then the remedy."""
     style = _STYLES[trouble.state]
     yield console.words(f"{_CELLS[trouble.state]}  {trouble.name}", style)
     found = list(trouble.found.items())

@@ -1,4 +1,4 @@
-"""What logs.yml asks the host of a task for what it prints, and what the answers mean."""
+"""The commands by which logs.yml reads the log of a task from its host, and their answers."""
 
 import base64
 import shlex
@@ -7,18 +7,18 @@ from psfleet.watch.lead_reading import SEPARATOR, as_daemon
 from trainer.contract.progress import as_drawn
 from trainer.host.task_units import is_alive, parse_show
 
-# Of one answer, and of what was there before the first: what is further back is for the collected log.
+# The most bytes of one answer, and of the log before the first one; the collected log has the rest.
 MOST_BYTES = 256 * 1024
 
 
 class FollowedLog:
-    """The log of a task, asked for again and again; at first its last `lines` are shown.
+    """The log of a task, read piece by piece; the first piece shows its last `lines`.
 
-    `behind` says whether there is more already, `alive` whether more may come.
+    `behind` says whether the host has more already, `alive` whether more may come.
     """
 
     def __init__(self, path: str, unit: str, user: str, lines: int) -> None:
-        """Take path and unit on the host, and the group that may read there."""
+        """Create it from path and unit on the host, and the group that may read the path."""
         self._path, self._unit, self._user, self._lines = shlex.quote(path), unit, user, lines
         self._offset: int | None = None
         self._rest = b""
@@ -26,25 +26,25 @@ class FollowedLog:
 
     @property
     def command(self) -> str:
-        """The command that prints what `read` takes, for the shell of the host."""
+        """The shell command for the host whose output `read` takes."""
         reading = f"stat -Lc %s {self._path}"
         if self._offset is not None:
-            # A FIFO is waited for.
+            # Reading a FIFO would wait for a writer.
             rest = f"timeout 10 tail -c +{self._offset + 1} {self._path}"
             reading = f"{reading} && {rest} | head -c {MOST_BYTES} | base64 -w0"
         state = f"systemctl show --property=ActiveState,Job {self._unit}; echo {SEPARATOR}"
         return f"{state}; {as_daemon(self._user, 'sh', '-c', reading)}"
 
     def read(self, answer: str) -> list[str]:
-        """Return the lines that are new, as people may see them.
+        """Return the new lines, made safe to show.
 
-        Raises ValueError where the host printed no such answer.
+        Raises ValueError if the host's output is not that of the command.
         """
-        shown, _, told = answer.partition(SEPARATOR)
+        shown, _, reading = answer.partition(SEPARATOR)
         self.alive = any(map(is_alive, parse_show(shown)))
-        size, *encoded = told.split()
+        size, *encoded = reading.split()
         if self._offset is None or int(size) < self._offset:
-            # The first answer, or the file was cut since.
+            # This is the first answer, or the file has shrunk.
             self._offset, self._rest = max(int(size) - MOST_BYTES, 0), b""
             return []
         new = base64.b64decode("".join(encoded), validate=True)[:MOST_BYTES]

@@ -1,4 +1,4 @@
-"""Advice that means the hosts at hand: what lets them answer, and with which inventory to type a playbook."""
+"""Advice for the user's situation: remedies for hosts that do not answer, and commands with the inventory."""
 
 import re
 import shlex
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ansible import constants
 
-# That names a playbook, and no inventory yet.
+# A command with a playbook and no inventory yet.
 _COMMAND = re.compile(r"ansible-playbook (?!-i )")
-# What ssh says -> what lets a host answer; and what does where nothing tells more.
+# ssh's message -> the remedy; then the remedy for other problems.
 _REMEDIES = {
     "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
     "`ssh-keyscan ADDRESS | ssh-keygen -lf -` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
@@ -24,7 +24,10 @@ MEND_CONNECTION = (
 
 
 def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[str]:
-    """Return what lets hosts answer that gave none, each once; `problems` is why they did not."""
+    """Return the remedies for hosts that did not answer, each once; `problems` are the reasons.
+
+    `otherwise` is the remedy for a reason that is not listed; "" leaves it out.
+    """
     found = (
         next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), otherwise)
         for problem in problems
@@ -33,9 +36,9 @@ def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[
 
 
 def with_inventory(text: str, sources: Sequence[str]) -> str:
-    """Return the text with the inventory (`ansible_inventory_sources`) behind each `ansible-playbook`.
+    """Return the text with the inventory (`ansible_inventory_sources`) after each `ansible-playbook`.
 
-    One that has an inventory keeps it.
+    A command that names an inventory stays unchanged.
     """
     if list(sources) == list(constants.DEFAULT_HOST_LIST):
         return text

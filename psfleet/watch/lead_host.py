@@ -1,4 +1,4 @@
-"""Whether the host of a run's lead is heard, which tells how the run stands."""
+"""Tracks whether the host of a run's lead answers; the lead reports the run's progress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,30 +6,30 @@ from dataclasses import dataclass, field
 from psfleet.watch.notices import Notice
 from psfleet.watch.wording import in_a_line
 
-# Without an answer, after which the lead tells no more of its run.
+# After this time without an answer, the lead's host counts as lost.
 LOST_SECONDS = 60.0
 
 
 @dataclass
 class LeadHost:
-    """The host, by its name and the lead's. Times are of the watcher's monotonic clock, in seconds."""
+    """The host of the lead, by the names of both; times are seconds of the watcher's monotonic clock."""
 
     host: str
     lead: str
-    _heard: float | None = field(default=None)
+    _answered_at: float | None = field(default=None)
     _silent: bool = False
     _lost: bool = False
 
-    def answered(self, at: float) -> Iterator[Notice]:
-        """Take that it has answered, and tell so where people heard that it did not."""
-        self._heard = at
+    def record_answer(self, at: float) -> Iterator[Notice]:
+        """Record an answer, and report it if the host was reported as silent before."""
+        self._answered_at = at
         if self._silent:
             yield Notice(f"the host of {self.lead}, {self.host}, answers again", good=True)
         self._silent = self._lost = False
 
-    def look(self, at: float, problem: str) -> Iterator[Notice]:
-        """Take that it has not answered, for a reason or none; tell of the first, and once it is lost."""
-        self._heard = at if self._heard is None else self._heard
+    def record_silence(self, at: float, problem: str) -> Iterator[Notice]:
+        """Record that it did not answer, and why ("" if unknown); report the first time, and a loss."""
+        self._answered_at = at if self._answered_at is None else self._answered_at
         if problem and not self._silent:
             self._silent = True
             yield Notice(f"the host of {self.lead}, {self.host}, does not answer: {in_a_line(problem, 300)}")
@@ -41,5 +41,5 @@ class LeadHost:
             )
 
     def is_lost(self, at: float) -> bool:
-        """Tell whether it has been silent for too long."""
-        return self._heard is not None and at - self._heard >= LOST_SECONDS
+        """Return whether it has been silent for LOST_SECONDS."""
+        return self._answered_at is not None and at - self._answered_at >= LOST_SECONDS

@@ -1,4 +1,4 @@
-"""A run that is going on, drawn for people: a block of rows for a terminal, a line for a log."""
+"""Draws a run that is going on: a block of rows for a terminal, a line for a log."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,17 @@ CURVE = "▁▂▃▄▅▆▇█"
 CURVE_POINTS = 12
 CURVE_HEIGHT = math.log(1.5)
 SENTENCE_ROWS = 3
-# A step takes its time: only what lasts longer is worth a word.
+# Steps take time: shorter standstills are not worth reporting.
 STILL_WORTH_A_WORD = 5.0
 GAP = "   "
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is shown of a run at one moment. `elapsed` and `still_seconds` are seconds.
+    """What one poll found, as the live block shows it. Times are in seconds.
 
-    `still_seconds`: since the global step advanced; `unit`: what the workers' rates count; `lacks_room_on`: a
-    host whose disk is full.
+    `still_seconds` is the time since the global step advanced, `unit` what the workers' rates count, and
+    `lacks_room_on` a host whose disk is full.
     """
 
     progress: Progress
@@ -45,26 +45,26 @@ class Snapshot:
     lacks_room_on: str = ""
 
     @property
-    def said(self) -> tuple[str, tuple[str, ...]]:
-        """What a log hears of at once when it changes: the phase, and who is waited for."""
+    def urgent(self) -> tuple[str, tuple[str, ...]]:
+        """The phase and the awaited tasks: a log gets a line as soon as they change."""
         return self.progress.phase, tuple(sorted(self.progress.awaited))
 
     @property
-    def moved_by(self) -> tuple[object, ...]:
-        """What a log hears of now and then, where it is another than it was: no clock, no rate."""
+    def shown_state(self) -> tuple[object, ...]:
+        """All that is shown except times and rates: if it changed, a log gets its next regular line."""
         states = [(task.name, task.trouble, task.runs) for task in (*self.workers, *self.serving)]
         return replace(self.progress, wall=0.0, elapsed=None), self.saved_step, self.lacks_room_on, *states
 
     @property
     def stands(self) -> bool:
-        """Whether a step takes unusually long; none is awaited behind the last."""
+        """Whether a step takes unusually long; after the last step no other is expected."""
         if 0 < self.progress.last_step <= self.progress.global_step:
             return False
         return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
 
 
 def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
-    """Return at most `rows` rows, none wider than the console; with `verbose` each task has its own."""
+    """Return at most `rows` rows that fit the console; with `verbose` each task has its own row."""
     bar = _bar(view, console.width) if view.progress.last_step else []
     head = [*bar, *flow(_figures(view, curve=not console.options.ascii_only), console.width)]
     troubles = [row for sentence in _sentences(view) for row in _wrapped(sentence, console)]
@@ -73,13 +73,13 @@ def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool 
     if verbose and view.workers:
         each = [row for task in full_tasks(view) for row in flow([task], console.width)] + rest
         room = max(rows - len(head) - len(troubles), 1)
-        # Those that do not fit are in the sum.
+        # The summary covers the tasks that do not fit.
         tasks = each if len(each) <= room else (tasks + each)[:room]
     return [*head, *tasks, *troubles][:rows]
 
 
 def line(view: Snapshot) -> str:
-    """Return the same in one line that stands for itself."""
+    """Return the snapshot as one line that can be read by itself."""
     share = [_percent(view), _step(view)] if view.progress.last_step else [_step(view)]
     pieces = [*_figures(view, with_clock=False), *_workers(view), *_rest(view), *_sentences(view)]
     texts = [clock(view.elapsed), *share, *(piece.plain for piece in pieces)]
@@ -87,12 +87,12 @@ def line(view: Snapshot) -> str:
 
 
 def full_tasks(view: Snapshot) -> list[Text]:
-    """Return a line for each task, with all that is known of it."""
+    """Return a line for each task with everything that is known of it."""
     return [task.full(view.unit) for task in (*view.workers, *view.serving)]
 
 
 def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
-    """Set pieces side by side, in as many rows as they need; one that is too wide for a row is cut."""
+    """Arrange pieces side by side in as many rows as needed; a piece that is too wide is cut."""
     rows: list[Text] = []
     for piece in pieces:
         piece.truncate(columns, overflow="ellipsis")
@@ -104,7 +104,7 @@ def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
 
 
 def _wrapped(sentence: Text, console: PlaybookConsole) -> list[Text]:
-    """Set a sentence in a few rows, so that a terminal that is narrow shows its end, too."""
+    """Wrap a sentence into a few rows, so that narrow terminals show its end, too."""
     rows = list(sentence.wrap(console, console.width))
     if len(rows) > SENTENCE_ROWS:
         rows[SENTENCE_ROWS - 1].append("…").truncate(console.width, overflow="ellipsis")
@@ -112,7 +112,7 @@ def _wrapped(sentence: Text, console: PlaybookConsole) -> list[Text]:
 
 
 def _bar(view: Snapshot, columns: int) -> list[Text]:
-    # As wide at the first step as at the last.
+    # The text has the same width at the first step and the last.
     step = _step(view).ljust(2 * len(str(view.progress.last_step)) + len("step /"))
     pieces = [f"{_percent(view):>4}", step]
     width = min(columns - sum(len(GAP + piece) for piece in pieces), BAR_COLUMNS)
@@ -143,21 +143,21 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
 
 
 def _workers(view: Snapshot) -> list[Text]:
-    # Before the first step there is nothing to say of them but who is waited for.
-    told = any(
+    # Before the first step, only awaited workers are worth showing.
+    worth_showing = any(
         worker.contributed or worker.rate or worker.trouble not in {"", WAITED_FOR} for worker in view.workers
     )
-    return worker_pieces(view.workers) if told else []
+    return worker_pieces(view.workers) if worth_showing else []
 
 
 def _rest(view: Snapshot) -> list[Text]:
-    """Describe the tasks that only serve, and what is saved."""
+    """Return the pieces about tasks that only serve, and about the saved checkpoint."""
     saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
     return serving_pieces(view.serving) + saved
 
 
 def _sentences(view: Snapshot) -> list[Text]:
-    """Say what is to be said beside figures: what the run waits for, how it ended, what a program printed."""
+    """Return the sentences below the figures: what the run awaits, how it ended, what a program printed."""
     now, waiting = view.progress, view.progress.waiting
     pieces: list[tuple[str, str]] = []
     if now.phase in {"starting", "waiting"}:
@@ -180,7 +180,7 @@ def _sentences(view: Snapshot) -> list[Text]:
 
 
 def _percent(view: Snapshot) -> str:
-    # Only what is complete is 100%.
+    # Round down, so that 100% means complete.
     return f"{int(_share(view) * 100)}%"
 
 
@@ -200,11 +200,11 @@ def _loss(loss: float) -> str:
 
 
 def _curve(values: Sequence[float]) -> str:
-    """Draw values as a curve of as many characters, by their logarithms: a loss falls by factors."""
+    """Draw values as a curve of characters, on a logarithmic scale, because a loss falls by factors."""
     if len(values) < CURVE_POINTS or min(values) <= 0:
         return ""
     values = [math.log(value) for value in values]
-    # What is drawn over the whole height is no mere noise.
+    # A minimum height keeps mere noise from filling the whole curve.
     low = min(values)
     scale = (len(CURVE) - 1) / max(max(values) - low, CURVE_HEIGHT)
     return "".join(CURVE[round((value - low) * scale)] for value in values)

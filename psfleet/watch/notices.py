@@ -1,4 +1,4 @@
-"""What people should hear of while a run goes on, told once: stragglers, restarts, a step that stands."""
+"""Notices about a run that goes on, each reported once: stragglers, restarts, standstills and others."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,25 +12,25 @@ from trainer.host.disk_space import LEAST_ROOM
 from trainer.host.error_lines import in_short
 from trainer.host.wording import counted
 
-# Looks in a row that a worker must be slow, or quick again, before people hear of it.
-STRAGGLER_LOOKS = 8
+# A worker must be slow, or quick again, in this many consecutive polls before we report it.
+STRAGGLER_POLLS = 8
 SLOW_SHARE = 0.5
-# Above the limit for slow ones: a worker at the limit would be told of again and again.
+# Higher than SLOW_SHARE, so that a worker at the limit is not reported again and again.
 QUICK_SHARE = 0.7
 STILL_SECONDS = 30.0
 STILL_STEPS = 10
-# Before the first step nobody knows how long one takes.
+# Before the first step it is unknown how long one takes.
 STILL_SECONDS_AT_FIRST = 120.0
 
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 
-# The lead's records that people hear of; it writes others far more often.
-TOLD_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
+# The lead's event records that are worth a notice; it writes others far more often.
+NOTICED_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence that stays on the screen; `good` where it ends a trouble."""
+    """A sentence that stays on the screen; `good` if it reports the end of a problem."""
 
     text: str
     good: bool = False
@@ -38,37 +38,37 @@ class Notice:
 
 @dataclass
 class Reasons:
-    """Why tasks failed, told once: of the next task that has the same reason, the first one's name."""
+    """The reasons why tasks failed; a task with the same reason as an earlier one refers to that task."""
 
     _first: dict[str, str] = field(default_factory=dict)
 
     def of(self, task: str, why: str) -> str:
-        """Return the reason, or which task had it before."""
+        """Return the reason `why`, or "as" and the name of the task that had it first."""
         first = self._first.setdefault(why, task) if why else task
         return why if first == task else f"as {first}"
 
 
 @dataclass
 class Stragglers:
-    """The workers that are far slower than the others. `unit`: what a rate counts, such as "steps"."""
+    """The workers that are far slower than the others; `unit` is what a rate counts, such as "steps"."""
 
     unit: str = "steps"
     slow: set[int] = field(default_factory=set)
-    _looks: dict[int, int] = field(default_factory=dict)
+    _polls: dict[int, int] = field(default_factory=dict)
 
-    def look(self, pace: Pace) -> Iterator[Notice]:
-        """Take new rates, and tell of the workers that became slow, or quick again."""
+    def update(self, pace: Pace) -> Iterator[Notice]:
+        """Yield a notice for each worker that became slow, or quick again, by these rates."""
         if not pace.comparable or len(pace.rates) < 2:
             return
         for worker, rate in enumerate(pace.rates):
             others = median(pace.rates[:worker] + pace.rates[worker + 1 :])
             limit = others * (QUICK_SHARE if worker in self.slow else SLOW_SHARE)
             if (rate < limit) == (worker in self.slow) or not others:
-                self._looks.pop(worker, None)
+                self._polls.pop(worker, None)
                 continue
-            self._looks[worker] = self._looks.get(worker, 0) + 1
-            if self._looks[worker] == STRAGGLER_LOOKS:
-                del self._looks[worker]
+            self._polls[worker] = self._polls.get(worker, 0) + 1
+            if self._polls[worker] == STRAGGLER_POLLS:
+                del self._polls[worker]
                 yield self._turned(worker, rate, others)
 
     def _turned(self, worker: int, rate: float, others: float) -> Notice:
@@ -82,42 +82,42 @@ class Stragglers:
 
 @dataclass
 class Standstill:
-    """Whether the global step advances, or what a program prints that tells no step.
+    """Detects whether the global step, or the output of a program that reports no step, stands still.
 
-    Times are of the watcher's monotonic clock, in seconds.
+    Times are seconds of the watcher's monotonic clock.
     """
 
     _step: int = -1
     _line: str = ""
     _since: float = 0.0
     _usual: float | None = None
-    _told: bool = False
+    _reported: bool = False
 
     def seconds(self, at: float) -> float:
-        """How long the global step has been what it is; 0 before the first."""
+        """Return how long the global step has stayed the same, in seconds; 0 before the first step."""
         return at - self._since if self._step > 0 else 0.0
 
-    def look(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
-        """Take a reading, and tell where no step was taken for long, and when it goes on."""
-        # Before the first step the barrier says for whom it waits, and ends a run that waits too long.
+    def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
+        """Yield a notice if no step was taken for long, and another one when steps continue."""
+        # Before the first step, the barrier reports whom it awaits, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
-        # Behind the last step none is awaited.
+        # After the last step no other is expected.
         stands = stands and not 0 < now.last_step <= now.global_step
         line = "" if now.global_step else now.last_line
         if not stands or (now.global_step, line) != (self._step, self._line):
-            if self._told and now.global_step > self._step:
+            if self._reported and now.global_step > self._step:
                 yield Notice(
                     f"steps go on after {clock(at - self._since)}, at step {now.global_step}", good=True
                 )
-            self._step, self._line, self._since, self._told = now.global_step, line, at, False
-            # A step that stands makes the mean longer and longer.
+            self._step, self._line, self._since, self._reported = now.global_step, line, at, False
+            # A standstill would raise the mean, so remember it from before.
             self._usual = pace.seconds_per_step
             return
         patience = max(STILL_SECONDS, STILL_STEPS * (self._usual or 0.0))
         if not now.global_step:
             patience = STILL_SECONDS_AT_FIRST
-        if not self._told and at - self._since >= patience:
-            self._told = True
+        if not self._reported and at - self._since >= patience:
+            self._reported = True
             waiting = f": {now.waiting}" if now.missing else ""
             still = f"still at step {now.global_step}" if now.global_step else "and nothing was printed"
             still = f'still "{in_a_line(line, 80)}"' if line else still
@@ -126,39 +126,39 @@ class Standstill:
 
 @dataclass
 class Restarts:
-    """How often systemd started each worker again: as the chief says, and of the lead as systemd says."""
+    """Counts how often systemd restarted each task: the chief reports workers, systemd the lead."""
 
     lead: str
     counts: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
     _reasons: Reasons = field(default_factory=Reasons)
 
-    def look(self, now: Progress, of_lead: int) -> Iterator[Notice]:
-        """Take the newest counts, and tell of new restarts."""
+    def update(self, now: Progress, of_lead: int) -> Iterator[Notice]:
+        """Yield a notice for each new restart; `of_lead` is systemd's count of the lead's restarts."""
         counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
         for task, count in {**counts, self.lead: of_lead}.items():
             yield from self.count(task, count)
 
     def count(self, task: str, count: int, why: str = "") -> Iterator[Notice]:
-        """Take the newest count of a task, and tell of new restarts, and why."""
-        # A chief that was restarted itself counts the others anew, from 0.
+        """Yield a notice if the count of a task's restarts grew, with the reason if it is known."""
+        # A restarted chief counts the others from 0 again.
         new = max(count - self._last.get(task, 0), 0)
         self._last[task] = count
         self.counts[task] = self.counts.get(task, 0) + new
         if new:
-            told = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
-            yield Notice(f"{told}: {self._reasons.of(task, why)}" if why else told)
+            restarts = f"{task} was restarted ({counted(self.counts[task], 'time')} so far)"
+            yield Notice(f"{restarts}: {self._reasons.of(task, why)}" if why else restarts)
 
 
 @dataclass
 class Room:
-    """Whether there is room for what the lead of a run writes, on its host."""
+    """Tracks whether the disk of the lead's host has space for the run's files."""
 
     host: str
     lacks: bool = False
 
-    def look(self, free_bytes: float | None) -> Iterator[Notice]:
-        """Take how many bytes are free, and tell where that has changed to nothing, or back."""
+    def update(self, free_bytes: float | None) -> Iterator[Notice]:
+        """Yield a notice when the free bytes become too few, or enough again; None means unknown."""
         limit = 2 * LEAST_ROOM if self.lacks else LEAST_ROOM
         if free_bytes is None or self.lacks == (free_bytes < limit):
             return
@@ -172,18 +172,18 @@ class Room:
 
 @dataclass
 class LeadRecords:
-    """What the lead's own records say of losses, checkpoints and restores."""
+    """Tracks what the lead's own event records say about losses, checkpoints and restores."""
 
     lead: str
     saved_step: int | None = None
     _seen: set[tuple[str, str]] | None = None
     _step: int = 0
 
-    def look(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
-        """Take the newest records, each once; what was there at the first look is no news."""
+    def update(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
+        """Yield notices about records that were not there at the last poll; the first poll gives none."""
         first, seen = self._seen is None, self._seen or set()
         keys = [(str(record.get("pid")), str(record.get("monotonic"))) for record in records]
-        # A look shows the newest records: those that are not among them do not come back.
+        # Each poll reads the newest records: older ones do not come back.
         self._seen = set(keys) or seen
         for key, record in zip(keys, records, strict=True):
             if key in seen:
@@ -193,10 +193,10 @@ class LeadRecords:
             if record.get("event") == "checkpointed" and isinstance(step, int):
                 self.saved_step = step
             elif not first:
-                yield from self._told(record, step if isinstance(step, int) else 0)
+                yield from self._notices_of(record, step if isinstance(step, int) else 0)
         self._step = global_step or self._step
 
-    def _told(self, record: Mapping[str, object], step: int) -> Iterator[Notice]:
+    def _notices_of(self, record: Mapping[str, object], step: int) -> Iterator[Notice]:
         reason = str(record.get("reason") or "")
         event, lost = record.get("event"), max(self._step - step, 0)
         if event == "recovering":

@@ -1,4 +1,4 @@
-"""How fast a run goes and where its loss goes, from the readings of its lead's `progress.json`."""
+"""Computes how fast a run goes and how its loss develops, from readings of its lead's `progress.json`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from typing import Literal
 
 from trainer.contract.progress import Progress
 
-# Rates are those of so many seconds, and of so many steps of a usual worker: long enough to compare workers,
-# short enough that one that has stopped shows.
+# Rates are taken over at least this time, and this many steps of a median worker: long enough to compare
+# workers, short enough to show one that has stopped.
 RECENT_SECONDS = 5.0
 RECENT_STEPS = 10
-# The time left is reckoned from a longer stretch: it should not jump.
+# The time left is estimated over a longer time, so that it does not jump.
 STEADY_SECONDS = 30.0
-# What is reckoned from less is a guess: the first steps are slow, and few.
+# An estimate from a shorter time would be a guess: the first steps are slow, and few.
 ENOUGH_SECONDS = 10.0
 READINGS_KEPT = 600
 LOSSES_KEPT = 480
-# The trend is that of the newest losses; fewer than this say nothing.
+# The trend is computed from this many newest losses, and not from fewer than FEWEST_LOSSES.
 TREND_LOSSES = 30
 FEWEST_LOSSES = 8
 
@@ -28,11 +28,11 @@ Trend = Literal["falling", "level", "rising", ""]
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast the run goes.
+    """The speed of a run.
 
-    `steps_per_second` is of the global step, `rates` (a second) are of the workers' contributions, both of
-    the last seconds; `comparable` says whether these are long enough to tell a slow worker from a fast one.
-    `seconds_left` and `seconds_per_step` are None where they are not known.
+    `steps_per_second` is that of the global step, `rates` are the workers' contributions per second, both
+    over the last seconds; `comparable` says whether that time is long enough to tell slow workers from fast
+    ones. `seconds_left` and `seconds_per_step` are None if they are unknown.
     """
 
     steps_per_second: float | None = None
@@ -43,7 +43,7 @@ class Pace:
 
 
 class RunHistory:
-    """The readings of one run, as far as they are needed; its memory is bounded."""
+    """The readings of one run that are still needed; its memory is bounded."""
 
     def __init__(self) -> None:
         self._readings: deque[Progress] = deque(maxlen=READINGS_KEPT)
@@ -51,11 +51,11 @@ class RunHistory:
         self._every, self._skipped = 1, 0
 
     def add(self, now: Progress) -> bool:
-        """Take a reading; whether it tells more of the training than those before."""
+        """Add a reading; return whether it is newer than those before and of a run that trains."""
         before = self._readings[-1] if self._readings else None
         if now.phase != "training" or (before is not None and now.wall == before.wall):
             return False
-        # After a checkpoint was restored, or the clock set back, nothing before can be compared.
+        # After a restored checkpoint, or if the clock was set back, earlier readings cannot be compared.
         if before is not None and (now.global_step < before.global_step or now.wall < before.wall):
             self._readings.clear()
         self._readings.append(now)
@@ -64,7 +64,7 @@ class RunHistory:
         return True
 
     def pace(self) -> Pace:
-        """How fast the run goes now."""
+        """Return the present speed of the run."""
         if len(self._readings) < 2:
             return Pace()
         now = self._readings[-1]
@@ -84,28 +84,28 @@ class RunHistory:
         )
 
     def curve(self, points: int) -> tuple[float, ...]:
-        """Return the losses seen, oldest first, as medians of at most so many parts of equal length."""
+        """Return the losses so far, oldest first, as medians of at most `points` parts of equal length."""
         losses = self._losses
         points = min(points, len(losses))
         edges = [part * len(losses) // points for part in range(points + 1)] if points else []
         return tuple(median(losses[start:end]) for start, end in pairwise(edges))
 
     def trend(self) -> Trend:
-        """Say where the newest losses go, beyond their noise."""
+        """Return the direction of the newest losses, "level" within their noise, "" for too few."""
         newest = self._losses[-TREND_LOSSES:]
         if len(newest) < FEWEST_LOSSES:
             return ""
         half = len(newest) // 2
         older, newer = newest[:half], newest[half:]
         change = median(newer) - median(older)
-        # Twice the standard error of a difference of two medians, the spread taken from the middle as well.
+        # Twice the standard error of a difference of two medians, with the spread also taken from medians.
         noise = 2 * 1.86 * 2**0.5 * (_spread(older) + _spread(newer)) / 2 / half**0.5
         if abs(change) <= max(noise, 0.005 * abs(median(older))):
             return "level"
         return "rising" if change > 0 else "falling"
 
     def _stretch(self, seconds: float, steps: int) -> tuple[Progress, bool]:
-        """Return where the shortest stretch begins that has both, and whether there is one that long."""
+        """Return the start of the shortest time with both, and whether there is one that long."""
         now = self._readings[-1]
         for earlier in reversed(self._readings):
             gained = _gained(earlier, now) or [now.global_step - earlier.global_step]

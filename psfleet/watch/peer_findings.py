@@ -1,6 +1,7 @@
-"""What doctor.yml says of the ways between the hosts: the check `peers`, of what all of them have seen.
+"""The check `peers` of doctor.yml: which hosts reach each other, from all of their answers.
 
-Pure. A pair is told once: at the host that more than half of the others do not reach, else at who does not.
+Pure functions. A fault is reported once: at the target if more than half of the others fail to reach it,
+otherwise at the hosts that fail.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +43,11 @@ _WORDS = {
 }
 
 
-class Said(NamedTuple):
-    """What a host said: which of its `ports` it listened at (others are held), and its probes of others.
+class PeerAnswer(NamedTuple):
+    """A host's answer: its `ports` (True if it listened itself, False if a task held one), its probes.
 
-    `names` are the addresses of the plan's names as it finds them; `fence` is whether it is to have one,
-    `mesh` the port of its WireGuard, 0 without.
+    `names` maps the plan's names to the addresses that it resolves them to; `fence` says whether it should
+    have a fence; `mesh` is the port of its WireGuard, 0 without one.
     """
 
     machine: str
@@ -58,8 +59,8 @@ class Said(NamedTuple):
     mesh: int
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Said":
-        """Read an answer of the action host_doctor."""
+    def of(cls, answer: Mapping[str, Any]) -> "PeerAnswer":
+        """Return the part of a result of the action host_doctor that concerns peers."""
         listening, probed = (answer["peers"][state] for state in ("listening", "probed"))
         return cls(
             listening["machine"],
@@ -77,7 +78,7 @@ class Said(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A port of `target` that `prober` does not reach as it should. `own`: the prober is the cause."""
+    """A port of `target` that `prober` does not reach as it should; `own` if the prober is the cause."""
 
     prober: str
     target: str
@@ -88,33 +89,35 @@ class Fault(NamedTuple):
 
 
 def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
-    """Return the checks of each host that was asked for its peers: one for each thing that is wrong.
+    """Return the checks of each host that was asked to probe its peers, one for each kind of fault.
 
-    `answers` is as of `Findings.of`, where `peers` is what host_peers said, and `fence` port_fence_enabled.
+    `answers` is as for `Findings.of`; its `peers` is the answer of the step host_peers, `fence` the value of
+    port_fence_enabled.
     """
-    said = {host: Said.of(answer) for host, answer in answers.items() if answer.get("peers")}
+    given = {host: PeerAnswer.of(answer) for host, answer in answers.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
-    faults, tried = [], dict.fromkeys(said, 0)
-    for host, own in said.items():
+    faults, tried = [], dict.fromkeys(given, 0)
+    for host, own in given.items():
         for target, port, reached in own.probes:
-            if (there := said.get(target)) and port in there.ports:
+            if (there := given.get(target)) and port in there.ports:
                 tried[host] += 1
                 if wrong := _wrong(reached, there, port, addresses.get(host, "")):
                     faults.append(Fault(host, target, port, *wrong))
-    checks = grouped(_told(faults, len(said) - 1))
+    checks = grouped(_fault_checks(faults, len(given) - 1))
     missed, targets = grouped((fault.prober, fault) for fault in faults), {fault.target for fault in faults}
-    for host in said.keys() - checks.keys():
+    for host in given.keys() - checks.keys():
         reaches = f"reaches {tried[host] - len(missed.get(host, ()))} of {counted(tried[host], 'port')}"
-        found = f"{reaches} of {counted(len(said) - 1, 'other host')}"
+        found = f"{reaches} of {counted(len(given) - 1, 'other host')}"
         well = Check(PEERS, "ok", found if host in targets else f"{found}, and is reached")
         checks[host] = [well if tried[host] else Check(PEERS, "skipped", "no other host was asked")]
     return checks
 
 
-def _wrong(reached: Reached, there: Said, port: int, address: str) -> tuple[str, str, bool] | None:
-    """Return what is wrong, what to do, and whether who probed is the cause; None where nothing is.
+def _wrong(reached: Reached, there: PeerAnswer, port: int, address: str) -> tuple[str, str, bool] | None:
+    """Return what is wrong, the remedy, and whether the prober is the cause; None if all is well.
 
-    A host comes from its `address` in the plan, as the other host finds that, or its fence refuses it.
+    The target's fence refuses a host that does not come from its `address` in the plan, as the target
+    resolves it.
     """
     source, known = _ip(reached.source), {_ip(ip) for ip in there.names.get(address, [address])} - {""}
     strange = there.fence and bool(known) and source not in {"", *known}
@@ -133,13 +136,13 @@ def _wrong(reached: Reached, there: Said, port: int, address: str) -> tuple[str,
 
 @lru_cache(maxsize=1024)
 def _ip(address: str) -> str:
-    """Return an IP address as the fence has it; "" for a name, and for loopback, which it leaves alone."""
+    """Return an IP address as the fence writes it; "" for a name or loopback, which the fence ignores."""
     ip = to_ip(address)
     return "" if ip is None or ip.is_loopback else str(ip)
 
 
-def _told(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:
-    """Give hosts and what is wrong there, each fault once."""
+def _fault_checks(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:
+    """Yield a host and its failed check for each fault, with each fault reported once."""
     at_target, at_prober = [], []
     alike = grouped((fault._replace(prober=""), fault.prober) for fault in faults)
     for (_, target, port, what, remedy, own), probers in alike.items():

@@ -1,4 +1,4 @@
-"""Where each task of a plan is, for people."""
+"""Draws the table of a plan's tasks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ MOST_TASKS = 40
 
 
 def plan_table(plan: Mapping[str, Any]) -> str:
-    """Return a row for each task of a plan (the fact `cluster_plan`), of many for the first ones."""
+    """Return a row for each task of a plan (the fact `cluster_plan`), at most for the first MOST_TASKS."""
     tasks = ClusterPlan.from_json(plan).tasks
     rows = [
         (task.name, task.host, task.target, ",".join(map(str, task.gpus)) or "-")

@@ -1,4 +1,4 @@
-"""All runs, for people: what the controller's folders say of each, and what the hosts still have of it."""
+"""Collects all runs: from their folders on the controller, and from what the hosts still have of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,16 +16,16 @@ from trainer.host.task_traces import number
 from trainer.host.wording import counted
 
 NOT_HERE = "not here"  # only hosts know of the run
-# By what was left out. An older psfleet has not noted it.
+# Whether something was left out -> the word for it. An older psfleet did not record it.
 _COLLECTED = {None: "unknown", True: "in part", False: "yes"}
 _STYLES = {"proven": "good", "completed": "good", "not proven": "bad", "cannot tell": "warning"}
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run. `here` are the bytes of its folder, `hosts` those of each host that has something of it.
+    """A run; `here` is the size of its folder in bytes, `hosts` the size on each host with files of it.
 
-    `began` is in Unix seconds; of a run that is not here, when it was changed last on a host.
+    `began` is in Unix seconds; for a run without a folder here, it is the last change on a host.
     """
 
     run_id: str
@@ -39,16 +39,16 @@ class RunRow:
 
     @property
     def style(self) -> str:
-        """How it is to look (`STYLES` in psfleet/watch/console.py)."""
+        """The style of its row (`STYLES` in psfleet/watch/console.py)."""
         return _STYLES.get(self.verdict, "plain")
 
-    def with_host(self, host: str, told: Mapping[str, Any]) -> "RunRow":
-        """Return the row with what a host said of the run, as the module host_runs describes one."""
-        steps, began = told["global_step"], told["changed"]
+    def with_host(self, host: str, answer: Mapping[str, Any]) -> "RunRow":
+        """Return the row updated by a host's description of the run, as the step host_runs gives it."""
+        steps, began = answer["global_step"], answer["changed"]
         return replace(
             self,
-            hosts={**self.hosts, host: told["size"]},
-            # What was judged, and when it began, is known here better.
+            hosts={**self.hosts, host: answer["size"]},
+            # The controller knows the steps of a judged run, and the start of a run with a folder, better.
             steps=self.steps if self.verdict or steps is None else max(self.steps or 0, steps),
             began=max(self.began, began) if self.here is None else self.began,
         )
@@ -56,7 +56,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class RunList:
-    """The rows, newest first, and what is to be said of hosts."""
+    """The rows, newest first, and notes about hosts."""
 
     rows: tuple[RunRow, ...]
     notes: tuple[str, ...]
@@ -65,12 +65,12 @@ class RunList:
 
     @classmethod
     def of(cls, here: Iterable[RunRow], answers: Mapping[str, Mapping[str, Any]]) -> "RunList":
-        """Put together the runs that are `here`, and what the hosts answered (host -> `problem`, `runs`)."""
+        """Combine the runs that are `here` with the hosts' answers (host -> `problem`, `runs`)."""
         rows = {row.run_id: row for row in here}
         for host, answer in answers.items():
-            for told in answer.get("runs", ()):
-                row = rows.get(told["run_id"], RunRow(told["run_id"]))
-                rows[row.run_id] = row.with_host(host, told)
+            for described in answer.get("runs", ()):
+                row = rows.get(described["run_id"], RunRow(described["run_id"]))
+                rows[row.run_id] = row.with_host(host, described)
         ordered = sorted(rows.values(), key=lambda row: row.began, reverse=True)
         answered = any(map(has_answered, answers.values()))
         return cls(
@@ -91,7 +91,7 @@ def _summary(rows: Sequence[RunRow]) -> str:
 
 
 def runs_here(runs_directory: Path) -> list[RunRow]:
-    """Read the runs that the controller has. What is damaged in a folder counts as not known."""
+    """Return the runs that have a folder on the controller; damaged values in it count as unknown."""
     return [_read(folder) for folder in newest_first(runs_directory)]
 
 

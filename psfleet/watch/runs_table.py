@@ -1,4 +1,4 @@
-"""What runs.yml shows: the table of runs, the hosts that gave no answer, and how much disk all takes."""
+"""Draws what runs.yml shows: the table of runs, hosts that did not answer, and the disk space of all runs."""
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -22,12 +22,12 @@ _COLUMNS: Columns = {
     "BEGAN": lambda row: _moment(row.began),
     "HOSTS": lambda row: first_of(list(row.hosts), 3) or UNKNOWN,
 }
-# What goes first where a terminal has no room.
+# The columns that are dropped first on a narrow terminal.
 _DISPENSABLE = ("HOSTS", "BEGAN", "TRAINS", "HERE", "STEPS", "COLLECTED")
 
 
 def _moment(seconds: float) -> str:
-    """Return a time here; a host may say any."""
+    """Return a time in the local time zone, UNKNOWN if it is invalid: a host may report any."""
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone():%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
@@ -37,7 +37,7 @@ def _moment(seconds: float) -> str:
 def runs_table(
     found: RunList, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Give what people see; with `verbose` also what each host has of each run."""
+    """Yield what people see; with `verbose` also the size of each run on each host."""
     columns = dict(_COLUMNS)
     for name in _DISPENSABLE:
         if console.width_of(table_of(found.rows, columns, console)) > console.width:

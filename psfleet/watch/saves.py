@@ -1,4 +1,4 @@
-"""Where the tasks of a program save, told once for each place: what comes home, and what does not."""
+"""Notices about where a program's tasks save, once for each place: whether the files will be collected."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,24 +7,24 @@ from psfleet.watch.notices import Notice
 from psfleet.watch.wording import in_a_line
 from trainer.host.saved_places import COLLECTED, SavedPlace
 
-# Of one task: they are a host's words.
-_MOST_TOLD = 5
+# The most places of one task that are reported, because a host names them.
+_MOST_REPORTED = 5
 
 
 @dataclass
 class Saves:
-    """The places of each task that people were told of."""
+    """The places of each task that were reported."""
 
-    _told: dict[str, set[str]] = field(default_factory=dict)
+    _reported: dict[str, set[str]] = field(default_factory=dict)
 
-    def look(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
-        """Take the places that a task has noted, and tell of new ones; not of those that are always there."""
+    def update(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
+        """Yield notices about new places that a task recorded, except for the usual ones."""
         for place in places:
-            told, brought = self._told.setdefault(task, set()), place.brought_to(task)
+            reported, brought = self._reported.setdefault(task, set()), place.brought_to(task)
             usual = place.is_elsewhere or brought.partition("/")[0] in COLLECTED
-            if usual or place.path in told or len(told) >= _MOST_TOLD:
+            if usual or place.path in reported or len(reported) >= _MOST_REPORTED:
                 continue
-            told.add(place.path)
+            reported.add(place.path)
             where = f"{task} saves to {in_a_line(place.path, 120)}"
             if brought:
                 yield Notice(f"{where}: in the run's folder it will be {in_a_line(brought, 160)}", good=True)

@@ -1,7 +1,7 @@
-"""Where people watch a run: a block that is rewritten in place on a terminal, lines elsewhere.
+"""Shows a run to people: as a block that is redrawn in place on a terminal, as lines elsewhere.
 
-An action runs in a worker process, which has no terminal: what it shows goes through its parent's Display.
-rich's `Live` would count on being the only one who writes, and on a terminal that keeps its width.
+An action runs in a worker process without a terminal, so its output goes through its parent's Display. rich's
+`Live` does not fit: it expects to be the only writer, and a terminal that keeps its width.
 """
 
 import os
@@ -15,7 +15,7 @@ from ansible.utils.display import Display
 from rich.console import RenderableType
 from rich.table import Table
 
-from psfleet.watch.console import INDENT, console_for, open_terminal, size_of, tell
+from psfleet.watch.console import INDENT, console_for, open_terminal, print_lines, size_of
 from psfleet.watch.live_block import Snapshot, block, full_tasks, line
 from psfleet.watch.notices import Notice
 from psfleet.watch.wording import clock
@@ -23,7 +23,7 @@ from psfleet.watch.wording import clock
 display = Display()
 
 MOST_ROWS = 40
-# Ansible itself tells of each command from here on, in the midst of whatever is drawn.
+# From this verbosity on, Ansible itself prints each command, in the middle of whatever is drawn.
 VERBOSITY_OF_COMMANDS = 3
 DUMB = "dumb"
 
@@ -33,60 +33,60 @@ WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 
 
 class Screen:
-    """Shows snapshots and notices; `parting` is said where somebody ends the watching. A context manager.
+    """Shows snapshots and notices; prints `parting` if the watching is interrupted. A context manager.
 
-    On a terminal the cursor rests on an empty row above the block. So a terminal that was made narrower, and
-    lines that others write, do no harm: all below the cursor is drawn anew at the next look.
+    On a terminal the cursor stays on an empty row above the block. So a narrower terminal, and lines of other
+    writers, do no harm: the next poll redraws everything below the cursor.
     """
 
     def __init__(self, plain_seconds: float, parting: Sequence[str], inventory: Sequence[str]) -> None:
-        """Without a terminal, show a line every `plain_seconds` where something has moved."""
+        """Without a terminal, print a line every `plain_seconds` if something has changed."""
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
         draws = display.verbosity < VERBOSITY_OF_COMMANDS and os.environ.get("TERM", DUMB) != DUMB
         self._terminal = open_terminal() if draws else None
         self._console = console_for(self._terminal, inventory)
         self._verbose = display.verbosity > 0
-        self._told_at = -plain_seconds
-        self._said: tuple[str, tuple[str, ...]] | None = None
+        self._logged_at = -plain_seconds
+        self._urgent: tuple[str, tuple[str, ...]] | None = None
         self._drawn: list[str] = []
         self._view: Snapshot | None = None
-        self._told: Snapshot | None = None
+        self._logged: Snapshot | None = None
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Screen":
-        """Leave the terminal in order also where the watching is interrupted."""
+        """Restore the terminal even if the watching is interrupted."""
         if self._terminal is not None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._interrupted)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Leave the last snapshot standing."""
+        """Leave the last snapshot on the screen."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if self._terminal is not None:
             self._draw("".join(f"{row}\n" for row in self._drawn))
             os.close(self._terminal)
             self._terminal = None
-        elif self._view is not None and self._moved(self._view):
-            self._tell(self._view)
+        elif self._view is not None and self._has_changed(self._view):
+            self._log(self._view)
 
     @property
     def on_terminal(self) -> bool:
-        """Whether it draws a block, rather than to write lines."""
+        """Whether it draws a block rather than writing lines."""
         return self._terminal is not None
 
     @property
     def watched(self) -> bool:
-        """Whether there is still somebody to show it to: the playbook that this process belongs to."""
+        """Whether the playbook that this process belongs to still runs."""
         return os.getppid() == self._parent
 
     def show(self, view: Snapshot) -> None:
-        """Show where the run stands."""
+        """Show a snapshot of the run."""
         self._view = view
-        changed = view.said != self._said
-        self._said = view.said
+        is_urgent = view.urgent != self._urgent
+        self._urgent = view.urgent
         if self._terminal is not None:
             size = size_of(self._terminal)
             self._console.width = size.columns - INDENT
@@ -94,14 +94,16 @@ class Screen:
             drawn = self._console.lines(*block(view, self._console, rows, verbose=self._verbose))
             self._drawn = [" " * INDENT + row for row in drawn]
             self._draw(drawing(self._drawn))
-        if changed or (time.monotonic() - self._told_at >= self._plain_seconds and self._moved(view)):
-            self._tell(view)
+        if is_urgent or (
+            time.monotonic() - self._logged_at >= self._plain_seconds and self._has_changed(view)
+        ):
+            self._log(view)
 
-    def _moved(self, view: Snapshot) -> bool:
-        return self._told is None or view.moved_by != self._told.moved_by
+    def _has_changed(self, view: Snapshot) -> bool:
+        return self._logged is None or view.shown_state != self._logged.shown_state
 
     def note(self, notice: Notice, seconds: float) -> None:
-        """Say something that stays on the screen, so many seconds into the run."""
+        """Print a notice that stays on the screen; `seconds` is the age of the run."""
         mark, style = ("+", "good") if notice.good else ("!", "warning")
         row = Table.grid(padding=(0, INDENT, 0, 0))
         row.add_column(no_wrap=True)
@@ -109,21 +111,21 @@ class Screen:
         self._stay(row)
 
     def say(self, text: str) -> None:
-        """Show a line that stays; on a terminal in as many rows as it needs."""
+        """Print a line that stays; on a terminal, in as many rows as it needs."""
         self._stay(self._console.words(text))
 
     def _stay(self, what: RenderableType) -> None:
         if self._terminal is None:
-            tell(self._console.lines(what))
+            print_lines(self._console.lines(what))
             return
         self._console.width = size_of(self._terminal).columns
         self._draw("")
-        tell(self._console.lines(what))
+        print_lines(self._console.lines(what))
         self._draw(drawing(self._drawn))
 
-    def _tell(self, view: Snapshot) -> None:
-        """Show lines that stand for themselves; beside a terminal only Ansible's own log has them."""
-        self._told, self._told_at = view, time.monotonic()
+    def _log(self, view: Snapshot) -> None:
+        """Print the snapshot as lines; if there is a terminal, only Ansible's log gets them."""
+        self._logged, self._logged_at = view, time.monotonic()
         on_terminal = self._terminal is not None
         display.display(line(view), log_only=on_terminal)
         if self._verbose and not on_terminal:
@@ -134,7 +136,7 @@ class Screen:
         display.display(CLEAR_BELOW + text, newline=False, screen_only=True)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        # The parent does not listen any more: what it is asked to display now may be lost.
+        # The parent no longer listens, so what it is asked to display now may be lost.
         parting = [" " * INDENT + self._console.words(words).plain for words in self._parting]
         text = "".join(f"{row}\n" for row in ["", *self._drawn, *parting])
         terminal, self._terminal, self._view = self._terminal, None, None
@@ -146,6 +148,6 @@ class Screen:
 
 
 def drawing(rows: Sequence[str]) -> str:
-    """Return what draws the rows below the cursor, and puts it back to where it was."""
+    """Return the text that draws the rows below the cursor, and puts the cursor back."""
     drawn = "".join(f"\n{row}{CLEAR_REST}" for row in rows)
     return f"{WRAP_OFF}{drawn}{WRAP_ON}\r\x1b[{len(rows)}A" if rows else ""

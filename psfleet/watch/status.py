@@ -1,6 +1,7 @@
-"""How the tasks of a cluster are, for people: what each host said of its tasks, by task.
+"""Combines what the hosts answered about their tasks into the status of the cluster.
 
-Pure: `ClusterStatus.of` takes the plan and the answers, `psfleet.watch.status_table` shows it.
+Pure functions: `ClusterStatus.of` takes the plan and the answers, `psfleet.watch.status_table` shows the
+result.
 """
 
 from collections import Counter
@@ -16,13 +17,13 @@ from trainer.contract.task_names import LEADS, split_name
 from trainer.host.task_units import RUN_JOBS, unit_name
 from trainer.host.wording import counted, first_of, grouped
 
-# A worker that takes steps records them every 30 s at least.
+# A worker that takes steps records them at least every 30 s.
 STEP_OVERDUE_SECONDS = 90
 HOSTS_SHOWN = 10
 NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
 
-# In a word, and the style (`STYLES` in psfleet/watch/console.py).
+# systemd's state -> its word, and the style (`STYLES` in psfleet/watch/console.py).
 _STATES: Mapping[str, tuple[str, str]] = {
     "active": ("running", "good"),
     "reloading": ("running", "good"),
@@ -33,10 +34,10 @@ _STATES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task; `message` is why it does not run, or its last words.
+    """A task; `message` is why it does not run, or its last output.
 
-    `figures` are those that are known, as the module trainer_tasks describes a task; of its last step only
-    where it is one of the run that is shown.
+    `figures` are the known ones of the step trainer_tasks; those of its last step are included only if the
+    step belongs to the displayed run.
     """
 
     task: str
@@ -49,7 +50,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The rows in the order of jobs and indices, the run in words, and what is to be said of hosts."""
+    """The rows by job and index, the run in words, and notes about hosts."""
 
     rows: tuple[TaskRow, ...]
     run: str
@@ -61,10 +62,10 @@ class ClusterStatus:
     def of(
         cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left: Sequence[str] = ()
     ) -> "ClusterStatus":
-        """Put together what the hosts answered; `left` are the runs that nobody has collected yet.
+        """Combine the hosts' answers; `left` are the runs that are not collected yet.
 
-        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each host that was asked to
-        `problem` ("" where it answered), `deployed` and `tasks` (as the module trainer_tasks describes them).
+        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to `problem`
+        ("" if it answered), `deployed` and `tasks` (as the step trainer_tasks describes them).
         """
         found = {
             (str(host), str(task["name"])): task
@@ -95,7 +96,7 @@ class ClusterStatus:
 
 
 def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
-    """Return the runs that go on; where none does, the last one: that of the lead, or of most tasks."""
+    """Return the runs that go on; if none does, the last one: that of the lead, or of most tasks."""
     alive = sorted({str(task["run_id"]) for task in found.values() if task["alive"] and task["run_id"]})
     if alive:
         return alive
@@ -106,7 +107,7 @@ def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
 
 
 def has_answered(answer: Mapping[str, Any]) -> bool:
-    """Tell whether this is what a host said, not why it said nothing."""
+    """Return whether this is a host's answer rather than the reason why there is none."""
     return bool(answer) and not answer.get("problem")
 
 
@@ -138,7 +139,7 @@ def _row(host: str, task: Mapping[str, Any], runs: Sequence[str]) -> TaskRow:
         figures |= task["last_step"]
     figures["log"] = in_a_line(task["log"]) if task["run_id"] else None
     if not _takes_steps(task):
-        # What it was when it still took steps is no rate of now.
+        # The rate of the time when it still took steps is no present rate.
         figures["steps_per_second"] = None
     return TaskRow(str(task["name"]), host, state, style, message, figures)
 
@@ -177,7 +178,7 @@ def _message(task: Mapping[str, Any], state: str) -> str:
 
 
 def _why(task: Mapping[str, Any]) -> str:
-    """Say how a task failed: by its exit code or what systemd says of it, and its own reason."""
+    """Return how a task failed: its exit code or systemd's result, and its own reason."""
     how, reason = _ended_by(task), in_a_line(str(task["reason"]))
     if not task["exit_code"] and reason.startswith("its unit is "):
         return f"{reason}; deploy.yml writes it"
@@ -197,7 +198,7 @@ def _ended_by(task: Mapping[str, Any]) -> str:
 
 
 def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_out: Sequence[str]) -> str:
-    """Say how a run stands, by the word of the task that leads it."""
+    """Return the state of a run in words, as its lead reports it."""
     leads = [
         (name, host, task)
         for (host, name), task in sorted(found.items(), key=lambda entry: entry[0][1])
@@ -241,7 +242,7 @@ def _notes(
 
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Say which hosts gave no answer, and why."""
+    """Yield which hosts did not answer, and why, then the remedies."""
     silent = grouped(
         (in_a_line(answer.get("problem") or "lost on the way"), host)
         for host, answer in answers.items()

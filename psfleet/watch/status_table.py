@@ -1,4 +1,4 @@
-"""What status.yml shows: the table of tasks, the run, what is wrong, and how many tasks are how."""
+"""Draws what status.yml shows: the tasks, the run, problems, and the number of tasks in each state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ _WORDS |= {"RUN", "TRAINS", "VERDICT", "COLLECTED", "BEGAN", "HOSTS"}  # of runs
 def status_table(
     status: ClusterStatus, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Give what people see; with `verbose` also the process and the log of each task."""
+    """Yield what people see; with `verbose` also the process and the log of each task."""
     columns = dict(_COLUMNS)
     while (wide := console.width_of(table_of(status.rows, columns, console))) > console.width:
         columns.popitem()
@@ -66,7 +66,7 @@ def status_table(
 
 
 def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
-    """Return the columns but those that say nothing; a message has so much room, and is cut there."""
+    """Return the table without empty columns; messages are cut to `room` characters."""
     cells = {name: [value(row) for row in rows] for name, value in columns.items()}
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
     longest: dict[str, int] = {}
@@ -88,7 +88,7 @@ def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, ro
 
 
 def _reasons(rows: Sequence[TaskRow], room: int) -> Iterator[str]:
-    """Give in full why tasks do not run, where the table has cut it."""
+    """Yield the full reasons of tasks that do not run, if the table has cut them."""
     cut = [row for row in rows if row.style == "bad" and len(row.message) > room]
     alike = grouped(((row.state, row.message), f"{row.task} on {row.host}") for row in cut)
     for (state, message), names in [*alike.items()][:REASONS_SHOWN]:

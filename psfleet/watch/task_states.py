@@ -1,4 +1,4 @@
-"""How each task of a run does, for people: by name where they are few, else those that differ."""
+"""Describes how each task of a run does: by name if there are few, otherwise only those that differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,9 @@ WAITED_FOR = "waited for"
 class TaskState:
     """A task as the watcher knows it.
 
-    `rate` is a second, `share` of all contributions so far, both None where nobody counts them. `trouble` is
-    a word or two, empty where there is none; `runs` is what systemd said last, False before that.
+    `rate` is per second, `share` is that of all contributions so far; both are None if they are not counted.
+    `trouble` is a word or two, empty if there is none; `runs` is what systemd reported last, False before
+    that.
     """
 
     name: str
@@ -39,13 +40,13 @@ class TaskState:
 
     @property
     def short(self) -> Text:
-        """Its name, rate, share and trouble."""
+        """The task's name, rate, share and trouble."""
         trouble = ", ".join(word for word in (self.trouble, self._restarts) if word)
         rate = "" if self.rate is None else rate_of(self.rate)
         return self._text((self.name, rate, self._share, f"({trouble})" if trouble else ""), " ")
 
     def full(self, unit: str) -> Text:
-        """All that is known of it, in a line. `unit` is what its rate counts, such as "steps"."""
+        """Return all that is known of it in a line; `unit` is what its rate counts, such as "steps"."""
         words = (
             f"{self.name} on {self.host}",
             "" if self.rate is None else rate_of(self.rate, unit),
@@ -72,7 +73,7 @@ class TaskState:
 
 
 def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
-    """Say why tasks failed, as trainer_tasks tells it: each reason once, with the names."""
+    """Return why tasks failed, as trainer_tasks reports it: each reason once, with the tasks' names."""
     alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
     return [
         f"{first_of(names)} {what}, exit code {code}: {reason}" for (code, reason), names in alike.items()
@@ -80,7 +81,7 @@ def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[s
 
 
 def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
-    """Describe the workers: each by its name where they are few, else in sum, with those that differ."""
+    """Return pieces about the workers: each by name if there are few, else a summary and exceptions."""
     rates = [worker.rate for worker in workers if worker.rate is not None]
     if len(workers) <= WORKERS_BY_NAME:
         return [worker.short for worker in workers]
@@ -98,7 +99,7 @@ def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
 
 
 def differs(worker: TaskState, rates: Sequence[float]) -> bool:
-    """Whether a worker is not as the others are: in trouble, restarted, or far from the median."""
+    """Return whether a worker differs from the others: in trouble, restarted, or far from the median rate."""
     if worker.trouble or worker.restarts:
         return True
     usual = median(rates) if rates else 0.0
@@ -106,7 +107,7 @@ def differs(worker: TaskState, rates: Sequence[float]) -> bool:
 
 
 def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
-    """Describe the tasks that only serve: which run, and which do not."""
+    """Return pieces about the tasks that only serve: which run, and which have a problem."""
     running = [task.name for task in serving if task.runs]
     pieces = [task.short for task in serving if task.trouble]
     if running:

@@ -1,4 +1,4 @@
-"""What a host says does not steer the terminal of whoever reads it, whichever message it is part of."""
+"""Keeps texts from hosts from steering the reader's terminal, in whatever message they appear."""
 
 import re
 from collections.abc import Mapping
@@ -7,26 +7,27 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 from ansible.utils.display import Display
 
-# Control characters, also those of eight bits, but newline and tab; what turns the direction of a text.
+# Control characters, also those of eight bits, except newline and tab; and characters that change the
+# direction of text.
 _STEERING = re.compile("(?!\r\n)[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class _Coloured(str):
-    """A text with colours of Ansible's, whose words were escaped before."""
+    """A text with Ansible's colours, which was escaped before they were added."""
 
     __slots__ = ()
 
 
 def escaped(text: str) -> str:
-    r"""Return a text in which what steers a terminal is written out, such as "\x1b"."""
+    r"""Return the text with characters that steer a terminal written out, such as "\x1b"."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def escape_all_messages() -> None:
-    """Let Ansible escape all that it shows and logs: results, labels of loops, differences, errors.
+    """Make Ansible escape all that it shows and logs: results, labels of loops, differences, errors.
 
-    All of it comes through one function. For the screen alone are its recap, which names hosts of the
-    inventory, and what psfleet draws, which is escaped there.
+    All of it passes through one function. Texts only for the screen are exempt: Ansible's recap, which names
+    hosts of the inventory, and psfleet's drawings, which are escaped elsewhere.
     """
     display, difference_of = Display.display, CallbackBase._get_diff
     if display.__module__ == __name__:

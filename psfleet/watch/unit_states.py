@@ -1,4 +1,4 @@
-"""What train.yml asks each host of its tasks while a run goes on, and what the answers mean."""
+"""The commands by which train.yml polls each host's units while a run goes on, and their answers."""
 
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -16,26 +16,26 @@ from trainer.host.task_traces import number, object_in, told_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
 from trainer.host.wording import grouped
 
-# Of a task that systemd does not start again.
+# The unit's state after systemd gave up restarting the task.
 FAILED = "failed"
 RESTARTING = "restarting"
 REBOOTED = "its host was rebooted"
 
-# Of a host without an answer. It is asked several times in each.
+# After this time without an answer, a host counts as silent. It is polled several times within it.
 SILENT_SECONDS = 60.0
 
-# In a row, in which a task that is needed does not run, before people hear of it.
-ABSENT_LOOKS = 2
+# Consecutive polls without a required task before we warn.
+ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """How a task is: `trouble` is `FAILED`, `restarting` or empty, `why` it last failed.
+    """The state of a task: `trouble` is `FAILED`, `RESTARTING` or "", `why` the reason of its last failure.
 
-    `rebooted`: its host was booted since it was started.
-    `saves` is where its program saves, `rate` its steps a second while it runs, by its newest record.
+    `rebooted` says that its host was booted since the task started. `saves` are the places where its program
+    saves, and `rate` is its steps per second by its newest record, while it runs.
     """
 
     alive: bool
@@ -50,28 +50,28 @@ class UnitState:
 
 @dataclass
 class Units:
-    """What systemd says of the tasks (task -> host), asked of each host by the watcher."""
+    """What systemd reports about the tasks (task -> host), polled on each host by the watcher."""
 
     hosts: Mapping[str, str]
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
-    # A second, of those that run and record their own.
+    # The steps per second of running tasks that record their own steps.
     rates: dict[str, float | None] = field(default_factory=dict)
-    # What people were told of those that are given up; how often in a row others were not there.
+    # The notices about tasks that systemd gave up; in how many consecutive polls others were absent.
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
     _rebooted: set[str] = field(default_factory=set)
     _reasons: Reasons = field(default_factory=Reasons)
-    # When each host was heard last, and those of which people were told that they are silent.
-    _heard: dict[str, float] = field(default_factory=dict)
+    # When each host answered last, and the hosts that were reported as silent.
+    _answered_at: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
 
     @property
     def given_up(self) -> str:
-        """The first of which systemd gave up, and why, in words; empty for none."""
+        """The notice about the first task that systemd gave up; "" if there is none."""
         return next(iter(self._failures.values()), "")
 
-    def answered(
+    def update(
         self,
         host: str,
         states: Mapping[str, UnitState],
@@ -79,11 +79,12 @@ class Units:
         needed: Container[str] = (),
         step: int = 0,
     ) -> Iterator[Notice]:
-        """Take how a host's tasks are, and tell of those that are lost or given up, or that run again.
+        """Record the states of a host's tasks; yield notices about lost, given up and recovered ones.
 
-        Of the `needed` ones, which stay as long as the run goes on, also of those that do not run.
+        Tasks in `needed`, which run as long as the run goes on, are also reported if they do not run. `step`
+        is the run's global step.
         """
-        self._heard[host] = at
+        self._answered_at[host] = at
         if host in self._silent:
             self._silent.remove(host)
             yield Notice(f"the host {host} answers again", good=True)
@@ -103,8 +104,8 @@ class Units:
             self._absent[task] = self._absent.get(task, 0) + 1 if is_absent else 0
             if is_absent:
                 self.troubles[task] = "does not run"
-                # At the end of a run they leave before the lead says that it is over.
-                if self._absent[task] == ABSENT_LOOKS:
+                # At the end of a run, tasks end before the lead reports that the run is over.
+                if self._absent[task] == ABSENT_POLLS:
                     why = "systemd does not start it again"
                     yield Notice(f"{task} on {host} does not run any more, and {why}")
             elif state.trouble != FAILED:
@@ -117,17 +118,17 @@ class Units:
                 yield Notice(self._failures[task])
 
     def goes_on(self, task: str) -> bool:
-        """Tell whether a task runs, or is about to run again, by what its host said last."""
+        """Return whether a task runs, or is about to be restarted, by the last answer of its host."""
         return task in self.running or self.troubles.get(task) == RESTARTING
 
     def answering(self, at: float, seconds: float) -> set[str]:
-        """Return the hosts that were heard in the last seconds."""
-        return {host for host, heard in self._heard.items() if at - heard <= seconds}
+        """Return the hosts that answered within the last `seconds`."""
+        return {host for host, answered in self._answered_at.items() if at - answered <= seconds}
 
-    def look(self, at: float) -> Iterator[Notice]:
-        """Tell of hosts that have not been heard for long."""
+    def report_silent_hosts(self, at: float) -> Iterator[Notice]:
+        """Yield notices about hosts that have not answered for SILENT_SECONDS."""
         for task, host in self.hosts.items():
-            if at - self._heard.setdefault(host, at) < SILENT_SECONDS:
+            if at - self._answered_at.setdefault(host, at) < SILENT_SECONDS:
                 continue
             self.troubles[task] = "host does not answer"
             self.running.discard(task)
@@ -138,7 +139,7 @@ class Units:
 
 
 def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
-    """Return for each host the command that prints what `unit_states` reads, of what `read_command` takes."""
+    """Return for each host the command whose output `unit_states` reads; arguments as for `read_command`."""
     commands, configuration = {}, Path(paths["configuration_directory"])
     for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():
         units = [unit_name(task["job"], task["index"]) for task in tasks]
@@ -160,12 +161,12 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
 
 def _last_step(events: str) -> str:
     """Return the command that prints the time and a task's newest record of steps."""
-    told = shlex.quote('"event":"step"')
-    return f"date +%s; {bytes_of(events, 'tail')} | grep -aF {told} | tail -n 1"
+    wanted = shlex.quote('"event":"step"')
+    return f"date +%s; {bytes_of(events, 'tail')} | grep -aF {wanted} | tail -n 1"
 
 
 def _rate(answer: str) -> float | None:
-    """Return the steps a second of a record, no more than one that takes none any more can have by now."""
+    """Return the steps per second of a record, lowered by the time that has passed since."""
     time, _, line = answer.strip().partition("\n")
     now, record = counted(time.strip()), object_in(line)
     steps, seconds, wall = (number(record.get(name)) for name in ("steps", "seconds", "wall"))
@@ -176,13 +177,13 @@ def _rate(answer: str) -> float | None:
 
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
-    """Read what the host of these tasks printed. Raises ValueError where systemd said nothing of one."""
+    """Return the states of these tasks from their host's output. Raises ValueError if systemd skipped one."""
     shown, *ends = answer.split(SEPARATOR, 3 * len(tasks))
-    told = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)
+    parts = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)
     units = {values.get("Id"): values for values in parse_show(shown)}
     rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
-    for task, (log, noted, step) in zip(tasks, told, strict=False):
+    for task, (log, noted, step) in zip(tasks, parts, strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
         if "ActiveState" not in values:
             raise ValueError(f"systemctl said nothing of {task['name']}")

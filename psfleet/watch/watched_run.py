@@ -1,4 +1,4 @@
-"""What is shown of a run, from one look at its lead to the next."""
+"""The state of a watched run, updated by each poll of its hosts."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,20 +16,20 @@ from psfleet.watch.unit_states import Units, unit_states
 from trainer.contract.progress import Progress
 from trainer.contract.settings import TrainingSettings
 
-# What a worker's contributions are: in the last two all of them go into each global step.
+# What a worker contributes, steps by default. In these modes a global step is made of several gradients.
 UNITS = {"sync": "gradients", "in_graph": "gradients"}
-# In which a host that answers has answered at least once.
-LOOKS_OF_A_HOST = 3
+# A host that answers does so at least once in this many polls.
+POLLS_OF_A_HOST = 3
 
-# Of a run whose lead's host is silent: for too short to say; its clients on other hosts go on, or there is
-# none; or no host answers, as where the watcher's own network is away.
+# The fate of a run whose lead's host is silent: not long enough to decide; clients on other hosts go on; no
+# client goes on; or no host answers, as if the watcher's own network failed.
 Fate = Literal["unknown", "goes on", "over", "unwatched"]
 
 
 class WatchedRun:
-    """One run, watched. `run` is as decide_run returns it; all times are of the watcher's monotonic clock.
+    """A run that is watched; `run` is the result of decide_run, times are seconds of a monotonic clock.
 
-    `began` is when the run began, to be set where that is known better than by the age of the lead's process.
+    `began` is when the run began; set it if that is known better than by the age of the lead's process.
     """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
@@ -48,47 +48,47 @@ class WatchedRun:
         self.now = Snapshot(Progress("starting"), 0.0)
 
     def elapsed(self, at: float) -> float:
-        """How long the run has been going on, in seconds."""
+        """Return how long the run has been going on, in seconds."""
         return at - self.began if self.began is not None else 0.0
 
-    def asked(self, host: str, answer: str, at: float) -> list[Notice]:
-        """Take what a host printed of the units of its tasks. What is no answer counts as none."""
+    def add_units(self, host: str, answer: str, at: float) -> list[Notice]:
+        """Record a host's output of `unit_commands`, and return notices; invalid output is ignored."""
         with suppress(ValueError):
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
-            saves = [note for task, state in states.items() for note in self._saves.look(task, state.saves)]
+            saves = [note for task, state in states.items() for note in self._saves.update(task, state.saves)]
             self.units.rates |= {task: state.rate for task, state in states.items()}
-            # Of the lead is read at each look.
+            # Each poll of the lead's host reports its restarts already.
             states.pop(self._restarts.lead, None)
             restarts = (
                 self._restarts.count(task, state.restarts, state.why)
                 for task, state in states.items()
-                # Those of workers are told by the chief of a model.
+                # For built-in models the chief reports worker restarts.
                 if self._program or not task.startswith("worker")
             )
-            # Of a model all stay until the lead says that its run ends.
+            # The tasks of a built-in model all stay until the lead reports the end of the run.
             now = self.now.progress
             needed = states if now.phase == "training" and not self._program else ()
-            units = self.units.answered(host, states, at, needed, now.global_step)
+            units = self.units.update(host, states, at, needed, now.global_step)
             return [*saves, *chain.from_iterable(restarts), *units]
         return []
 
-    def unread(self, at: float, problem: str) -> list[Notice]:
-        """Take that the lead's host has not been read, with what is known of why. Return what to tell."""
-        return [*self._lead_host.look(at, problem), *self.units.look(at)]
+    def add_silence(self, at: float, problem: str) -> list[Notice]:
+        """Record that the lead's host did not answer, and why if it is known; return notices."""
+        return [*self._lead_host.record_silence(at, problem), *self.units.report_silent_hosts(at)]
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
-        """Return what becomes of a run whose lead is not read; hosts are asked every so many seconds."""
+        """Return the fate of a run whose lead does not answer; `ask_seconds` is the time between polls."""
         if not self._lead_host.is_lost(at):
             return "unknown"
-        answering = self.units.answering(at, LOOKS_OF_A_HOST * ask_seconds) - {self._lead_host.host}
+        answering = self.units.answering(at, POLLS_OF_A_HOST * ask_seconds) - {self._lead_host.host}
         clients = [task for task in self._tasks if task["role"] == "client" and task["host"] in answering]
         if any(self.units.goes_on(task["name"]) for task in clients):
             return "goes on"
         return "over" if answering else "unwatched"
 
-    def look(self, reading: Reading, at: float) -> list[Notice]:
-        """Take a reading: `now` shows it from here on. Return what people should hear of."""
-        answers_again = list(self._lead_host.answered(at))
+    def add_reading(self, reading: Reading, at: float) -> list[Notice]:
+        """Record a reading, which `now` shows from then on, and return notices."""
+        answers_again = list(self._lead_host.record_answer(at))
         progress = reading.progress
         if self.began is None:
             self.began = at - (progress.elapsed or 0.0)
@@ -112,19 +112,19 @@ class WatchedRun:
 
     def _notes(self, reading: Reading, pace: Pace, at: float, *, fresh: bool) -> Iterator[Notice]:
         progress = reading.progress
-        yield from self.units.look(at)
-        yield from self._room.look(reading.free_bytes)
-        yield from self._restarts.look(progress, reading.restarts)
-        yield from self._records.look(reading.records, progress.global_step)
-        # Where the disk is full, what the lead tells stands still, not the run.
+        yield from self.units.report_silent_hosts(at)
+        yield from self._room.update(reading.free_bytes)
+        yield from self._restarts.update(progress, reading.restarts)
+        yield from self._records.update(reading.records, progress.global_step)
+        # On a full disk, the lead's reports stand still, although the run may go on.
         if not self._room.lacks:
-            yield from self._standstill.look(progress, pace, at)
+            yield from self._standstill.update(progress, pace, at)
         if fresh:
-            yield from self._stragglers.look(pace)
+            yield from self._stragglers.update(pace)
 
     def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
         counts, rates = (progress.contributions, pace.rates) if works else ((), ())
-        # Where one worker records steps, another that does not has taken none.
+        # If one worker records steps, a worker without any has taken none.
         workers = (str(task["name"]) for task in self._tasks if task["job"] == "worker")
         recorded = any(self.units.rates.get(worker) is not None for worker in workers)
         for task in self._tasks:

@@ -1,30 +1,30 @@
-"""Words for people: others' words made safe, times and rates in few characters."""
+"""Wording for people: texts from elsewhere made safe, times and rates in few characters."""
 
 from trainer.contract.progress import printable
 from trainer.host.wording import cut
 
 
 def in_a_line(text: object, most: int = 1000) -> str:
-    """Return others' words in one line of at most so many characters, without what steers a terminal."""
+    """Return a text in one line of at most `most` characters, without characters that steer a terminal."""
     return cut(" ".join(printable(str(text)).split()), most)
 
 
 def rate_of(per_second: float, unit: str = "") -> str:
-    """Return a rate such as "140/s" or, with a unit, "4.2 steps/s"; slow ones by the minute."""
+    """Return a rate such as "140/s" or, with a unit, "4.2 steps/s"; a slow one per minute."""
     number, per = (per_second * 60, "min") if 0 < per_second < 0.1 else (per_second, "s")
     text = f"{number:.2g}" if number < 9.95 else f"{number:.0f}"
     return f"{text} {unit}/{per}" if unit else f"{text}/{per}"
 
 
 def clock(seconds: float) -> str:
-    """Return a time such as 0:05, 12:40 or 1:02:05."""
+    """Return a time in seconds as 0:05, 12:40 or 1:02:05."""
     hours, rest = divmod(round(seconds), 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
 def duration(seconds: float) -> str:
-    """Return how long something has been, as in 45s, 12m, 3h05m, 2d04h."""
+    """Return a duration in seconds as 45s, 12m, 3h05m or 2d04h."""
     whole = max(int(seconds), 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if days:

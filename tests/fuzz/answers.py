@@ -225,7 +225,7 @@ def watched(content: bytes) -> None:
         if reading.restarts != 1:
             _, uptime, _, _, records, *_ = [*text.split(SEPARATOR), "", "", "", "", ""]
             view.began = at - age_of(f"{records}\n{uptime.strip().partition(' ')[0]}", reading)
-        for note in view.look(reading, at):
+        for note in view.add_reading(reading, at):
             assert console.words(note.text).plain.isprintable()
         assert clock(view.elapsed(at)).isprintable()
         console.lines(*block(view.now, console, 30, verbose=bool(number % 2)))
@@ -244,9 +244,9 @@ def asked(content: bytes) -> None:
     """Watch a run of whose worker its host says this."""
     for program in ({"release": "abc"}, None):
         view = WatchedRun(decided_run(2, program=program))
-        for note in view.asked("node1", content.decode(errors="surrogateescape"), 1.0):
+        for note in view.add_units("node1", content.decode(errors="surrogateescape"), 1.0):
             assert PlaybookConsole(80).words(note.text).plain.isprintable()
-        view.look(Reading(Progress("training")), 2.0)
+        view.add_reading(Reading(Progress("training")), 2.0)
         assert line(view.now).isprintable()
 
 

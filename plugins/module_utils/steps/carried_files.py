@@ -1,11 +1,10 @@
-"""Bring files of the controller into a directory of one host: those that lack, and no others.
+"""Brings files of the controller into a directory of one host: those that it lacks, and no others.
 
-Without `manifest` the step only says whether it needs one. Without `archive` it compares, removes
-what has to go, and says what lacks. Files are compared by SHA-256. A record on the host of what was
-carried, with size and time of each file, saves reading those that have not changed since. Each file
-appears under its name when it is whole and right. It is its user's, readable by all. Files that left the
-manifest are removed when they are as they were put there. What somebody else put into the directory
-stays; where it has the content that is wanted, it is left in place.
+Without `manifest` the step only returns whether it needs one. Without `archive` it compares, removes what has
+to go, and returns what is lacking. Files are compared by SHA-256. A record on the host, with size and time of
+each carried file, saves reading unchanged files again. Each file gets its name only when it is complete and
+right; it belongs to its user and is readable by all. Files that left the manifest are removed if they are
+unchanged. Foreign files in the directory stay; one with the wanted content is used as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..carried_record import PARTIAL, CarriedRecord, Known
+from ..carried_record import PARTIAL, CarriedRecord, RecordedFile
 from ..host.content_directory import BLOCK_BYTES, locked
 from ..host.disk_space import lacking_space, login_home
 from ..host.safe_directory import find, opened, opened_below, parts_of, write
@@ -29,21 +28,25 @@ from ..host.task_traces import NO_LINK
 from ..step import Step
 
 OPTIONS = {
-    "directory": {"type": "path", "required": True, "description": "Where they go. Made where it lacks."},
-    "records": {"type": "path", "required": True, "description": "Where what was carried is recorded."},
+    "directory": {"type": "path", "required": True, "description": "Where the files go; created if missing."},
+    "records": {"type": "path", "required": True, "description": "Directory of the records."},
     "digest": {"required": True, "description": "SHA-256 of the manifest."},
     "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
     "archive": {
         "type": "path",
         "description": "A tar archive on this host with parts of files, named `number.offset` by the "
-        "place of the file in the manifest. A file's parts come in order, and none of another between.",
+        "place of the file in the manifest. A file's parts come in order, without other parts between.",
     },
-    "archive_bytes": {"type": "int", "default": 0, "description": "Room for them in the login's home."},
+    "archive_bytes": {
+        "type": "int",
+        "default": 0,
+        "description": "Space for the archives in the login's home.",
+    },
 }
 
 RETURN = r"""
-needs_manifest: {returned: always, type: bool, description: Whether it cannot answer without the manifest.}
-lacking: {returned: with a manifest, type: list, description: Places in it of the files to be carried.}
+needs_manifest: {returned: always, type: bool, description: Whether the step needs the manifest.}
+lacking: {returned: with a manifest, type: list, description: Places in it of the files to carry.}
 """
 
 LOCK_TIMEOUT_SECONDS = 900
@@ -52,43 +55,43 @@ SHOWN = 5
 
 
 class Wanted(NamedTuple):
-    """A file as the manifest has it."""
+    """A file in the manifest."""
 
     size: int
     sha256: str
 
 
 class CarriedFiles(CarriedRecord):
-    """A directory of this host as the manifest of today, whose `digest` is given, wants it."""
+    """A directory of this host that today's manifest, with this `digest`, describes."""
 
     def __init__(self, directory: Path, records: Path, digest: str) -> None:
         super().__init__(directory, records)
         self.digest = digest
 
     def is_fulfilled(self) -> bool:
-        """Tell from the record, and from the files' sizes and times, whether nothing is to be done."""
+        """Return whether nothing is to be done, by the record and the files' sizes and times."""
         if self.fulfilled != self.digest:
             return False
         try:
             with opened(self.directory) as root:
-                return all(known.is_still(find(root, name)) for name, known in self.known.items())
+                return all(known.is_still(find(root, name)) for name, known in self.files.items())
         except OSError:
             return False
 
     def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
-        """Return what lacks, in the manifest's order, and take into the record what is right already.
+        """Return the lacking files in the manifest's order, and record those that are right already.
 
-        Raises ValueError where somebody else's file is in the way.
+        Raises ValueError if a foreign file is in the way.
         """
         lacking, foreign = [], []
         with self._root() as root:
             for name, wanted in manifest.items():
                 found = find(root, name) if root is not None else None
-                known = self.known.get(name)
+                known = self.files.get(name)
                 if known and known.is_still(found) and known.sha256 == wanted.sha256:
                     continue
                 if root is not None and found and self._has(root, name, wanted, found):
-                    self._take(name, wanted, found, carried=bool(known and known.carried))
+                    self._record(name, wanted, found, carried=bool(known and known.carried))
                 elif found is None or self._is_carried(name, found):
                     lacking.append(name)
                 else:
@@ -102,7 +105,7 @@ class CarriedFiles(CarriedRecord):
         return lacking
 
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
-        """Put the files of an archive in place. Raises ValueError for one that is not as in the manifest."""
+        """Put an archive's files in place. Raises ValueError for one that differs from the manifest."""
         names = list(manifest)
         with opened(self.directory, make=True) as root, tarfile.open(archive) as stream:
             for member in stream:
@@ -115,14 +118,14 @@ class CarriedFiles(CarriedRecord):
                     self._place(root, name, manifest[name])
 
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
-        """Write the record in one step, after what it says is on the disk.
+        """Write the record atomically, after the files are on the disk.
 
-        Where every file is there, it also says that the manifest is fulfilled.
+        If every file is there, it also says that the manifest is fulfilled.
         """
         os.sync()
-        digest = self.digest if self.known.keys() == manifest.keys() else ""
+        digest = self.digest if self.files.keys() == manifest.keys() else ""
         with opened(self.path.parent, make=True) as folder:
-            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.known}).encode())
+            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.files}).encode())
 
     def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
@@ -132,14 +135,14 @@ class CarriedFiles(CarriedRecord):
             return sha256_of(here, file) == wanted.sha256
 
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
-        """Tell whether what is there in place of a file was carried: another file, or a folder of others."""
+        """Return whether something in place of a file was carried: another file, or a folder of files."""
         if stat.S_ISDIR(found.st_mode):
-            return any(known.startswith(f"{name}/") for known in self.known)
-        known = self.known.get(name)
+            return any(known.startswith(f"{name}/") for known in self.files)
+        known = self.files.get(name)
         return bool(known and known.carried and stat.S_ISREG(found.st_mode))
 
-    def _take(self, name: str, wanted: Wanted, found: os.stat_result, *, carried: bool) -> None:
-        self.known[name] = Known(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
+    def _record(self, name: str, wanted: Wanted, found: os.stat_result, *, carried: bool) -> None:
+        self.files[name] = RecordedFile(found.st_size, found.st_mtime_ns, wanted.sha256, carried)
 
     def _place(self, root: int, name: str, wanted: Wanted) -> None:
         found = sha256_of(root, PARTIAL)
@@ -152,18 +155,18 @@ class CarriedFiles(CarriedRecord):
         *folder, file = parts_of(name)
         with opened_below(root, folder, make=True) as here:
             os.replace(PARTIAL, file, src_dir_fd=root, dst_dir_fd=here)
-            self._take(name, wanted, os.stat(file, dir_fd=here, follow_symlinks=False), carried=True)
+            self._record(name, wanted, os.stat(file, dir_fd=here, follow_symlinks=False), carried=True)
 
 
 def append(root: int, content: IO[bytes], offset: int) -> int:
-    """Write a part of a file at its place in the partial file, and return the size that it has then."""
+    """Write a part of a file at its offset in the partial file, and return the partial file's new size."""
     if offset == 0:
         with suppress(FileNotFoundError):
             os.unlink(PARTIAL, dir_fd=root)
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT | os.O_EXCL if offset == 0 else 0)
     with os.fdopen(os.open(PARTIAL, flags, FILE_MODE, dir_fd=root), "wb") as out:
         found = os.fstat(out.fileno())
-        if (found.st_size, found.st_nlink) != (offset, 1):  # or it is somebody else's under this name
+        if (found.st_size, found.st_nlink) != (offset, 1):  # otherwise it may be another file of this name
             raise ValueError(f"the part at {offset} does not follow the one before it")
         out.seek(offset)
         shutil.copyfileobj(content, out, BLOCK_BYTES)
@@ -172,7 +175,7 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
 
 
 def sha256_of(folder: int, file: str) -> str:
-    """Return the SHA-256 of a file in an opened directory. Raises ValueError where it is no file."""
+    """Return the SHA-256 of a file in an opened directory. Raises ValueError if it is no file."""
     digest = hashlib.sha256()
     with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -183,7 +186,7 @@ def sha256_of(folder: int, file: str) -> str:
 
 
 def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
-    """Return the files of a manifest in its order. Raises ValueError where it is another manifest."""
+    """Return the files of a manifest in its order. Raises ValueError if the digest differs."""
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
@@ -191,20 +194,20 @@ def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
     return {name: Wanted(*wanted) for name, wanted in json.loads(content).items()}
 
 
-def listing(files: Mapping[str, Wanted | Known]) -> str:
-    """Return a line for each file, as `--diff` shows it."""
+def listing(files: Mapping[str, Wanted | RecordedFile]) -> str:
+    """Return a line for each file, for `--diff`."""
     return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
 
 
 def answer(step: Step, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
-    """Compare, and let go what has to; return the step's answer."""
+    """Compare, remove what has to go, and return the step's answer."""
     lacking = carried.compare(manifest)
-    leaving = [name for name in carried.known if name not in manifest]
+    leaving = [name for name in carried.files if name not in manifest]
     if lacking:
         size = sum(manifest[name].size for name in lacking)
         if short := lacking_space((carried.directory, size), (login_home(), step.params["archive_bytes"])):
             step.fail_json(msg=f"Too little space for the data: {short}. Nothing was copied.")
-    ours = {name: known for name, known in carried.known.items() if known.carried}
+    ours = {name: known for name, known in carried.files.items() if known.carried}
     difference = {
         "before_header": str(carried.directory),
         "after_header": str(carried.directory),

@@ -1,7 +1,7 @@
-"""Put a release of a program on one host under the hash of its content.
+"""Puts a release of a program on one host, under the hash of its content.
 
-A release whose files are not those that its name says is put in place again. Tasks that run stay with the
-release that they were started from. Without `archive` the step only says whether it needs one.
+A release whose files do not fit its name is replaced. Running tasks keep the release that they were started
+from. Without `archive` the step only returns whether it needs one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ OPTIONS = {
     "release": {"required": True, "description": "The release's name, which is the hash of its content."},
     "folder": {"type": "path", "required": True, "description": "Where the releases are."},
     "package": {"default": "", "description": "Folder within the release that has its content."},
-    "link": {"type": "path", "default": "", "description": "Link beside `folder` to the one in use."},
+    "link": {"type": "path", "default": "", "description": "Link beside `folder` to the release in use."},
     "archive": {"type": "path", "description": "A tar archive of the content, below `package`."},
 }
 
 RETURN = r"""
-needs_archive: {returned: always, type: bool, description: Whether the release is not on this host yet.}
+needs_archive: {returned: always, type: bool, description: Whether this host lacks the release.}
 release: {returned: always, type: str, description: The release.}
 """
 
@@ -33,7 +33,7 @@ LOCK_TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Release:
-    """One release, among the others in `folder`. Without a `link` several are in use side by side."""
+    """One release among the others in `folder`; without a `link`, several are in use side by side."""
 
     folder: Path
     name: str
@@ -42,30 +42,30 @@ class Release:
 
     @property
     def place(self) -> Path:
-        """Where the release is."""
+        """The path of the release."""
         return self.folder / self.name
 
     @property
     def target(self) -> str:
-        """What the link holds: a path relative to its own folder."""
+        """The target of the link, relative to the link's folder."""
         return f"{self.folder.name}/{self.name}"
 
     def is_present(self) -> bool:
-        """Tell whether the release is there, with the content that its name says."""
+        """Return whether the release exists, with the content that its name stands for."""
         content = self.place / self.package
         return content.is_dir() and content_hash(content) == self.name
 
     def is_current(self) -> bool:
-        """Tell whether the link points to the release, or whether there is to be none."""
+        """Return whether the link points to the release, or whether there is no link."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def unpack(self, archive: Path) -> None:
-        """Unpack the archive beside its place, check it, and rename it there.
+        """Unpack the archive beside its place, check it, and rename it to its place.
 
-        Raises ValueError where the archive holds something else than the release.
+        Raises ValueError if the archive contains anything but the release.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o755)  # whatever the umask of the host
+        self.folder.chmod(0o755)  # regardless of the host's umask
         with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
             for leftover in self.folder.glob(".partial-*"):
                 shutil.rmtree(leftover)
@@ -83,7 +83,7 @@ class Release:
             shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
 
     def use(self) -> None:
-        """Let the link point to the release."""
+        """Make the link point to the release."""
         if self.link is not None and not self.is_current():
             point(self.link, self.target)
 

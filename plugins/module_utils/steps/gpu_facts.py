@@ -1,6 +1,6 @@
-"""Say what one host has of NVIDIA's, and whether its tasks can compute on the GPUs that they were given.
+"""Describes a host's NVIDIA hardware and driver, and whether its tasks can compute on their GPUs.
 
-Asks nvidia-smi, which loads a driver and makes its device nodes. Changes nothing else.
+It runs nvidia-smi, which loads the driver and creates its device nodes; nothing else is changed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OPTIONS = {
         "default": "check",
         "description": [
             "`check` fails with all that keeps the tasks from their GPUs.",
-            "`present` takes it that packages can mend a driver. It fails with what they cannot, and "
-            "where they cannot be installed; else it says which packages it takes.",
+            "`present` assumes that packages can fix the driver. It fails with what they cannot fix, and "
+            "if they cannot be installed; otherwise it returns the packages that are needed.",
             "`installed` is `check` after `packages` were installed, `look` never fails.",
         ],
     },
@@ -48,15 +48,15 @@ installation:
 broken: {returned: always, type: list, description: Names of failed checks that a loaded driver mends.}
 """
 
-# What a driver that is installed and loaded puts right.
+# The checks that an installed and loaded driver fixes.
 OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
 UNTOUCHED = "Nothing was changed there."
 
 
 def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
-    """Return why a host's tasks cannot compute on their GPUs, all in one message; empty where they can.
+    """Return why a host's tasks cannot compute on their GPUs, in one message; "" if they can.
 
-    `installed` are the packages of the driver that were installed before this, () where none were.
+    `installed` are the driver's packages that were just installed, () if none were.
     """
     if installed and not (facts.driver or facts.module_kernels):
         return (

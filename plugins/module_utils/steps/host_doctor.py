@@ -1,7 +1,7 @@
-"""Look at everything on one host that its tasks need, in one round trip. Nothing is changed.
+"""Checks everything on one host that its tasks need, in one round trip, and changes nothing.
 
-Changes nothing, and does not fail for what it finds. Where something is deployed, TensorFlow is tried in
-the sandbox of the tasks, by the unit `psfleet-doctor@`. Not in check mode.
+It does not fail for what it finds. If something is deployed, TensorFlow is tried in the sandbox of the tasks,
+by the unit `psfleet-doctor@`, except in check mode.
 """
 
 from __future__ import annotations
@@ -39,20 +39,24 @@ OPTIONS = {
     "addresses": {"type": "dict", "required": True, "description": "Where each host is reached."},
     "plan": {"required": True, "description": "Hash of today's plan."},
     "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
-    "environments": {"type": "dict", "required": True, "description": "Those it may get, each by name."},
+    "environments": {
+        "type": "dict",
+        "required": True,
+        "description": "Environments that it may get, by name.",
+    },
     "python_version": {"default": "", "description": "As of `host_requirements`."},
     "cuda_source": {
         "choices": ["wheels", "system"],
         "default": "wheels",
         "description": "As of `host_requirements`.",
     },
-    "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
-    "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
-    "data_directory": {"default": "", "description": "Where data are that nobody brings."},
+    "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
+    "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
+    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
     "listener": {
         "type": "dict",
         "default": {},
-        "description": "Of `host_peers`, to be ended before.",
+        "description": "The listener of `host_peers`, which is ended first.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
@@ -64,16 +68,16 @@ checks:
   description: Each with `name`, `state`, `found`, `remedy` and `task` (`worker0`, empty for the host).
 deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
 alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
-listened: {returned: always, type: bool, description: Whether the listener was there until now.}
+listened: {returned: always, type: bool, description: Whether the listener existed until now.}
 began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
 ended: {returned: always, type: float, description: That clock when it had looked.}
 """
 
 
 def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks ("worker-0") in whose place TensorFlow is tried: each that has GPUs, else one.
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: all with GPUs, or else one.
 
-    Of those that deploy.yml has left on this host; others are in the inventory since.
+    Only tasks that deploy.yml has deployed on this host count, not those added to the inventory since.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -89,7 +93,7 @@ def own_checks(
 ) -> list[Check]:
     """Return the checks of the host's disk, names, ports and fence, and of what is deployed there.
 
-    `today` is the environment that a deployment would install, `running` as of `running_units`.
+    `today` is the environment that a deployment would install; `running` is as of `running_units`.
     """
     installed = is_installed(paths["install_directory"], today["lock_hash"])
     archive_bytes, environment_bytes = (
@@ -111,10 +115,10 @@ def own_checks(
     return list(checks_of(findings))
 
 
-def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts) -> Mapping[str, Any]:
-    """Return the environment that a deployment would install; none where the host is not supported."""
+def environment_today(values: Mapping[str, Any], required: Asked, facts: HostFacts) -> Mapping[str, Any]:
+    """Return the environment that a deployment would install, without a hash if the host is unsupported."""
     try:
-        environment, _ = host_environment(facts, asked)
+        environment, _ = host_environment(facts, required)
     except ValueError:
         return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
     return dict(values["environments"][environment.name])
@@ -123,7 +127,7 @@ def environment_today(values: Mapping[str, Any], asked: Asked, facts: HostFacts)
 def tensorflow_checks(
     values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
 ) -> list[Check]:
-    """Return what TensorFlow says in the sandbox of the host's tasks."""
+    """Return the checks of TensorFlow in the sandbox of the host's tasks."""
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)
     if not (deployment.tensorflow and deployment.release):
@@ -144,13 +148,13 @@ def run(step: Step) -> None:
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
     of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
-    asked = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
+    required = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)
     running = running_units(ports)
-    checks = host_chain(facts, asked)
-    checks += own_checks(values, environment_today(values, asked, facts), paths, deployment, running)
+    checks = host_chain(facts, required)
+    checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
     checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system_of(facts.distribution)) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=step.check_mode)
     step.exit_json(

@@ -1,7 +1,7 @@
-"""Take, renew and give back the lease of a host, by which one playbook at a time acts there.
+"""Takes, renews or gives back the lease of a host, by which one playbook at a time changes it.
 
-One playbook at a time changes a host. A lease that nobody renews ends by itself. `cluster_lease` takes
-those of all hosts, and renews them until the playbook ends.
+A lease that is not renewed expires. `cluster_lease` takes those of all hosts, and renews them until the
+playbook ends.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ OPTIONS = {
     "state": {
         "choices": ["queried", "taken", "renewed", "released", "undone"],
         "required": True,
-        "description": "What becomes of the lease. `undone` is `released` by who has changed nothing.",
+        "description": "What to do with the lease. `undone` releases it without having changed anything.",
     },
-    "token": {"default": "", "description": "What its holder alone knows."},
-    "holder": {"default": "", "description": "Who takes it, for whoever else wants it."},
+    "token": {"default": "", "description": "A secret of its holder."},
+    "holder": {"default": "", "description": "Who takes it, shown to others."},
     "looked": {
         "type": "float",
         "default": -1,
-        "description": "The moment that `trainer_tasks` said; -1 where nobody has looked.",
+        "description": "The `looked` of `trainer_tasks`; -1 without one.",
     },
     "patience": {"type": "float", "default": 0, "description": "Seconds to wait for it."},
-    "file": {"type": "path", "default": "/run/psfleet.lease", "description": "Where it is noted."},
+    "file": {"type": "path", "default": "/run/psfleet.lease", "description": "File of the lease."},
 }
 
 RETURN = r"""
-problem: {returned: always, type: str, description: "Why it is not this holder's, empty where it is."}
+problem: {returned: always, type: str, description: "Why another command holds it, or empty."}
 """
 
 

@@ -1,6 +1,6 @@
-"""Listen at the ports of this host's tasks for a while, or connect to those of the other hosts.
+"""Listens at the ports of this host's tasks for a while, or connects to those of the other hosts.
 
-Changes nothing, and does not fail for what it finds. Not for check mode: it listens.
+It changes nothing, and does not fail for what it finds. It is not for check mode, because it listens.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OPTIONS = {
 }
 
 RETURN = r"""
-machine: {returned: if listening, type: str, description: What this machine greets with.}
+machine: {returned: if listening, type: str, description: The greeting of this machine.}
 free: {returned: if listening, type: list, description: The ports where it listens now.}
-held: {returned: if listening, type: list, description: Those where somebody else does.}
+held: {returned: if listening, type: list, description: The ports that other processes hold.}
 listener: {returned: if listening, type: dict, description: "The process, as host_doctor ends it."}
 names: {returned: if probed, type: dict, description: The IP addresses of each name in the plan.}
 probes: {returned: if probed, type: list, description: As trainer/host/peer_probes.py has it.}
@@ -36,7 +36,7 @@ probes: {returned: if probed, type: list, description: As trainer/host/peer_prob
 
 
 def listening(values: dict[str, Any]) -> dict[str, Any]:
-    """Listen, but at no port that somebody holds, nor that of a task that runs: it may be about to."""
+    """Listen at the ports that are free and whose tasks do not run, since a task may be about to listen."""
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
     holders = read_port_facts([task.port for task in tasks]).holders
@@ -50,7 +50,7 @@ def listening(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def probed(values: dict[str, Any]) -> dict[str, Any]:
-    """Connect to the others."""
+    """Connect to the other hosts' ports, and return the results."""
     tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
     names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
     peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]

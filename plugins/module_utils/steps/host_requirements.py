@@ -1,6 +1,6 @@
-"""Say whether one host can become part of the cluster, before anything is changed on it.
+"""Checks whether one host can become part of the cluster, before anything is changed on it.
 
-Changes nothing. Fails with everything that is missing at once.
+It changes nothing, and fails with all problems at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..step import Step
 
 OPTIONS = {
     "host": {"required": True, "description": "The host's name, for messages."},
-    "python_version": {"default": "", "description": "Empty for the host's own, or one that fits."},
+    "python_version": {"default": "", "description": "A version; empty for any that fits."},
     "gpus": {"type": "bool", "default": False, "description": "Whether a task of this host has GPUs."},
     "cuda_source": {
         "choices": ["wheels", "system"],
@@ -30,9 +30,9 @@ OPTIONS = {
         "default": {},
         "description": "The accounts that a deployment makes, each with the variable that names it.",
     },
-    "fence": {"type": "bool", "default": True, "description": "Whether its ports are to be fenced."},
-    "mesh": {"type": "bool", "default": False, "description": "Whether it is to have WireGuard."},
-    "data_directory": {"default": "", "description": "Where data are that nobody brings."},
+    "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
+    "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
+    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
     "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
 }
 
@@ -50,7 +50,7 @@ system:
 
 
 def refusal(host: str, system: str, checks: list[Check]) -> str:
-    """Return why a host cannot be part of the cluster, all in one message; empty where it can."""
+    """Return why a host cannot be part of the cluster, in one message; "" if it can."""
     reasons = reasons_of(checks)
     return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
@@ -63,11 +63,11 @@ def run(step: Step) -> None:
     """Take the step."""
     host = step.params["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
-    asked = Asked(**{name: step.params[name] for name in of_inventory})
+    required = Asked(**{name: step.params[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = step.params["accounts"]
-    checks = host_chain(facts, asked)
-    clock = clock_check(time.time() - step.params["now"], 60.0)  # what it may take to come here
+    checks = host_chain(facts, required)
+    clock = clock_check(time.time() - step.params["now"], 60.0)  # the time that the step may take to get here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
     checks += checks_of({**found, "data": data_check(step.params["data_directory"])})
     if reason := refusal(host, facts.distribution.name, checks):
@@ -75,7 +75,7 @@ def run(step: Step) -> None:
     for check in checks:
         if check.state == "warning":
             step.warn(f"{host}: {check.found}; {check.remedy}")
-    environment, python = host_environment(facts, asked)
+    environment, python = host_environment(facts, required)
     system = system_of(facts.distribution)
     for_roles = system.for_roles if system else {}  # without one it was refused
     step.exit_json(changed=False, environment=environment.name, python=python.path, system=for_roles)

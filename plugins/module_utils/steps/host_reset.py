@@ -1,8 +1,7 @@
-"""Take psfleet off one host, in one round trip: all that its playbooks have left there.
+"""Removes everything from one host that psfleet's playbooks have left there, in one round trip.
 
-Looks at what is there, not at what a deployment has noted, and so finishes what was interrupted. Fails,
-and changes nothing, while a task of a run is alive. What psfleet has not made stays where it is, and is
-named.
+It examines what exists rather than what a deployment recorded, and so finishes interrupted removals. It
+fails, and changes nothing, while a task of a run is alive. What psfleet did not make stays, and is named.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..host.systems import system_of
 from ..host.task_traces import run_file, run_id_of
 from ..host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..host.wording import first_of, grouped
-from ..host_places import SSHD_FILE, Found, HostPlaces, give_to_root, is_our_unit
+from ..host_places import SSHD_FILE, HostPlaces, Removal, give_to_root, is_our_unit
 from ..metrics_timer import WANTED, MetricsTimer
 from ..step import Step
 
@@ -32,12 +31,12 @@ OPTIONS = {
     "host": {"required": True, "description": "The host's name, for messages."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
     "data_directory": {"type": "path", "required": True, "description": "Where data are carried."},
-    "runs": {"type": "bool", "default": False, "description": "Whether what runs have left goes, too."},
-    "data": {"type": "bool", "default": False, "description": "Whether carried data go, too."},
+    "runs": {"type": "bool", "default": False, "description": "Whether to remove runs, too."},
+    "data": {"type": "bool", "default": False, "description": "Whether to remove carried data."},
 }
 
 RETURN = r"""
-removed: {returned: always, type: list, description: "What goes, in words; a folder stands for all in it."}
+removed: {returned: always, type: list, description: "What is removed, in words, with whole folders."}
 stays: {returned: always, type: list, description: "What stays, and why."}
 """
 
@@ -47,7 +46,7 @@ PATHS_SHOWN = 3
 
 
 class Account(NamedTuple):
-    """An account that psfleet has made."""
+    """An account that psfleet made."""
 
     name: str
     user: int
@@ -55,9 +54,10 @@ class Account(NamedTuple):
 
 
 def read_accounts(passwd: Path) -> list[Account]:
-    """Return the accounts of this host that psfleet has made, whatever they are called.
+    """Return the accounts of this host that psfleet made, whatever their names.
 
-    One that has another's number as well is none: what ends with it would be that one's.
+    An account that shares its number with another one is left out, because removing it would also end the
+    other's processes.
     """
     lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
     entries = [fields for fields in lines if len(fields) == 7]
@@ -70,30 +70,30 @@ def read_accounts(passwd: Path) -> list[Account]:
 
 
 def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
-    """Say which tasks of a run are alive, "" where none is."""
+    """Return which tasks of a run are alive, in words; "" if none is."""
     tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
-    told = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
-    began = sorted({begun for file, run_id in told.items() if (begun := begun_by(file, run_id))})
+    runs = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
+    began = sorted({begun for file, run_id in runs.items() if (begun := begun_by(file, run_id))})
     by = f", begun by {' or '.join(began)}" if began else ""
     names = ", ".join(f"{job}{index}" for job, index in sorted(tasks))
-    return f"{names} of run {', '.join(sorted({*told.values()}))}{by}" if told else names
+    return f"{names} of run {', '.join(sorted({*runs.values()}))}{by}" if runs else names
 
 
 class HostReset:
-    """What is there of psfleet, in `places`, when this is made. Raises ValueError and OSError."""
+    """The state of psfleet on a host, in `places`, at its creation. Raises ValueError and OSError."""
 
     def __init__(self, places: HostPlaces) -> None:
         self.places = places
-        self.found: Found = places.look()
+        self.removal: Removal = places.removal()
         self.carried: list[CarriedRecord] = places.carried
         self.units = self._loaded()
         self.accounts = read_accounts(places.root / "etc/passwd")
         self.fenced = bool(listed())
         record = places.own("configuration_directory", "metrics_directory")
         self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
-        # The number of the tasks' user, whose group the directory has, may be somebody else's one day.
-        kept = places.kept_runs
-        found = [path.lstat() for path in (kept, *kept.iterdir())] if kept else []
+        # Runs belong to the tasks' user and group. The user's number may be someone else's one day.
+        runs = places.staying_runs
+        found = [path.lstat() for path in (runs, *runs.iterdir())] if runs else []
         self.system = system_of(read_distribution(places.root))
         self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
 
@@ -104,7 +104,7 @@ class HostReset:
         return dict(zip(names, show_units(names, ("ActiveState", "Job")), strict=True))
 
     @property
-    def stirring(self) -> list[str]:
+    def running_or_failed(self) -> list[str]:
         """The units that run or have failed."""
         return [
             unit
@@ -114,29 +114,29 @@ class HostReset:
 
     @property
     def removed(self) -> list[str]:
-        """What goes, in words; nothing where there is nothing to do."""
+        """What is to be removed, in words; [] if there is nothing to do."""
         metrics = f"metrics in {self.metrics.written_to or 'no folder'}"
         return [
             *(f"user {account.name}" for account in self.accounts),
             *(["table inet psfleet of nftables"] if self.fenced else []),
             *([] if self.metrics.is_fulfilled() else [metrics]),
-            *map(str, self.found.outermost),
+            *map(str, self.removal.outermost),
             *(f"data in {record.directory}" for record in self.carried if self.places.data),
-            *([f"the tasks' rights in {self.places.kept_runs}"] if self.owner else []),
-            *(f"{unit}, which runs or has failed" for unit in self.stirring),
+            *([f"the tasks' rights in {self.places.staying_runs}"] if self.owner else []),
+            *(f"{unit}, which runs or has failed" for unit in self.running_or_failed),
         ]
 
     @property
     def stays(self) -> list[str]:
         """What stays, and why."""
-        runs = self.places.kept_runs
-        kept = [f"{runs} (host_reset_runs: true takes it off)"] if runs else []
+        runs = self.places.staying_runs
+        staying = [f"{runs} (host_reset_runs: true takes it off)"] if runs else []
         if not self.places.data:
-            kept += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
-        return [*kept, *(f"{path} (not psfleet's)" for path in self.found.foreign)]
+            staying += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
+        return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
 
     def take_off(self) -> None:
-        """Take it off. What may be refused comes first."""
+        """Remove it; steps that may be refused come first."""
         if self.system:  # without one nothing was deployed
             directory = self.places.root / self.system.sshd_directory.lstrip("/")
             leave_sshd(directory / SSHD_FILE, self.system.sshd_service)
@@ -148,7 +148,7 @@ class HostReset:
         self._settle_files()
         systemctl("stop", FENCE)
         systemctl("daemon-reload")
-        if self.units:  # without names it would forget everybody's
+        if self.units:  # without names, this would reset all units
             systemctl("reset-failed", *self.units)
         take_down()
 
@@ -161,17 +161,17 @@ class HostReset:
             remove_account(account)
 
     def _settle_files(self) -> None:
-        kept = self.places.kept_runs
-        if kept and self.owner:  # whom nothing runs for any more
-            give_to_root(kept, self.owner)
+        runs = self.places.staying_runs
+        if runs and self.owner:  # this user has no processes any more
+            give_to_root(runs, self.owner)
         for record in self.carried if self.places.data else []:
-            record.leave(list(record.known))
-        self.found.remove()
-        self.places.look().remove()  # where data were
+            record.leave(list(record.files))
+        self.removal.remove()
+        self.places.removal().remove()  # the folders where data were
 
 
 def in_short(removed: Sequence[str]) -> list[str]:
-    """Return what goes, with the paths of a folder together: of many the first."""
+    """Return the removed things in words, with many paths of one folder shortened to the first ones."""
     places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
     return [
         text
@@ -185,9 +185,9 @@ def in_short(removed: Sequence[str]) -> list[str]:
 
 
 def leave_sshd(file: Path, service: str) -> None:
-    """Have sshd read its configuration without a file. Raises ValueError where it does not take that.
+    """Make sshd read its configuration without a file. Raises ValueError if sshd refuses that.
 
-    Until sshd has read it, the file is there under another name: who interrupts this, does it again.
+    Until sshd has read it, the file exists under another name, so that an interrupted step can be repeated.
     """
     aside = file.with_name(f".{file.name}.aside")
     with suppress(FileNotFoundError):
@@ -205,7 +205,7 @@ def leave_sshd(file: Path, service: str) -> None:
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account, and its group whoever else is in that; what it runs ends. Raises ValueError."""
+    """Remove an account with its processes, and its group whoever is in that. Raises ValueError."""
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:
@@ -215,7 +215,7 @@ def remove_account(account: Account) -> None:
 
 
 def call(*command: str) -> None:
-    """Run a command. Raises ValueError with what it said where it fails."""
+    """Run a command. Raises ValueError with its output if it fails."""
     status, _, complaint = ask(command, SECONDS_TO_ANSWER)
     if status:
         raise ValueError(f"{' '.join(command)}: {complaint.strip()}")

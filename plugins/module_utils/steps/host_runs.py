@@ -1,6 +1,6 @@
-"""List the runs that one host still has, or remove older ones that the controller has collected.
+"""Lists the runs that one host still has, or removes older ones that the controller has collected.
 
-A run is what its tasks have left in the directories of state and of logs. One whose tasks are alive is
+A run is what its tasks have left in the directories of state and of logs. A run with a task that is alive is
 never removed.
 """
 
@@ -25,9 +25,9 @@ OPTIONS = {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Runs of which the controller has all, the newest first. No other is removed.",
+        "description": "Runs that were collected completely, newest first. Only they may be removed.",
     },
-    "stay": {"type": "int", "default": 0, "description": "How many of these stay, the newest."},
+    "stay": {"type": "int", "default": 0, "description": "How many of the newest of these stay."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -35,9 +35,9 @@ RETURN = r"""
 runs:
   returned: where they are listed
   type: list
-  description: Of each `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or null.
-removed: {returned: where they are removed, type: list, description: Those that go.}
-freed_bytes: {returned: where they are removed, type: int, description: The disk that they take.}
+  description: Each with `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or null.
+removed: {returned: where they are removed, type: list, description: The removed runs.}
+freed_bytes: {returned: where they are removed, type: int, description: Their disk space.}
 """
 
 MOST_RUNS = 4000
@@ -50,16 +50,16 @@ class Runs:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.configuration = Path(paths["configuration_directory"])
         self.state = Path(paths["state_directory"], "runs")
-        # With what its tasks have in their /tmp.
+        # The second place has the /tmp of each task.
         places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
-        self.found = {place: runs_in(place) for place in places}
+        self.directories = {place: runs_in(place) for place in places}
         self.changed: dict[str, float] = {}
-        for found in self.found.values():
+        for found in self.directories.values():
             for name, moment in found.items():
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
     def listed(self) -> list[dict[str, Any]]:
-        """Describe the newest."""
+        """Return descriptions of the newest runs."""
         names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
         sizes = self.sizes(names)
         return [
@@ -73,12 +73,12 @@ class Runs:
         ]
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return the bytes of disk that each takes."""
-        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.found.items()]
+        """Return the disk space of each run in bytes."""
+        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
         return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
 
     def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
-        """Return those of the runs `collected` that go: beyond the newest, and none that is alive."""
+        """Return the runs in `collected` to remove: all beyond the newest `stay` that have no task alive."""
         present = [name for name in collected if name in self.changed]
         alive = self._alive()
         return [name for name in present[stay:] if name not in alive]
@@ -89,9 +89,9 @@ class Runs:
         return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
 
     def remove(self, name: str) -> str:
-        """Remove what is there of a run; return why that could not be, else ""."""
+        """Remove the files of a run; return the problem, "" if there is none."""
         try:
-            for place, found in self.found.items():
+            for place, found in self.directories.items():
                 if name in found:
                     remove_tree(place / name)
         except (OSError, ValueError) as error:
@@ -100,16 +100,16 @@ class Runs:
 
 
 def runs_in(place: Path) -> dict[str, float]:
-    """Return the directories in one that may be those of runs, and when they were changed."""
+    """Return the directories in `place` with names of runs, and the times of their last change."""
     with suppress(FileNotFoundError), opened(place) as folder:
         return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
     return {}
 
 
 def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of disk of directories in one, however deep they are.
+    """Return the disk space of directories in `place` in bytes, however deep they are.
 
-    The tasks' user owns them, and may change them meanwhile: no link is followed.
+    The tasks' user owns them and may change them meanwhile, so no link is followed.
     """
     if not names:
         return {}
@@ -120,7 +120,7 @@ def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
             capture_output=True,
             text=True,
             errors="replace",
-            check=False,  # a task may have taken a file away, or make them faster than they are counted
+            check=False,  # a task may have removed a file, or add some faster than they are counted
         )
     lines = (line.partition("\t") for line in done.stdout.splitlines())
     return {name: int(size) for size, _, name in lines}

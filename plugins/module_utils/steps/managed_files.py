@@ -1,9 +1,9 @@
-"""Bring a set of directories and files on one host to their described state, in one round trip.
+"""Brings directories and files on one host to their described state, in one round trip.
 
-All files are staged and validated before the first of them is replaced, each by a rename. No link is
-followed that another user than root could have put there. A file of another user is read and written with
-that user's rights, and so is a directory below one that is not root's. What matches `only` is removed,
-unless `files` or `kept` names it.
+All files are staged and validated before the first one is replaced, each by a rename. No link is followed
+that a user other than root could have put there. A file of another user is read and written with that user's
+rights, and so is a directory below one that is not root's. What matches `only` is removed, unless `files` or
+`kept` names it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ OPTIONS = {
         "description": "Directories to make, in this order.",
         "suboptions": {
             "path": {"required": True, "description": "Where it is."},
-            "owner": {"description": "The user that the step runs as unless it is given."},
-            "group": {"description": "The one of the owner's name, or the step's, unless given."},
+            "owner": {"description": "By default the user that the step runs as."},
+            "group": {"description": "By default the owner's group, or the step's."},
             "mode": {"default": "0755", "description": "Its permissions."},
         },
     },
@@ -48,11 +48,11 @@ OPTIONS = {
         "description": "Files to write.",
         "suboptions": {
             "path": {"required": True, "description": "Where it is."},
-            "content": {"required": True, "description": "All that is in it."},
+            "content": {"required": True, "description": "The whole content."},
             "encoding": {
                 "choices": ["text", "base64"],
                 "default": "text",
-                "description": "`base64` where `content` is no text, and so written in that.",
+                "description": "`base64` for content that is no text.",
             },
             "owner": {"description": "As of a directory."},
             "group": {"description": "As of a directory."},
@@ -66,7 +66,7 @@ OPTIONS = {
         },
     },
     "only": {"type": "list", "elements": "str", "default": [], "description": "Patterns of paths."},
-    "kept": {"type": "list", "elements": "str", "default": [], "description": "Files of somebody else."},
+    "kept": {"type": "list", "elements": "str", "default": [], "description": "Files that stay."},
 }
 
 RETURN = r"""
@@ -81,7 +81,7 @@ MOST_SHOWN = 1_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A directory or file as it is wanted; `content` is None for a directory."""
+    """A directory or file in its wanted state; `content` is None for a directory."""
 
     path: Path
     mode: int
@@ -92,7 +92,7 @@ class Entry:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Entry:
-        """Return the entry that a task describes, by an element of `directories` or `files`."""
+        """Return the entry for an element of `directories` or `files`."""
         owner, group = values.get("owner"), values.get("group") or values.get("owner")
         encoded = base64.b64decode if values.get("encoding") == "base64" else str.encode
         return cls(
@@ -106,7 +106,7 @@ class Entry:
 
     @property
     def ids(self) -> tuple[int, int]:
-        """Numbers of owner and group. Raises ValueError where this host does not know them."""
+        """The numbers of owner and group. Raises ValueError if this host does not know them."""
         try:
             return pwd.getpwnam(self.owner).pw_uid, grp.getgrnam(self.group).gr_gid
         except KeyError:
@@ -115,30 +115,30 @@ class Entry:
             ) from None
 
     def is_fulfilled(self) -> bool:
-        """Tell whether the host has this already; a link to it is not it."""
+        """Return whether the host is already in this state; a link to it does not count."""
         kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
-            wanted, found = (self.mode, *self.ids), self.found()
+            wanted, found = (self.mode, *self.ids), self.current_status()
         except (OSError, ValueError):
             return False
         if not kind(found.st_mode) or (found.st_mode & 0o7777, found.st_uid, found.st_gid) != wanted:
             return False
         return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
 
-    def found(self) -> os.stat_result:
-        """Return what is known of what has the path now. Raises OSError and ValueError."""
+    def current_status(self) -> os.stat_result:
+        """Return the status of what has the path now. Raises OSError and ValueError."""
         with opened(self.path.parent) as folder:
             return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
-        """Return what `--diff` shows."""
+        """Return the difference for `--diff`."""
         wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
         with suppress(OSError, ValueError):
             if self.content is None:
-                found = self.found()
+                found = self.current_status()
                 before = f"{found.st_uid}:{found.st_gid} {found.st_mode & 0o7777:04o}"
             else:
-                with acting_as(self.ids):  # nothing is shown that its owner could not read
+                with acting_as(self.ids):  # show only what its owner can read
                     before = text_of(self.path)
         return {
             "before_header": str(self.path),
@@ -148,9 +148,9 @@ class Entry:
         }
 
     def apply(self) -> None:
-        """Make the directory, or write the file beside its place and rename it there.
+        """Create the directory, or write the file beside its place and rename it to its place.
 
-        A drop-in's directory is made with it.
+        A drop-in's directory is created with it.
         """
         ids, parent = self.ids, self.path.parent
         if self.content is None:
@@ -174,13 +174,13 @@ class Entry:
 
 
 def text_of(path: Path) -> str:
-    """Return what is in a file, of a large one the beginning, for `--diff`; a link is not followed."""
+    """Return the content of a file for `--diff`, of a large one only the beginning; no link is followed."""
     return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
 
 
 @contextmanager
 def acting_as(ids: tuple[int, int]) -> Iterator[None]:
-    """Use the rights of another user and group for a while; only root can, others stay what they are."""
+    """Use the rights of another user and group for the block; without effect unless root calls it."""
     if os.geteuid() != 0 or ids[0] == 0:
         yield
         return
@@ -197,9 +197,10 @@ def acting_as(ids: tuple[int, int]) -> Iterator[None]:
 
 
 def validate_files(entries: Sequence[Entry]) -> list[str]:
-    """Run the validators on staged copies of all files, and return what they object to.
+    """Run the validators on staged copies of all files, and return their objections.
 
-    The copies lie in the same tree under another root, and name each other there: one may refer to another.
+    The copies lie in the same tree under another root and refer to each other there, because one file may
+    name another.
     """
     validated = [entry for entry in entries if entry.validate]
     if not validated:
@@ -214,25 +215,27 @@ def validate_files(entries: Sequence[Entry]) -> list[str]:
 
 
 def objection(entry: Entry, root: str) -> str:
-    """Run the validator of one file on its copy below `root`; return what it said, or an empty string."""
+    """Run the validator of one file on its copy below `root`; return its objection, "" if there is none."""
     command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # A unit of somebody else may be warned of, too: that is not ours to refuse.
-    said = "\n".join(line for line in done.stderr.strip().splitlines() if done.returncode or root in line)
-    if not done.returncode and not said:
+    # It may also warn about a foreign unit, which is no reason to refuse ours.
+    objection_text = "\n".join(
+        line for line in done.stderr.strip().splitlines() if done.returncode or root in line
+    )
+    if not done.returncode and not objection_text:
         return ""
-    said = said or done.stdout.strip() or f"exit code {done.returncode}"
-    return f"{entry.path}: {' '.join(entry.validate)}: {said.replace(root, '')}"
+    objection_text = objection_text or done.stdout.strip() or f"exit code {done.returncode}"
+    return f"{entry.path}: {' '.join(entry.validate)}: {objection_text.replace(root, '')}"
 
 
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
-    """Return the files that a pattern matches, that no entry names and that are not kept."""
+    """Return the files that match a pattern, except those that an entry or `kept` names."""
     named = {entry.path for entry in entries} | {Path(path) for path in kept}
     return sorted({path for pattern in patterns for path in matching(Path(pattern))} - named)
 
 
 def matching(pattern: Path) -> Iterator[Path]:
-    """Give the files that match; of the folders that a part of it matches, links are left out."""
+    """Yield the files that match; folders that match a part of the pattern may not be links."""
     plain = next(place for place in pattern.parents if not set("*?[") & set(str(place)))
     with suppress(FileNotFoundError), opened(plain) as folder:
         yield from _matching(folder, plain, pattern.relative_to(plain).parts)
@@ -248,7 +251,7 @@ def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, and a drop-in's directory that is empty then."""
+    """Remove a file, and the directory of a drop-in if it is empty then."""
     root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
     with suppress(FileNotFoundError), opened(root) as folder:
         remove_below(folder, str(path.relative_to(root)))
@@ -268,7 +271,7 @@ def run(step: Step) -> None:
             {"before_header": str(path), "before": text_of(path), "after": ""} for path in removed
         ]
         if not step.check_mode:
-            # All files are staged, also those that stay: a changed one may refer to them.
+            # Unchanged files are staged, too, because a changed one may refer to them.
             changing = any(entry.content is not None for entry in wanted)
             if changing and (problems := validate_files(files)):
                 step.fail_json(msg="Nothing was written. " + "\n".join(problems))

@@ -1,7 +1,7 @@
-"""Put up the fence of one host, or take it down, in one round trip.
+"""Puts up the fence of one host, or takes it down, in one round trip.
 
-Looks at the table that stands, not at what a deployment changed, and mends what somebody broke. The rules
-of before hold until the new ones do. No task is started, stopped or restarted.
+It examines the present rules rather than what a deployment changed, and so repairs damage. The old rules are
+in force until the new ones are. No task is started, stopped or restarted.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ OPTIONS = {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Where tasks may go beside the plan, as `trainer_program_may_reach` has it.",
+        "description": "Further targets for tasks, as in `trainer_program_may_reach`.",
     },
     "mesh": {
         "type": "bool",
         "default": False,
-        "description": "Whether hosts reach each other through `wireguard_mesh` alone. "
-        "One that is there without this is taken down.",
+        "description": "Whether hosts reach each other only through `wireguard_mesh`. "
+        "If false, an existing mesh is taken down.",
     },
     "configuration": {"type": "path", "required": True, "description": "Directory of the rules."},
     "unit": {"required": True, "description": "Content of the fence's own unit."},
-    "nftables_drop_in": {"required": True, "description": "What nftables.service is told of it."},
+    "nftables_drop_in": {"required": True, "description": "Drop-in for nftables.service."},
 }
 
 RETURN = r"""
@@ -67,7 +67,7 @@ OPEN = (
 
 
 class PortFence:
-    """The files of a fence: its rules in `configuration`, and what systemd is told in `units`."""
+    """The files of a fence: its rules in `configuration`, and its units and drop-ins in `units`."""
 
     def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
         self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
@@ -76,7 +76,7 @@ class PortFence:
         self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
-        """Return what is in each file."""
+        """Return the content of each file."""
         return {
             self.rules: ruleset(fence),
             self.record: json.dumps(fence.to_json(), indent=4) + "\n",
@@ -86,9 +86,9 @@ class PortFence:
         }
 
     def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
-        """Bring files and table to what `contents` say; return what was written, None where all was so.
+        """Bring files and rules to what `contents` say; return the written files, None if all was right.
 
-        Raises FenceError where nft does not take the rules; then nothing has changed.
+        Raises FenceError if nft rejects the rules; then nothing has changed.
         """
         with tempfile.TemporaryDirectory() as folder:
             rules = Path(folder) / RULES
@@ -112,7 +112,7 @@ class PortFence:
         return stale
 
     def leave_mesh(self, *, check_mode: bool) -> list[Path]:
-        """Leave nothing of a mesh, through which tasks went; return what was removed."""
+        """Remove a mesh that the tasks used before; return the removed paths."""
         there = [path for path in self.mesh if path.exists()]
         if there and not check_mode:
             systemctl("disable", "--quiet", "--now", self.mesh[0].name)
@@ -122,24 +122,24 @@ class PortFence:
         return there
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
-        """Leave nothing of it; return what was removed, None where nothing was there."""
-        told = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
+        """Remove the fence; return the removed files, None if there was nothing."""
+        drop_ins = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
         own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
-        if not (told or own or listed()):
+        if not (drop_ins or own or listed()):
             return None
         if not check_mode:
-            # The tasks first, which would stop with the unit that they require.
-            remove(told)
+            # Remove the tasks' drop-ins first: tasks would stop together with a unit that they require.
+            remove(drop_ins)
             systemctl("daemon-reload")
             systemctl("disable", "--quiet", "--now", UNIT)
             remove(own)
             systemctl("daemon-reload")
             take_down()
-        return told + own
+        return drop_ins + own
 
 
 def content_of(path: Path) -> str | None:
-    """Return what is in a file, None where there is none."""
+    """Return the content of a file, None if there is no file."""
     return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
 
 
@@ -164,11 +164,11 @@ def run(step: Step) -> None:
                 Endpoint(task["host"], task["address"], int(task["port"])) for task in values["tasks"]
             )
             mesh = INTERFACE if values["mesh"] else ""
-            asked = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
-            paths = place.put_up(place.contents(survey(asked), values), check_mode=step.check_mode)
+            wanted = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
+            paths = place.put_up(place.contents(survey(wanted), values), check_mode=step.check_mode)
         left = [] if values["mesh"] else place.leave_mesh(check_mode=step.check_mode)
     except (OSError, ValueError) as error:
-        if step.check_mode and isinstance(error, UnknownUserError):  # whom a deployment makes
+        if step.check_mode and isinstance(error, UnknownUserError):  # a deployment creates this user
             step.exit_json(changed=True, changed_paths=[])
         step.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
     changed = paths is not None or bool(left)

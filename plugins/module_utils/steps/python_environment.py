@@ -1,10 +1,10 @@
-"""Install a locked Python environment on one host, offline, and make it the one in use.
+"""Installs a locked Python environment on one host, offline, and makes it the one in use.
 
-The environment is `environments/<lock_hash>` below `directory`. The file `.complete` in it is written
-last. A directory without it is the rest of an interrupted installation, and is made anew. The link points
-to a complete environment or does not exist. With `base` the new environment begins as a complete one
-that is there already, at no cost of disk, and the archive holds only what is added to it. Without
-`archive` the step only says whether it needs one.
+The environment is `environments/<lock_hash>` below `directory`. The file `.complete` in it is written last; a
+directory without it is left by an interrupted installation, and is replaced. The link points to a complete
+environment or does not exist. With `base`, the new environment starts as hard links to a complete one, which
+take no disk space, and the archive contains only what is added. Without `archive` the step only returns
+whether it needs one.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ from ..host.passed_archive import Archive, NoNeighbourError, by_login, take
 from ..step import Step
 
 OPTIONS = {
-    "wheels": {"type": "dict", "required": True, "description": "What `wheel_store` says of them."},
-    "directory": {"type": "path", "required": True, "description": "Has environments and link."},
+    "wheels": {"type": "dict", "required": True, "description": "Their description by `wheel_store`."},
+    "directory": {"type": "path", "required": True, "description": "Folder of environments and link."},
     "link": {"default": "environment", "description": "Name of the link. Empty for none."},
     "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
-    "user": {"required": True, "description": "User with whose rights the environment is tried."},
+    "user": {"required": True, "description": "User who tries the environment."},
     "module": {"required": True, "description": "Module of Python that the trial imports."},
     "archive": {
         "type": "path",
         "description": "Tar of `wheels/`, `requirements.txt`, `uv`; or of what an environment has "
-        "beside its Python, packed by Zstandard, where `wheels` says that it is `filled`.",
+        "beside its Python, packed by Zstandard, if `wheels` has `filled`.",
     },
     "shared": {
         "type": "dict",
-        "description": "Given where other hosts may take the archive from this one while it is "
-        "installed. Without `archive` this one takes it: `neighbours` that may have it, the `login` "
+        "description": "Given if other hosts may take the archive from this one while it is "
+        "installed. Without `archive` this one takes it. Has `neighbours` with it, the `login` "
         "there, `size`, `part_bytes`, and the `digests` of its parts.",
     },
 }
 
 RETURN = r"""
-needs_archive: {returned: always, type: bool, description: Whether the environment is not complete.}
-not_given: {returned: where no neighbour gave it, type: str, description: What each of them said.}
+needs_archive: {returned: always, type: bool, description: Whether the environment is incomplete.}
+not_given: {returned: where no neighbour gave it, type: str, description: Why not, in words of each.}
 """
 
-# A second installation waits for a first one that a broken connection has left running.
+# A second installation waits for one that still runs after its connection broke.
 LOCK_TIMEOUT_SECONDS = 900
 MARKER = ".complete"
 
 
 class Environment:
-    """A Python environment that is named by the hash of its lock, below `directory`, and its link."""
+    """A Python environment below `directory`, named by the hash of its lock, and its link."""
 
     def __init__(
         self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
@@ -84,36 +84,36 @@ class Environment:
         self.archive = self.folder / f".archive-{wheels['lock_hash']}"
 
     def is_complete(self) -> bool:
-        """Tell whether the installation came to its end."""
+        """Return whether the installation was completed."""
         return is_whole(self.place)
 
     def is_in_use(self) -> bool:
-        """Tell whether the link points to it, or whether there is to be none."""
+        """Return whether the link points to the environment, or whether there is no link."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
-        """Return what is missing for carrying and installing, in words, or an empty string."""
+        """Return the missing disk space for carrying and installing, in words; "" if there is enough."""
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
     def install(
         self, archive: Path | None, user: str, module: str, shared: Mapping[str, Any] | None = None
     ) -> str:
-        """Make the environment from the archive, and return the version of `module`, which `user` imports.
+        """Install the environment from the archive, and return the version of `module`, imported as `user`.
 
-        Where it is `shared`, and there is none, it is taken from a neighbour. Raises ValueError where the
-        archive is damaged or a step fails; the environment is not complete then. NoNeighbourError where none
-        gave it.
+        If it is `shared` and `archive` is None, a neighbour gives the archive. Raises ValueError if the
+        archive is damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if
+        no neighbour gave the archive.
         """
         os.umask(0o022)
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS), self._at_hand(archive, shared) as here:
             if not self.is_complete():
-                self._check(here)
+                self._check_archive(here)
                 for leftover in (self.place, self.work):
                     shutil.rmtree(leftover, ignore_errors=True)
                 if self.wheels.get("filled"):
-                    self._take(here)
+                    self._unpack_filled(here)
                 else:
                     self.work.mkdir()
                     unpack(here, self.work)
@@ -125,13 +125,13 @@ class Environment:
         return version
 
     def use(self) -> None:
-        """Let the link point to the environment."""
+        """Make the link point to the environment."""
         if self.link is not None:
             point(self.link, self.target)
 
     @contextmanager
     def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
-        """Give the archive; one that is shared is where others find it, for as long as it is needed."""
+        """Yield the archive; a shared one lies where other hosts find it during the block."""
         if shared is None:
             yield archive or self.archive
             return
@@ -149,7 +149,7 @@ class Environment:
         finally:
             self.archive.unlink(missing_ok=True)
 
-    def _check(self, archive: Path) -> None:
+    def _check_archive(self, archive: Path) -> None:
         found = file_sha256(archive)
         if found != self.wheels["archive_sha256"]:
             raise ValueError(
@@ -158,17 +158,17 @@ class Environment:
                 f"{self.wheels['archive_bytes']} bytes). Nothing was unpacked"
             )
 
-    def _take(self, archive: Path) -> None:
-        """Unpack what the controller has filled, as root's, around a Python of this host's own."""
+    def _unpack_filled(self, archive: Path) -> None:
+        """Unpack what the controller installed, owned by root, around a Python of this host."""
         run_step(
             empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0, 0
         )
         unpack_filled(archive, self.place)
 
     def _build(self) -> None:
-        """Let uv fill the environment from the wheels alone; it checks each against the lock's hashes.
+        """Make uv fill the environment from the wheels, checking each against the lock's hashes.
 
-        An account without rights does it, and no module of a wheel is run. Root takes over what it left.
+        An account without rights does it, and no code of a wheel runs. Then root takes over its files.
         """
         home = self.work / "home"
         home.mkdir()
@@ -179,7 +179,7 @@ class Environment:
             self._begin_with(self.folder / self.base)
         else:
             run_step(empty_command(self.place, version), settings, 0, 0)
-        # Root's own, which units start: a package must not bring others.
+        # Units start these files of root's; a package must not replace them.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)
         for command in filling_commands(self.place, self.work, version):
@@ -189,7 +189,7 @@ class Environment:
         take_over(self.place, kept)
 
     def _begin_with(self, base: Path) -> None:
-        """Make the place a second name for every file of a complete environment, with scripts of its own."""
+        """Create the environment as hard links to a complete one, with scripts of its own."""
         if not is_whole(base):
             raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
@@ -205,15 +205,15 @@ class Environment:
             "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
-        # Without Python's collector, which takes a third of the time and frees nothing.
+        # Python's collector would take a third of the time and free nothing.
         program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
         command = [str(self.place / "bin" / "python"), "-c", program]
-        said = run_step(command, settings, account.pw_uid, account.pw_gid)
-        return said.strip().splitlines()[-1]
+        printed = run_step(command, settings, account.pw_uid, account.pw_gid)
+        return printed.strip().splitlines()[-1]
 
 
 def is_whole(environment: Path) -> bool:
-    """Tell whether an installation came to its end: no package has brought the file that says so."""
+    """Return whether an installation was completed: root wrote its marker, which no package brought."""
     marker = environment / MARKER
     return marker.is_file() and marker.lstat().st_uid == 0
 

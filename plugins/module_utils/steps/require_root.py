@@ -1,4 +1,4 @@
-"""Require that this host lets psfleet act as root. It fails where it does not."""
+"""Requires that psfleet acts as root on this host; otherwise it fails."""
 
 from __future__ import annotations
 

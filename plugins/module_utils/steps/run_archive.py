@@ -1,6 +1,6 @@
-"""Pack what a run left on one host into one archive that the connecting user may fetch.
+"""Packs the files of a run on one host into one archive that the connecting user may fetch.
 
-No link is followed, in no part of a path: what is there was written by the tasks.
+No link is followed in any part of a path, because tasks wrote what is there.
 """
 
 from __future__ import annotations
@@ -24,20 +24,25 @@ from ..step import Step
 
 OPTIONS = {
     "run_id": {"required": True, "description": "The run."},
-    "limit_megabytes": {"type": "int", "required": True, "description": "Of all files; the rest stays."},
-    "folders": {"type": "list", "elements": "str", "default": [], "description": "Which; empty for all."},
-    "only": {"default": "", "description": "What the names of files have in them that are packed."},
+    "limit_megabytes": {"type": "int", "required": True, "description": "Limit of all files; others stay."},
+    "folders": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Folders to pack, by default all.",
+    },
+    "only": {"default": "", "description": "Pack only files with this in their names."},
     "names": {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Tasks of this host whose program saves elsewhere, too, as it was seen to.",
+        "description": "Tasks of this host whose program may save in other places.",
     },
     "collect": {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "What else they leave: below the `/tmp` of each, or in the run's directory.",
+        "description": "Further paths to pack: below each task's `/tmp`, or in the run's directory.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
     "owner": {"type": "int", "required": True, "description": "Number of the user that fetches it."},
@@ -53,34 +58,34 @@ files: {returned: always, type: int, description: How many files it holds.}
 left_out: {returned: always, type: list, description: "What stays on the host or changed, with the reason."}
 """
 
-# In the order of their worth: where not all fits, the last ones stay behind.
+# In descending order of worth: if not everything fits, the last ones stay behind.
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 FOLDERS = ("events", LOGS, "devices", NOTES, CHECKPOINTS, SAVED, "summaries", "output")
-# What TensorFlow calls a save that is not whole yet.
+# TensorFlow's name for an incomplete save.
 UNFINISHED = "tempstate"
-# Its file that names the newest.
+# TensorFlow's file that names the newest checkpoint.
 CHECKPOINT_STATE = "checkpoint"
 DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
 MEGABYTE = 1_000_000
-# Where an archive may be made, and its most megabytes. Where the disk is full, what is of most worth, the
-# records, is packed into the host's memory.
+# Where an archive may be created, and its most megabytes. If the disk is full, the records, which are of most
+# worth, are packed in the host's memory.
 PLACES = {"/var/tmp": 10**9, "/dev/shm": 64}  # noqa: S108 - mkstemp makes a name of its own
 
 
 @dataclass
 class AsLong:
-    """Reads a file to the length that its archive has for it: zeros stand for what is `lacking` by now."""
+    """Reads a file up to the length in its archive; zeros replace bytes that are `lacking` by then."""
 
     stream: IO[bytes]
     lacking: int = 0
 
     def read(self, size: int) -> bytes:
-        """Return exactly so many bytes."""
+        """Return exactly `size` bytes."""
         block = b""
-        with suppress(OSError):  # of what cannot be read nothing is known, either
+        with suppress(OSError):  # unreadable bytes count as lacking
             block = self.stream.read(size)
         self.lacking += size - len(block)
         return block.ljust(size, b"\0")
@@ -88,10 +93,10 @@ class AsLong:
 
 @dataclass
 class Packer:
-    """Adds regular files to an archive, up to `bytes_left`, and notes in `left_out` what it leaves behind.
+    """Adds regular files to an archive, up to `bytes_left`, and lists the others in `left_out`.
 
-    This runs as root in directories that the tasks' user owns, and a task does what visitors of its port
-    say: so no link is followed, in no part of a path.
+    This runs as root in directories of the tasks' user, and a task does whatever clients of its port request.
+    So no link is followed in any part of a path.
     """
 
     archive: tarfile.TarFile
@@ -101,7 +106,7 @@ class Packer:
     left_out: list[str] = field(default_factory=list)
 
     def add_run(self, values: Mapping[str, Any]) -> None:
-        """Add what a run left, or the `folders` of it; unfinished saves stay behind."""
+        """Add the files of a run, or only its `folders`, without incomplete saves."""
         run_id, paths = values["run_id"], values["paths"]
         state = Path(paths["state_directory"])
         for name in values["folders"] or FOLDERS:
@@ -116,7 +121,7 @@ class Packer:
 
     @contextmanager
     def _in(self, root: Path, parts: Sequence[str], name: str) -> Iterator[int | None]:
-        """Give a directory below that of root, None where there is none."""
+        """Yield a directory below one of root's, None if there is none."""
         with ExitStack() as stack:
             folder = None
             try:
@@ -128,20 +133,21 @@ class Packer:
             yield folder
 
     def _add_saved(self, state: Path, run_id: str, names: Sequence[str], collect: Sequence[str]) -> None:
-        """Add what the tasks saved outside of the other folders, and what else is asked for, each once.
+        """Add what the tasks saved outside of the other folders, and the paths in `collect`, each once.
 
-        Where that is the tasks tell: it is looked for in the run's directory and below their /tmp alone.
+        The tasks record where they save, but files are only taken from the run's directory and below the
+        tasks' /tmp.
         """
         added: set[tuple[str, ...]] = set()
         for task in names:
             places = noted_places(bytes_of(state / "runs" / run_id / NOTES / f"{task}.jsonl"))
-            # A folder comes before what is in it.
+            # A folder comes before its content.
             for place in sorted([*places, *map(SavedPlace, collect)], key=lambda place: len(place.path)):
                 name, parts = place.brought_to(task), place.kept_at(run_id, task)
                 if not parts and not place.is_elsewhere:
                     self.left_out.append(f"{place.path}: {task} saved there, and it ended with the task")
                 is_usual = not name.startswith(f"{SAVED}/")
-                # Of a folder of which members alone are added, others may be in it.
+                # If only some members of a folder are added, other places may lie in it, too.
                 inside = place.members
                 key = (*parts, "") if inside else parts
                 if is_usual or added & {key[:count] for count in range(1, len(key) + 1)}:
@@ -158,7 +164,7 @@ class Packer:
             self._add_entry(folder, entry, f"{name}/{entry}", DEPTH - 2)
 
     def _add_named(self, folder: int, name: str) -> None:
-        """Add what has this name in a directory, else the checkpoint of that name: files that begin so."""
+        """Add the entry with this name in a directory, or else the checkpoint whose files begin with it."""
         above, _, entry = name.rpartition("/")
         found = os.listdir(folder)
         if entry in found:
@@ -238,7 +244,7 @@ def run(step: Step) -> None:
 def packed_in(
     directory: str, most: int, values: Mapping[str, Any], full: list[str]
 ) -> tuple[str, Packer] | None:
-    """Return the path of an archive in a directory and what packed it; or add to `full` why there is none."""
+    """Return the path of an archive in a directory and its packer; on failure add the reason to `full`."""
     path = ""
     try:
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
@@ -257,6 +263,6 @@ def packed_in(
 
 
 def shortened(names: Sequence[str]) -> list[str]:
-    """Return the first twenty, printable, and how many more there are."""
+    """Return the first twenty names, printable, and the number of the others."""
     shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
     return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]

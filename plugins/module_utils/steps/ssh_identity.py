@@ -1,6 +1,7 @@
-"""Give an account of this host a key for SSH that it may use and not change; tell that and the host's own.
+"""Gives an account of this host an SSH key that it can use but not change; returns that key and the host's.
 
-Key and directories are root's, for the account's group to read. It never leaves.
+Key and directories belong to root and are readable by the account's group. The private key never leaves the
+host.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ OPTIONS = {
     "home": {
         "type": "path",
         "required": True,
-        "description": "The account's home; root's.",
+        "description": "The account's home, owned by root.",
     },
     "user": {"required": True, "description": "The account, and its group."},
-    "comment": {"required": True, "description": "What the public key says of itself."},
+    "comment": {"required": True, "description": "Comment of the public key."},
     "name": {
         "required": True,
-        "description": "What the others call this host.",
+        "description": "The name by which other hosts reach this one.",
     },
     "accounts": {
         "type": "dict",
         "default": {},
-        "description": "By name `home` and `shell` of the accounts that a deployment makes.",
+        "description": "Accounts that a deployment makes: name -> `home` and `shell`.",
     },
-    "make": {"type": "bool", "default": True, "description": "Make what lacks, rather than only look."},
+    "make": {"type": "bool", "default": True, "description": "Create what is missing."},
 }
 
 RETURN = r"""
-user_key: {returned: always, type: str, description: "Of the account; empty before it is made."}
+user_key: {returned: always, type: str, description: "The account's public key; empty before it exists."}
 host_key: {returned: always, type: str, description: The public key of this host's sshd.}
-prepared: {returned: always, type: bool, description: "Whether accounts and key are as they are wanted."}
-authority: {returned: always, type: str, description: "Public key of who signs for those that are let in."}
-cluster: {returned: always, type: str, description: "The cluster of those that are let in."}
-certificate: {returned: always, type: str, description: "What the account shows elsewhere; empty at first."}
-deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
-addresses: {returned: always, type: list, description: "Those that `name` has here, without loopback."}
+prepared: {returned: always, type: bool, description: "Whether accounts and key are as wanted."}
+authority: {returned: always, type: str, description: "Public key of the authority that is trusted here."}
+cluster: {returned: always, type: str, description: "The cluster whose users are admitted."}
+certificate: {returned: always, type: str, description: "The account's certificate; empty at first."}
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty if unknown."}
+addresses: {returned: always, type: list, description: "The addresses of `name` here, without loopback."}
 """
 
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
@@ -52,19 +53,19 @@ KEY = "id_ed25519"
 
 
 def make_key(folder: Path, comment: str) -> None:
-    """Make the key in a directory that only root can change."""
+    """Create the key in a directory that only root can change."""
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY)]
     subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 def let_read(key: Path, group: int) -> None:
-    """Let a group read a key. ssh takes it all the same: it is none of its own user's."""
+    """Let a group read a key. ssh accepts that, because the key does not belong to its own user."""
     os.chown(key, 0, group)
     key.chmod(0o640)
 
 
 def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Tell whether the accounts are as they are wanted, and the key is there for the user's group to read."""
+    """Return whether the accounts are as wanted, and the user's group can read the key."""
     try:
         entries = {name: pwd.getpwnam(name) for name in accounts}
         found, group = key.stat(), grp.getgrnam(user).gr_gid
@@ -77,7 +78,7 @@ def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]])
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name but those of loopback, which Debian gives the own name."""
+    """Return the addresses of a name, without loopback, which Debian assigns to a host's own name."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
     except OSError:
@@ -86,7 +87,7 @@ def addresses_of(name: str) -> list[str]:
 
 
 def text_of(file: Path) -> str:
-    """Return what is in a file of root's, "" where there is none."""
+    """Return the content of a file of root's, "" if there is none."""
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 

@@ -1,8 +1,8 @@
-"""Prove that an account of this host logs in by SSH, after sshd has read what was written for it.
+"""Proves that an account of this host can log in by SSH, after sshd has read its new files.
 
-Does nothing where nothing has changed since it was proven: neither `files`, nor what sshd reads beside
-them, nor the process of sshd. A check does not log in. Where what is in `admits` has changed, all ends
-that the account runs here: who began it may not be let in any more.
+It does nothing if nothing has changed since the last proof: neither `files`, nor other files of sshd's, nor
+sshd's process. Check mode does not log in. If the content of `admits` has changed, everything that the
+account runs here is ended, because the person who started it may no longer be admitted.
 """
 
 from __future__ import annotations
@@ -30,46 +30,51 @@ OPTIONS = {
     "service": {"required": True, "description": "systemd service of sshd."},
     "directory": {"type": "path", "required": True, "description": "What sshd reads beside sshd_config."},
     "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
-    "files": {"type": "list", "elements": "path", "required": True, "description": "What sshd reads."},
-    "admits": {"type": "list", "elements": "path", "required": True, "description": "Who is let in."},
-    "proven": {"type": "path", "required": True, "description": "File that says what was proven."},
+    "files": {"type": "list", "elements": "path", "required": True, "description": "Files of sshd's."},
+    "admits": {
+        "type": "list",
+        "elements": "path",
+        "required": True,
+        "description": "Files of who may log in.",
+    },
+    "proven": {"type": "path", "required": True, "description": "File of the last proof."},
     "user": {"required": True, "description": "The account, for messages."},
     "host": {"required": True, "description": "The host's name, for messages."},
 }
 
 RETURN = r"""
-proven: {returned: always, type: bool, description: Whether it was proven now.}
+proven: {returned: always, type: bool, description: Whether this step proved it.}
 """
 
-# A reload has ended before sshd has read its files and listens again.
+# A reload returns before sshd has read its files and listens again.
 TRIES = 5
 SECONDS_TO_ANSWER = 60
 MOST_NAMED = 5
 
 
 def read_by_sshd(files: Iterable[Path], directory: Path) -> list[Path]:
-    """Return the files that say who may log in; sshd's own configuration lies beside the directory."""
+    """Return the files that decide who may log in; sshd_config lies beside the directory."""
     return [*files, directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
 
 
 def state_of(paths: Iterable[Path], admits: Iterable[Path], process: str) -> dict[str, Any]:
-    """Return what changes with the files, with what is in those that admit, and with the process of sshd."""
+    """Return a state that changes with the files, the content of those in `admits`, and sshd's process."""
     found = {str(path): path.stat() for path in paths if path.exists()}
     files = {path: [each.st_ino, each.st_ctime_ns] for path, each in found.items()}
     admitted = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in admits if path.exists()}
     return {"process": process, "files": files, "admitted": admitted}
 
 
-def noted(proven: Path) -> dict[str, Any]:
-    """Return the state in which the login was proven last, {} where it never was."""
+def last_proven_state(proven: Path) -> dict[str, Any]:
+    """Return the state in which the login was proven last, {} if it never was."""
     with suppress(ValueError):
         state = json.loads(bytes_of(proven))
         return state if isinstance(state, dict) else {}
     return {}
 
 
-def tried(login: Sequence[str]) -> str:
-    """Log in, and return why that failed; empty where it did not."""
+def login_problem(login: Sequence[str]) -> str:
+    """Log in, and return why that failed, "" if it succeeded."""
     deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
     for attempt in range(TRIES):
         time.sleep(min(attempt, 1))
@@ -79,7 +84,7 @@ def tried(login: Sequence[str]) -> str:
             try:
                 _, complaint = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # runuser and ssh, which it has started
+                os.killpg(process.pid, signal.SIGKILL)  # ends runuser, and ssh, which runuser started
                 return f"no answer within {SECONDS_TO_ANSWER} s"
         if not process.returncode:
             return ""
@@ -87,14 +92,14 @@ def tried(login: Sequence[str]) -> str:
 
 
 def running_of(user: str) -> list[str]:
-    """Return what an account runs here, in words."""
+    """Return the processes of an account, in words."""
     return in_words(processes_of(pwd.getpwnam(user).pw_uid))
 
 
 def end_of(user: str, running: Sequence[str]) -> list[str]:
-    """End all that an account has here, and return it in words: of processes those that were `running`.
+    """End everything of an account, and return it in words, with the processes that were `running` before.
 
-    The login that proved it leaves others for a moment: sshd's, and the account's `systemd --user`.
+    The proving login itself leaves other processes for a moment: sshd's, and the account's `systemd --user`.
     """
     ended = end_all(user, pwd.getpwnam(user).pw_uid)
     return [*(each for each in ended if not each.startswith("process ")), *running]
@@ -107,13 +112,13 @@ def run(step: Step) -> None:
     try:
         paths = read_by_sshd(map(Path, values["files"]), Path(values["directory"]))
         process = systemctl("show", "--property=MainPID", "--value", service).strip()
-        state, before = state_of(paths, map(Path, values["admits"]), process), noted(proven)
+        state, before = state_of(paths, map(Path, values["admits"]), process), last_proven_state(proven)
         if step.check_mode or before == state:
             step.exit_json(changed=False, proven=False)
         systemctl("reload", service)
         running = running_of(values["user"])
-        problem = tried(values["login"])
-        # Afterwards: until sshd has read its files it lets in whom it did.
+        problem = login_problem(values["login"])
+        # This comes last, because sshd admits the old keys until it has read its files.
         ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"], running)
         if ended:
             step.warn(

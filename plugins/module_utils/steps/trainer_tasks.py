@@ -1,7 +1,7 @@
-"""Start, stop and describe the trainer tasks of one host, in one round trip.
+"""Starts, stops or describes the trainer tasks of one host, in one round trip.
 
-A task that fails to start does not fail the step. Its state and the reason that it left are returned,
-so that the run can be ended everywhere before the playbook fails.
+A task that fails to start does not fail the step. Its state and its reason are returned, so that the run can
+be ended everywhere before the playbook fails.
 """
 
 from __future__ import annotations
@@ -56,44 +56,44 @@ from ..unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 OPTIONS = {
     "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
-    "others": {"type": "bool", "default": False, "description": "Take also those that this host knows."},
+    "others": {"type": "bool", "default": False, "description": "Include the host's other tasks."},
     "state": {
         "choices": ["queried", "started", "stopped"],
         "default": "queried",
         "description": [
-            "`queried` only looks. `started` starts, and waits until the server of each task listens; "
-            "of the evaluator, which has none, until it has ended. `stopped` waits for the end.",
+            "`queried` changes nothing. `started` starts, and waits until each task's server listens; "
+            "for the evaluator, which has none, until it has ended. `stopped` waits for the end.",
         ],
     },
     "patience": {
         "type": "float",
         "default": 0,
-        "description": "Seconds to wait before it looks for whoever acts there by `host_lease` to end.",
+        "description": "Seconds to wait first for another command that holds `host_lease`.",
     },
     "stopped": {
         "type": "dict",
         "default": {},
-        "description": "Tasks stopped before, and how often each was started again: systemd forgets.",
+        "description": "Tasks stopped before -> their restarts, which systemd forgets.",
     },
-    "traffic": {"type": "bool", "default": False, "description": "Tell what each received and sent."},
+    "traffic": {"type": "bool", "default": False, "description": "Return the bytes of each task."},
     "fence": {
         "type": "bool",
         "default": False,
-        "description": "Tell whether its fence stands.",
+        "description": "Return whether its fence is in force.",
     },
-    "ready": {"type": "bool", "default": False, "description": "Tell what keeps `tasks` from starting."},
-    "data_directory": {"default": "", "description": "Where they read data; looked at with `ready`."},
-    "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml brings these."},
+    "ready": {"type": "bool", "default": False, "description": "Return what keeps `tasks` from starting."},
+    "data_directory": {"default": "", "description": "Where they read data, for `ready`."},
+    "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
         "default": "",
-        "description": "Where metrics are to be written; empty for none.",
+        "description": "Directory of the metrics; empty for none.",
     },
-    "details": {"type": "bool", "default": False, "description": "Tell also what people want to know."},
+    "details": {"type": "bool", "default": False, "description": "Return also details for people."},
     "run_id": {
         "default": "",
-        "description": "Tell how the tasks ended in this run, also where another came after it.",
+        "description": "Return how the tasks ended in this run, even if another one followed.",
     },
-    "plan_hash": {"default": "", "description": "Hash of today's plan, where `deployed` is asked for."},
+    "plan_hash": {"default": "", "description": "Hash of today's plan, for `deployed`."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -101,14 +101,14 @@ RETURN = r"""
 deployed:
   returned: always
   type: dict
-  description: The plan that deploy.yml left on this host; of the one that was asked for `hash` alone.
-deployed_by: {returned: always, type: str, description: "Who deployed here last, empty where nobody said so."}
+  description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
+deployed_by: {returned: always, type: str, description: "Who deployed here last, empty if unknown."}
 tensorflow: {returned: always, type: str, description: "The version of TensorFlow in use, empty for none."}
 release: {returned: always, type: str, description: "The trainer's release in use, empty for none."}
 environment: {returned: always, type: str, description: "The hash of the environment in use, empty for none."}
-programs: {returned: always, type: list, description: The releases of programs that are there.}
-lacks_cuda: {returned: always, type: bool, description: Whether it is the one that was built without CUDA.}
-unfenced: {returned: always, type: str, description: "Why its fence does not stand, empty where it does."}
+programs: {returned: always, type: list, description: The releases of programs on this host.}
+lacks_cuda: {returned: always, type: bool, description: Whether TensorFlow was built without CUDA.}
+unfenced: {returned: always, type: str, description: "Why its fence is not in force, or empty."}
 checks: {returned: always, type: list, description: "What failed of `ports`, `data` and `metrics`."}
 holds_run: {returned: always, type: bool, description: Whether the directory of `run_id` has anything in it.}
 tasks:
@@ -126,11 +126,11 @@ tasks:
     - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
       `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`
       and `progress`.
-looked: {returned: always, type: float, description: "When it looked, as `host_lease` asks."}
+looked: {returned: always, type: float, description: "The moment of the query, for `host_lease`."}
 stopped:
   returned: always
   type: dict
-  description: Of each task that ran and was stopped, now or before by the word of `stopped`, its restarts.
+  description: Each task that was stopped, now or by `stopped` before -> its restarts.
 """
 
 STATE_PROPERTIES = (
@@ -138,14 +138,14 @@ STATE_PROPERTIES = (
     *("LoadState", "Job"),
 )
 PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
-# As the units have it (SuccessExitStatus=); None where nobody knows.
+# As in the units' SuccessExitStatus=; None if the code is unknown.
 GOOD_ENDS = (None, 0, 143)
-# systemd has sent SIGTERM, or there was no time to.
+# systemd sent SIGTERM, or had no time for it.
 ENDS_BY_HOST = (None, 143)
 
 
 class Tasks:
-    """The tasks of this host, seen through systemd; `ended`: how often who was stopped had been restarted."""
+    """The tasks of this host, seen through systemd; `ended` maps each stopped task to its restarts."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
@@ -155,50 +155,50 @@ class Tasks:
         self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
-        self.asked = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
-        self.past = self.asked if self.asked and (self.runs / self.asked).is_dir() else ""
+        self.requested = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
+        self.past = self.requested if self.requested and (self.runs / self.requested).is_dir() else ""
         tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
         if parameters["others"]:
-            tasks += sorted(self._known() - set(tasks))
+            tasks += sorted(self._tasks_on_host() - set(tasks))
         self.units = {unit_name(job, index): (job, index) for job, index in tasks}
 
-    def _known(self) -> set[tuple[str, int]]:
+    def _tasks_on_host(self) -> set[tuple[str, int]]:
         prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
-        asked = ("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
-        listed = systemctl_strictly(*asked) if BOOTED.is_dir() else ""
+        query = ("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        listed = systemctl_strictly(*query) if BOOTED.is_dir() else ""
         return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
 
     def show(self) -> dict[str, dict[str, str]]:
-        """Return what systemd says of each unit. Raises SystemdError where it does not."""
+        """Return systemd's properties of each unit. Raises SystemdError if systemd does not return them."""
         if not self.units:
             return {}
         return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
 
     def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
-        """Return the state of each task, with `traffic` also what it received and sent."""
+        """Return the state of each task, with `traffic` also the bytes that it received and sent."""
         shown = self.show()
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
         counted = unit_traffic(shown, began) if traffic else {}
-        told = []
+        described = []
         for unit, values in shown.items():
             of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
             if self.past not in {"", run_id} and not is_alive(values):
-                # What systemd knows is of the run that came after.
+                # systemd's state belongs to the later run.
                 of_run, run_id, moved = self._of_the_past(unit, self.past), self.past, (None, None)
             elif self._rebooted(unit, values):
                 of_run = self._of_the_past(unit, run_id, rebooted=True)
             traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
-            told.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
-        return told
+            described.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
+        return described
 
     def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
-        """Tell whether a task is not there, and was started before its host was booted."""
+        """Return whether a task is gone that was started before its host was booted."""
         known = is_alive(values) or int(values.get("ExecMainPID") or 0)
         return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
 
     def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
-        """Return what systemd would say of a task's end in a run, by what the task told itself."""
+        """Return systemd's properties of a task after its end in a run, from what the task recorded."""
         job, index = self.units[unit]
         code = told_exit_code(self.runs / run_id, f"{job}{index}")
         ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
@@ -246,29 +246,29 @@ class Tasks:
         }
 
     def start(self) -> None:
-        """Start what is not alive, forgetting the failures of earlier runs.
+        """Start the tasks that are not alive, after clearing the failures of earlier runs.
 
-        Then each task listens (READY=1), has failed or, if it is oneshot, ended; also one that was starting
-        already, whose job this joins.
+        Afterwards each task listens (READY=1), has failed or, if it is oneshot, ended. This also joins the
+        job of a task that is already starting.
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
             for unit in idle:
-                # Without it a reboot goes unnoticed, which is no reason not to train.
+                # Without this file a reboot goes unnoticed, which is no reason not to train.
                 with suppress(OSError):
                     boot_file(self.configuration, *self.units[unit]).write_text(f"{boot_of()}\n")
         systemctl("start", *self.units)
 
     def _run_to_start(self) -> str:
-        """Return the run of all tasks. Raises SystemdError where they are of several, or of none."""
-        told = {
+        """Return the run of all tasks. Raises SystemdError if they belong to several, or to none."""
+        runs_of_tasks = {
             f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
             for job, index in self.units.values()
         }
-        if len(runs := set(told.values())) != 1 or "" in runs:
-            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in told.items())
+        if len(runs := set(runs_of_tasks.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in runs_of_tasks.items())
             raise SystemdError(
                 f"the tasks to be started are not of one run: {each}. Nothing was started: "
                 "`ansible-playbook train.yml` tells them"
@@ -276,22 +276,22 @@ class Tasks:
         return runs.pop()
 
     def stop(self) -> None:
-        """Stop every task and wait until its process has gone. Raises SystemdError where one stays."""
+        """Stop every task and wait until its process is gone. Raises SystemdError if one remains."""
         lost = set()
         for unit, values in self.show().items():
             if self._rebooted(unit, values):
                 lost.add(unit)
-            # One that has just failed and waits for its restart is not ended by this, it has ended already.
+            # A task that has just failed and waits for its restart has already ended by itself.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
                 self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
         try:
             systemctl_strictly("stop", *self.units)
-        except SystemdError as error:  # it also complains of units that it has forgotten
+        except SystemdError as error:  # systemd also complains about units that it has forgotten
             left = [f"{job}{index}" for job, index in self._alive()]
             if left:
                 raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
-        # What has ended by now no reboot ends.
+        # A reboot does not end a task that has ended by now.
         for unit in self.units.keys() - lost:
             boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)
 
@@ -325,7 +325,7 @@ def run(step: Step) -> None:
         programs=sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         lacks_cuda=lacks_cuda(install),
         checks=failed_checks(step.params),
-        holds_run=bool(tasks.asked) and any(holds(place / tasks.asked) for place in tasks.places),
+        holds_run=bool(tasks.requested) and any(holds(place / tasks.requested) for place in tasks.places),
         unfenced=fence_problem(tasks.configuration) if step.params["fence"] else "",
         tasks=described,
         looked=looked,

@@ -1,9 +1,8 @@
-"""Keep systemd on one host in step with the plan: no task that left it, no unit unread, metrics as asked.
+"""Keeps systemd on one host in step with the plan: removed tasks, changed units, and metrics.
 
-Units of another release than a run's find that run as well.
-
-Looks at what systemd has loaded, not at what a deployment changed, and so finishes an interrupted one.
-Never starts or restarts a task.
+Units of another release than that of the present run find this run, too. The step examines what systemd has
+loaded rather than what a deployment changed, and so finishes an interrupted one. It never starts or restarts
+a task.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..step import Step
 OPTIONS = {
     "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Job and index each."},
     "metrics_directory": {"default": "", "description": "node_exporter's directory. Empty for none."},
-    "metrics_record": {"type": "path", "required": True, "description": "File that says where they are."},
+    "metrics_record": {"type": "path", "required": True, "description": "File that has their directory."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
@@ -49,17 +48,17 @@ def run(step: Step) -> None:
         )
         links = RunLinks(step.params["paths"])
         run_id = links.run_of([unit for unit in loaded if unit not in gone])
-        unled = bool(run_id) and not links.lead_to(run_id)
+        unled = bool(run_id) and not links.all_point_to(run_id)
         untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
         if problem := metrics.problem():
             step.fail_json(msg=problem)
         if not step.check_mode:
             if gone:
                 systemctl_strictly("stop", *gone)
-                systemctl("reset-failed", *gone)  # it has forgotten others already, and says so
+                systemctl("reset-failed", *gone)  # systemd complains about others, which it has forgotten
             if unled:
                 links.point_to(run_id)
-            # A timer whose unit has gone from the disk is stopped before systemd misses that unit.
+            # Stop a timer whose unit file is gone before systemd notices that.
             if untimed and not metrics.directory:
                 metrics.apply()
             if unread:

@@ -1,8 +1,7 @@
-"""Remove the releases and environments of one host that nothing needs any more; the last ones stay.
+"""Removes releases and environments of one host that nothing needs any more; the newest stay.
 
-What this deployment wants gets the time of now, which tells afterwards when it was wanted last. What
-nobody has wanted since stays where a link beside its folder, the file of a task's last run, or the
-command line of a process names it.
+What this deployment wants gets the present time, which later shows when it was last wanted. Other content
+stays if a link beside its folder, a file of a task's last run, or the command line of a process names it.
 """
 
 from __future__ import annotations
@@ -27,28 +26,29 @@ OPTIONS = {
     "keep": {
         "type": "int",
         "required": True,
-        "description": "How many of each kind stay in any case: those wanted now, and before.",
+        "description": "How many of each kind stay, those that are wanted now included.",
     },
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
 
 RETURN = r"""
-removed: {returned: always, type: list, description: What goes.}
-freed_bytes: {returned: always, type: int, description: The disk that it takes.}
+removed: {returned: always, type: list, description: The removed directories.}
+freed_bytes: {returned: always, type: int, description: Their disk space.}
 """
 
 KINDS = ("releases", "programs", "environments")
 HASH = re.compile(rf"[0-9a-f]{{{HASH_DIGITS}}}")
-# Whose unpacking or removal was interrupted; nobody uses it.
+# An interrupted unpacking or removal left it; nothing uses it.
 PARTIAL = ".partial-"
-# An environment may be installed meanwhile, by tensorboard.yml or by somebody else's deploy.yml.
+# An environment may be installed meanwhile, by tensorboard.yml or by another deploy.yml.
 LOCK_TIMEOUT_SECONDS = 900
 
 
 def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
-    """Return the names that were last wanted before the last `keep` times, of which now is one.
+    """Return the names that were last wanted before the newest `keep` times, which include now.
 
-    `found` says when each was wanted last. What was wanted by one deployment stays or goes together.
+    `found` maps names to when they were last wanted. Names with one time stay or go together, because one
+    deployment wanted them.
     """
     others = {name: moment for name, moment in found.items() if name not in wanted}
     kept = sorted(set(others.values()), reverse=True)[: keep - 1]
@@ -57,33 +57,33 @@ def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[
 
 @dataclass(frozen=True)
 class Content:
-    """What is in `install_directory`, of the tasks whose last runs are told in `run_directory`."""
+    """The content of `install_directory`; `run_directory` has the files of the tasks' last runs."""
 
     install_directory: Path
     run_directory: Path
     processes: Path = Path("/proc")
 
     def unneeded(self, wanted: Collection[str], keep: int) -> list[Path]:
-        """Return what goes. Raises OSError, ValueError."""
+        """Return the paths to remove. Raises OSError and ValueError."""
         going = []
         for kind in KINDS:
-            folder, found = self.install_directory / kind, self._found(kind)
+            folder, found = self.install_directory / kind, self._own_directories(kind)
             going += [folder / name for name in found if name.startswith(PARTIAL)]
             found = {name: moment for name, moment in found.items() if HASH.fullmatch(name)}
             candidates = older(found, wanted, keep)
             going += [folder / name for name in candidates if not self._is_in_use(kind, name)]
         return going
 
-    def note(self, wanted: Collection[str]) -> None:
-        """Have what is wanted say that it was now. Raises OSError, ValueError."""
+    def mark_wanted(self, wanted: Collection[str]) -> None:
+        """Give wanted content the present time. Raises OSError and ValueError."""
         now = time.time_ns()
         for kind in KINDS:
-            for name in {*self._found(kind)} & {*wanted}:
+            for name in {*self._own_directories(kind)} & {*wanted}:
                 with opened(self.install_directory / kind) as folder:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
-    def _found(self, kind: str) -> dict[str, int]:
-        """Return the directories of a kind that are our own, and their times."""
+    def _own_directories(self, kind: str) -> dict[str, int]:
+        """Return the directories of a kind that psfleet made, and their times."""
         found = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):
@@ -100,15 +100,18 @@ class Content:
         links = [path for path in self.install_directory.iterdir() if path.is_symlink()]
         if f"{kind}/{name}" in map(os.readlink, links):
             return True
-        told = (*self.run_directory.glob("*.env"), self.run_directory / "program.json")
-        if any(name.encode() in bytes_of(path) for path in told):
+        run_files = (*self.run_directory.glob("*.env"), self.run_directory / "program.json")
+        if any(name.encode() in bytes_of(path) for path in run_files):
             return True
         lines = self.processes.glob("[0-9]*/cmdline")
         return any(f"/{kind}/{name}/".encode() in bytes_of(path) for path in lines)
 
 
 def remove(path: Path) -> None:
-    """Remove a directory, under another name: what has its own is whole. Raises OSError, ValueError."""
+    """Remove a directory under another name, so that its own never stands for an incomplete one.
+
+    Raises OSError and ValueError.
+    """
     aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}{path.name}")
     if aside != path:
         with opened(path.parent) as folder:
@@ -130,7 +133,7 @@ def run(step: Step) -> None:
             going = content.unneeded(values["wanted"], values["keep"])
             freed = taken(*going)
             if not step.check_mode:
-                content.note(values["wanted"])
+                content.mark_wanted(values["wanted"])
                 for path in going:
                     remove(path)
     except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Make one host's key of the mesh, or put up its side of it.
+"""Creates one host's key for the mesh, or puts up the host's side of the mesh.
 
-Without `hosts` there is a key then, which never leaves the host; its public half is told. With them the
-interface stands then, with all other hosts and nobody else as its peers. Looks at the interface that is
-there, and mends what somebody changed.
+Without `hosts` it ensures a key, which never leaves the host, and returns its public half. With `hosts` it
+puts up the interface, with all other hosts as its only peers. It examines the present interface, and so
+repairs changes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..step import Step
 OPTIONS = {
     "configuration": {"type": "path", "required": True, "description": "Directory of psfleet's files."},
     "host": {"required": True, "description": "The host's name in the plan."},
-    "port": {"type": "int", "default": 0, "description": "Where all hosts listen."},
+    "port": {"type": "int", "default": 0, "description": "The port at which all hosts listen."},
     "hosts": {
         "type": "dict",
         "default": {},
         "description": "`address` in the mesh, `endpoint` and `public_key` of each host of the plan.",
     },
-    "unit": {"default": "", "description": "Content of the unit that puts it up."},
+    "unit": {"default": "", "description": "Content of its unit."},
 }
 
 RETURN = r"""
-public_key: {returned: always, type: str, description: "Empty in a check before there is a key."}
+public_key: {returned: always, type: str, description: "Empty in check mode before there is a key."}
 """
 
 UNIT = "psfleet-mesh.service"
@@ -37,11 +37,11 @@ STANDS = ("active", "enabled", "no")
 
 
 class MeshError(ValueError):
-    """Why there is no mesh."""
+    """The reason why there is no mesh."""
 
 
-def told(*command: str) -> str:
-    """Return what a command prints. Raises MeshError where it fails."""
+def output_of(*command: str) -> str:
+    """Return the output of a command. Raises MeshError if it fails."""
     status, printed, complaint = ask(command, SECONDS_TO_ANSWER)
     if status:
         raise MeshError(f"{' '.join(command)}: {complaint.strip()}")
@@ -56,13 +56,13 @@ class WireguardMesh:
         self.key_file = self.file.with_name("key")
 
     def make_key(self) -> None:
-        """Make the private key."""
-        self._write(self.key_file, told("wg", "genkey") + "\n", 0o600)
+        """Create the private key."""
+        self._write(self.key_file, output_of("wg", "genkey") + "\n", 0o600)
 
     def put_up(self, wanted: str, unit: str, *, check_mode: bool) -> bool:
-        """Bring files and interface to what is wanted; return whether anything had to be changed.
+        """Bring files and interface to the wanted state; return whether anything had to change.
 
-        Raises MeshError where there is no such interface then.
+        Raises MeshError if the interface is not right afterwards.
         """
         there, unit_there = text_of(self.file), text_of(self.unit)
         (shown,) = show_units([UNIT], PROPERTIES)
@@ -75,7 +75,7 @@ class WireguardMesh:
         self._write(self.unit, unit, 0o644)
         systemctl("daemon-reload")
         systemctl("enable", "--quiet", UNIT)
-        # Where the interface itself is as it should be, it takes other peers, and connections go on.
+        # If the interface itself is right, it only gets other peers, and connections continue.
         same = stands and unit == unit_there and of_interface(there) == of_interface(wanted)
         systemctl("reload" if same and dump() else "restart", UNIT)
         if problem := mesh_problem(wanted, dump()):
@@ -96,7 +96,7 @@ def run(step: Step) -> None:
         if lacks and not step.check_mode:
             place.make_key()
         if key := text_of(place.key_file).strip():
-            public = told("sh", "-c", 'wg pubkey < "$1"', "sh", str(place.key_file))
+            public = output_of("sh", "-c", 'wg pubkey < "$1"', "sh", str(place.key_file))
         if key and (hosts := values["hosts"]):
             own = hosts.pop(values["host"])
             peers = [Peer(host, **hosts[host]) for host in sorted(hosts)]

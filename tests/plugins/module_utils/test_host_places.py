@@ -75,10 +75,10 @@ def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
     assert not [path for path in listed if "<" in path]
     made(tmp_path, *(path for path in listed if not APART & set(Path(path).parts)))
     asked = places(tmp_path, runs=True, data=True)
-    asked.look().remove()
+    asked.removal().remove()
     assert left(tmp_path) == set()
     assert not any("psfleet" in path.name for path in tmp_path.rglob("*"))
-    found = asked.look()
+    found = asked.removal()
     assert (found.gone, found.folders, found.foreign) == ([], [], [])
 
 
@@ -118,7 +118,7 @@ def test_what_psfleet_has_not_made_stays_and_is_named(tmp_path: Path) -> None:
         "var/tmp/psfleet-ab_c1234.tar.gz",
     }
     made(tmp_path, *others, *ours)
-    found = places(tmp_path, runs=True, data=True).look()
+    found = places(tmp_path, runs=True, data=True).removal()
     assert names(tmp_path, found.foreign) == {
         "opt/psfleet/releases/mine",
         "opt/psfleet/data/of-others",
@@ -140,19 +140,19 @@ def test_runs_and_data_go_when_they_are_asked_for_and_deploy_knows_its_own_data_
     data = {"opt/psfleet/data/digits", "opt/psfleet/carried/.lock", "else/digits", "else/mine"}
     some = places(tmp_path)
     some.data_directory = target
-    some.look().remove()
+    some.removal().remove()
     assert left(tmp_path) - records(tmp_path) == {*data, "var/lib/psfleet/runs/night-1/x"}
     assert len(records(tmp_path)) == 2
     assert {record.directory for record in some.carried} == {tmp_path / "opt/psfleet/data", target}
-    found = some.look()
+    found = some.removal()
     assert not found.gone + found.folders + found.foreign
     asked = places(tmp_path, runs=True, data=True)
     asked.data_directory = target
-    assert tmp_path / "opt/psfleet" in asked.look().outermost
+    assert tmp_path / "opt/psfleet" in asked.removal().outermost
     for record in asked.carried:
-        record.leave(list(record.known))
+        record.leave(list(record.files))
     for _ in range(2):
-        asked.look().remove()
+        asked.removal().remove()
     assert left(tmp_path) == {"else/mine"}
     assert not (tmp_path / "opt/psfleet").exists()
 
@@ -161,7 +161,7 @@ def carry(directory: Path, folder: Path) -> None:
     made(directory, "digits")
     host = CarriedFiles(directory, folder, "0")
     manifest = {"digits": Wanted(7, "")}
-    host._take("digits", manifest["digits"], (directory / "digits").stat(), carried=True)
+    host._record("digits", manifest["digits"], (directory / "digits").stat(), carried=True)
     folder.mkdir(parents=True, exist_ok=True)
     host.finish(manifest)
     made(folder, ".lock")
@@ -180,7 +180,7 @@ def test_directories_may_be_one_or_one_in_another(tmp_path: Path) -> None:
         made(Path(paths["configuration_directory"]), "plan.json")
         made(Path(paths["state_directory"]), "runs/night-1/x")
         made(Path(paths["log_directory"]), "night-1/ps0.out")
-        whole.look().remove()
+        whole.removal().remove()
         assert list(tmp_path.iterdir()) == [], nested
 
 
@@ -188,7 +188,7 @@ def test_a_directory_of_another_disk_is_emptied_and_stays(tmp_path: Path) -> Non
     made(tmp_path, "disk/0a1b2c3d4e5f/x", "opt/psfleet/")
     (tmp_path / "opt/psfleet/environments").symlink_to(tmp_path / "disk")
     for _ in range(2):
-        found = places(tmp_path).look()
+        found = places(tmp_path).removal()
         assert names(tmp_path, found.foreign) == {"opt/psfleet/environments"}
         assert not found.folders
         found.remove()
@@ -201,7 +201,7 @@ def test_a_mount_is_emptied_and_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     mounted = tmp_path / "var/lib/psfleet/runs"
     monkeypatch.setattr(host_places, "_mounts", lambda: {str(mounted)})
     for _ in range(2):
-        found = places(tmp_path, runs=True).look()
+        found = places(tmp_path, runs=True).removal()
         assert (found.foreign, found.folders) == ([mounted], [])
         found.remove()
     assert list(mounted.iterdir()) == []
@@ -215,7 +215,7 @@ def test_no_link_leads_root_elsewhere_however_deep_it_is(deep_folder: Path) -> N
     # Deeper than Python recurses, and than folders may be open at once; longer than any path.
     deeper = "import os\nfor _ in range(1200): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run([sys.executable, "-S", "-c", deeper], cwd=runs, check=True)
-    places(deep_folder, runs=True).look().remove()
+    places(deep_folder, runs=True).removal().remove()
     assert left(deep_folder) == {"precious/file"}
     assert not runs.parent.exists()
 
@@ -251,9 +251,9 @@ def test_kept_runs_become_roots_and_nobody_elses_file_does(tmp_path: Path) -> No
 def test_the_place_of_kept_folders_alone_is_no_run(tmp_path: Path) -> None:
     made(tmp_path, "var/lib/psfleet/runs/.tmp/", "var/lib/psfleet/current-worker0")
     some = places(tmp_path)
-    assert some.kept_runs is None
-    some.look().remove()
+    assert some.staying_runs is None
+    some.removal().remove()
     assert not (tmp_path / "var/lib/psfleet").exists()
     made(tmp_path, "var/lib/psfleet/runs/.tmp/night-1/worker0/logs/x", "var/lib/psfleet/runs/night-1/x")
-    some.look().remove()
+    some.removal().remove()
     assert left(tmp_path / "var/lib/psfleet/runs") == {".tmp/night-1/worker0/logs/x", "night-1/x"}

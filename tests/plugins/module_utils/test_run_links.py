@@ -17,9 +17,9 @@ def links(tmp_path: Path) -> RunLinks:
 def test_units_find_a_run_that_had_no_links_or_other_ones(links: RunLinks, before: str) -> None:
     if before:
         links.point_to(before)
-    assert not links.lead_to("r1")
+    assert not links.all_point_to("r1")
     links.point_to("r1")
-    assert links.lead_to("r1")
+    assert links.all_point_to("r1")
     assert (links.state / "current").resolve() == links.state / "runs/r1"
     assert (links.logs / "current").resolve() == links.logs / "r1"
 

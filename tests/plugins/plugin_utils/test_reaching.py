@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 
-from plugins.plugin_utils.reaching import answered, hindrance
+from plugins.plugin_utils.reaching import answer_or_problem, hindrance
 from psfleet.watch.hints import remedies
 
 NO_START = "Module result deserialization failed: No start of json char found"
@@ -66,7 +66,7 @@ def test_who_cannot_log_in_is_told_what_usually_helps(said: str, remedy: str) ->
     def asked() -> dict[str, Any]:
         raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: debug\n{said}")
 
-    _, problem = answered(asked)
+    _, problem = answer_or_problem(asked)
     assert problem == f"could not log in: {said}"
     assert [remedy in told for told in remedies([problem, problem])] == [True]
     assert bool(remedies([problem], otherwise="")) == (remedy != "mend ansible_host")

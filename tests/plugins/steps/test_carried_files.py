@@ -20,7 +20,7 @@ from psfleet.carry.manifest import (
     read_index,
     write_index,
 )
-from tests.psfleet.carry.long_steps import told_at_the_end
+from tests.psfleet.carry.long_steps import report_at_the_end
 from trainer.host.safe_directory import opened
 
 LIMIT = 1000
@@ -61,7 +61,7 @@ class Setup:
     def carry(self) -> tuple[list[str], list[str]]:
         """Return what was carried and what was removed."""
         host, wanted, lacking = self.compare()
-        removed = host.leave([name for name in host.known if name not in wanted])
+        removed = host.leave([name for name in host.files if name not in wanted])
         host.finish(wanted)
         for parts in self.batches(lacking):
             pack(parts, self.archive)
@@ -266,7 +266,7 @@ def test_only_files_whose_size_or_time_changed_are_read_again(
 
 def test_how_much_of_the_data_was_read_is_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("psfleet.carry.manifest.told", told_at_the_end)
+    monkeypatch.setattr("psfleet.carry.manifest.report_progress", report_at_the_end)
     monkeypatch.setattr("psfleet.carry.manifest.MEGABYTE", 1)
     write_index({"": setup.source}, setup.index, said.append)
     assert said == ["2508 MB read each 5 s"]

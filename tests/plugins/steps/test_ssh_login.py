@@ -104,7 +104,7 @@ def test_a_login_that_hangs_is_ended_with_all_that_it_started(
 ) -> None:
     monkeypatch.setattr(ssh_login, "SECONDS_TO_ANSWER", 0.2)
     hangs = ["sh", "-c", f"sleep 600 & echo $! >> {folder}/calls; wait"]
-    assert ssh_login.tried(hangs) == "no answer within 0.2 s"
+    assert ssh_login.login_problem(hangs) == "no answer within 0.2 s"
     (process,) = (folder / "calls").read_text().split()  # it is not tried again
     deadline = time.monotonic() + 60
     while (

@@ -1,4 +1,4 @@
-"""Steps that are told of as if each took long."""
+"""Replaces the reports of progress with ones that do not depend on time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from psfleet.carry.long_step import LONG_SECONDS
 
 
 @contextmanager
-def told_at_the_end(
+def report_at_the_end(
     say: Callable[[str], object], what: Callable[[], str], interval_seconds: float = LONG_SECONDS
 ) -> Iterator[None]:
-    """In place of `told`: say once, in the end, what would be said each so many seconds."""
+    """Report once at the end of the block what `report_progress` would report every so many seconds."""
     yield
     say(f"{what()} each {interval_seconds} s")

@@ -72,7 +72,7 @@ def test_who_stops_in_the_middle_is_not_awaited(tmp_path: Path, sent: bytes) -> 
     read, write = os.pipe()
     os.write(write, sent)
     with os.fdopen(read, "rb") as source, (tmp_path / "f").open("wb") as file:
-        why = bounded_copy.kept(source, file, 10_000, patience_seconds=0.3)
+        why = bounded_copy.copy_bounded(source, file, 10_000, patience_seconds=0.3)
     os.close(write)
     assert why == "fewer than 1,000,000 bytes came in 0 s"
     assert (tmp_path / "f").read_bytes() == sent
@@ -82,6 +82,6 @@ def test_who_sends_a_byte_now_and_then_is_not_awaited_for_ever(tmp_path: Path) -
     drops = ["sh", "-c", "while printf x; do sleep 0.05; done"]
     with subprocess.Popen(drops, stdout=subprocess.PIPE) as process, (tmp_path / "f").open("wb") as file:
         assert process.stdout is not None
-        why = bounded_copy.kept(process.stdout, file, 10**9, patience_seconds=1.0)
+        why = bounded_copy.copy_bounded(process.stdout, file, 10**9, patience_seconds=1.0)
         process.kill()
     assert why.startswith("fewer than")

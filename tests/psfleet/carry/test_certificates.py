@@ -17,7 +17,7 @@ WANTED = Wanted(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, ("10.0.0
 def kept(
     file: Path, wanted: Wanted = WANTED, key: Ed25519PrivateKey = KEY, kind: Kind = "user", at: float = 0
 ) -> bool:
-    text, is_new = certificates.kept_or_signed(file, key, kind, wanted, NOW + at)
+    text, is_new = certificates.stored_or_signed(file, key, kind, wanted, NOW + at)
     if is_new:
         file.write_text(text)
     return not is_new

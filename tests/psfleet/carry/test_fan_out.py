@@ -42,17 +42,17 @@ class Host:
         command = [sys.executable, "-c", HOST, str(archive), name]
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
-    def said(self) -> str:
+    def next_line(self) -> str:
         """Return its next line."""
         assert self.process.stdout
         return self.process.stdout.readline().rstrip("\n")
 
-    def told(self, word: str) -> None:
+    def perform(self, word: str) -> None:
         """Have it do something, and wait until it has."""
         assert self.process.stdin
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
-        self.said()
+        self.next_line()
 
     def end(self) -> None:
         """Let it come to its end."""
@@ -71,28 +71,28 @@ def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_t
     archive: Path,
 ) -> None:
     first = Host(archive, "node1")
-    assert first.said() == ""
+    assert first.next_line() == ""
     second = Host(archive, "node2")
     waiting(archive, 1)
-    first.told("has")
-    assert second.said() == "node1"
+    first.perform("mark_complete")
+    assert second.next_line() == "node1"
     others = []
     for name, neighbours in (("node3", "node2,node1"), ("node4", "node3,node2,node1")):
         others.append(Host(archive, name))
-        assert others[-1].said() == neighbours
+        assert others[-1].next_line() == neighbours
     first.end()
     others.append(Host(archive, "node5"))
-    assert others[-1].said() == "node4,node3,node2"
+    assert others[-1].next_line() == "node4,node3,node2"
     for host in (second, *others):
         host.end()
 
 
 def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> None:
     first = Host(archive, "node1")
-    assert first.said() == ""
+    assert first.next_line() == ""
     others = [Host(archive, "node2"), Host(archive, "node3")]
     waiting(archive, 2)
-    first.told("fail")
+    first.perform("fail")
     first.end()
     # Either of them, and the other one takes it from there.
     while not any(state in ("is sent",) for state in states(archive).values()):
@@ -100,16 +100,16 @@ def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> N
     (sent,) = (name for name, does in states(archive).items() if does == "is sent")
     assert sent in ("node2", "node3")
     chosen, other = others if sent == "node2" else others[::-1]
-    assert chosen.said() == ""
-    chosen.told("has")
-    assert other.said() == sent
+    assert chosen.next_line() == ""
+    chosen.perform("mark_complete")
+    assert other.next_line() == sent
     for host in others:
         host.end()
 
 
 def states(archive: Path) -> dict[str, str]:
     """Return what each host does, by the file that the processes share."""
-    with FanOut(archive.parent, archive)._told() as state:
+    with FanOut(archive.parent, archive)._locked_state() as state:
         found: dict[str, str] = dict(state["hosts"])
     return found
 
@@ -119,11 +119,11 @@ def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_bes
 ) -> None:
     fan_out = FanOut(archive.parent, archive)
     first, second = Host(archive, "node1"), None
-    assert first.said() == ""
-    first.told("has")
+    assert first.next_line() == ""
+    first.perform("mark_complete")
     second = Host(archive, "node2")
-    assert second.said() == "node1"
-    second.told("is_sent")
+    assert second.next_line() == "node1"
+    second.perform("mark_uploading")
     with fan_out.turn_of("node3", has_neighbours=False) as neighbours:
         assert neighbours == []
         assert states(archive) == {"node1": "has", "node2": "is sent", "node3": "is sent"}
@@ -142,9 +142,9 @@ def test_one_process_tells_of_all_hosts(archive: Path) -> None:
     assert fan_out.progress(sent, 3, 0) == "wheels-0123456789ab.tar: 3 bytes of 6 bytes sent, 1 waiting"
     assert fan_out.progress(sent, 3, 1000) == ""
     chosen, other = hosts if sent == "node1" else hosts[::-1]
-    chosen.said()
-    chosen.told("has")
-    assert other.said() == sent
+    chosen.next_line()
+    chosen.perform("mark_complete")
+    assert other.next_line() == sent
     told = "1 taking it from each other and installing it, 1 installing it"
     assert fan_out.progress(waits, 0, 0).endswith(f": {told}")
     chosen.end()

@@ -91,9 +91,9 @@ def test_files_of_several_programs_are_resolved_together(lock: ProgramLock, tmp_
     other.write_text("layers\n")
     both = replace(lock, others=(other,))
     assert resolved(both, "plots\n") == {"layers": "3.0", "plots": "1.0"}
-    assert (both.path, both.is_kept, lock.is_kept) == (lock.path, True, False)
+    assert (both.path, both.is_current, lock.is_current) == (lock.path, True, False)
     other.write_text("plots\n")
-    assert not both.is_kept
+    assert not both.is_current
     other.write_text("onlysource\n")
     with pytest.raises(ValueError, match=f"{lock.requirements} and {other} cannot be resolved for"):
         deployed(both)
@@ -170,7 +170,7 @@ def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_ve
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     make_package(index, "plots", "2.0")
     lock.requirements.write_text("plots>=1\nlayers\n")
-    assert not lock.is_kept
+    assert not lock.is_current
     said: list[str] = []
     lock.resolve(said.append, keep=True)
     assert re.match(f"Resolve {lock.requirements} for {CPU.name} anew: they or psfleet's locks", said[0])
@@ -178,7 +178,7 @@ def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_ve
     assert resolved(lock, "plots>=1\nlayers\n") == {"plots": "1.0", "layers": "3.0"}
     assert resolved(lock, "plots>=2\n") == {"plots": "2.0"}
     lock.base[0].write_text(f"numpy==2.4 --hash=sha256:{'1' * 64}\n")
-    assert not lock.is_kept
+    assert not lock.is_current
     make_package(index, "plots", "3.0")
     assert resolved(lock, "plots>=2\n") == {"plots": "2.0"}
     lock.path.unlink()

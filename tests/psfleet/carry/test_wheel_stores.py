@@ -15,10 +15,10 @@ import pytest
 
 from psfleet.carry import wheel_stores, wheels
 from psfleet.carry.locks import read_locks
-from psfleet.carry.long_step import bytes_read, told
+from psfleet.carry.long_step import bytes_read, report_progress
 from psfleet.carry.wheel_archive import installed_bytes
 from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
-from tests.psfleet.carry.long_steps import told_at_the_end
+from tests.psfleet.carry.long_steps import report_at_the_end
 from tests.psfleet.carry.made_wheels import lock_line, make_wheel
 from trainer.host.content_directory import locked
 from trainer.host.disk_space import readable
@@ -177,7 +177,7 @@ def test_who_waits_for_another_deployment_is_told(
     store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(wheel_stores, "told", lambda say, what: told(say, what, 0.01))
+    monkeypatch.setattr(wheel_stores, "report_progress", lambda say, what: report_progress(say, what, 0.01))
     (store.cache / "wheels").mkdir(parents=True)
     filling = threading.Thread(target=store.fill, args=[said.append])
     with locked(store.cache / "wheels" / f".{store.lock_hash}.lock", 1):
@@ -194,7 +194,7 @@ def test_what_takes_long_is_told_in_bytes(
 ) -> None:
     said: list[str] = []
     for module in (wheels, wheel_stores):
-        monkeypatch.setattr(module, "told", told_at_the_end)
+        monkeypatch.setattr(module, "report_progress", report_at_the_end)
     store.fill(said.append)
     assert len(asked) == 1
     size = sum(wheel.stat().st_size for wheel in (store.cache / "wheels" / "pool").iterdir())

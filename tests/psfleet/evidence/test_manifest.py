@@ -13,7 +13,7 @@ import pytest
 
 from psfleet.evidence.__main__ import main
 from psfleet.evidence.manifest import Manifest, pack
-from psfleet.evidence.reading import keep_settings
+from psfleet.evidence.reading import record_settings
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.run_folders import RELEASE, RUN_ID, detail, edit, events, verdict_of
@@ -143,7 +143,7 @@ def test_what_was_changed_or_lacks_is_named(collected: Path, case: Case) -> None
 
 
 def test_what_the_first_judging_notes_in_the_settings_is_no_change(collected: Path) -> None:
-    keep_settings(collected, EvidenceSettings())
+    record_settings(collected, EvidenceSettings())
     assert "evidence" in json.loads((collected / "settings.json").read_text())
     assert unchanged(collected)[0] is True
 
@@ -153,7 +153,7 @@ def test_a_note_does_not_hide_that_the_settings_were_added(collected: Path) -> N
     (collected / "settings.json").unlink()
     Manifest.of(collected).write(collected)
     (collected / "settings.json").write_text(kept)
-    keep_settings(collected, EvidenceSettings())
+    record_settings(collected, EvidenceSettings())
     assert unchanged(collected) == (False, "settings.json was added")
 
 
@@ -161,7 +161,7 @@ def test_a_note_does_not_hide_that_the_settings_were_changed_before(collected: P
     content = json.loads((collected / "settings.json").read_text())
     content["training"]["steps"] = 1
     (collected / "settings.json").write_text(json.dumps(content))
-    keep_settings(collected, EvidenceSettings())
+    record_settings(collected, EvidenceSettings())
     assert unchanged(collected)[0] is False
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.reading import keep_settings, read_settings
+from psfleet.evidence.reading import read_settings, record_settings
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.run_folders import verdict_of
 from tests.repository import ROOT
@@ -86,8 +86,8 @@ def test_what_is_asked_for_is_kept_as_people_write_it() -> None:
 
 def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> None:
     assert main([str(run)]) == 0
-    keep_settings(run, EvidenceSettings(weight_tolerance=0.0))
-    keep_settings(run, EvidenceSettings())  # what is noted stays
+    record_settings(run, EvidenceSettings(weight_tolerance=0.0))
+    record_settings(run, EvidenceSettings())  # what is noted stays
     noted = json.loads((run / "settings.json").read_text())
     assert (run / "settings.json").read_text() == json.dumps(noted, indent=4) + "\n"
     assert noted["training"]["model"] == "linear"
@@ -120,7 +120,7 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
 @pytest.mark.parametrize("content", ["[]", "["])
 def test_settings_that_are_no_object_stay_as_they_are(tmp_path: Path, content: str) -> None:
     (tmp_path / "settings.json").write_text(content)
-    keep_settings(tmp_path, EvidenceSettings())
+    record_settings(tmp_path, EvidenceSettings())
     assert (tmp_path / "settings.json").read_text() == content
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from psfleet.inventory.asked_tasks import AskedTask, tasks_rule
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.reading import read_inventory
+from psfleet.inventory.requested_tasks import RequestedTask, tasks_rule
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 from trainer.contract.plan import JOBS, ClusterPlan
 from trainer.contract.rules import SettingsError, integer
@@ -241,9 +241,9 @@ def test_a_task_with_a_wrong_part(task: object, problem: str) -> None:
 
 def test_a_list_of_tasks_is_taken_whole_or_each_wrong_part_is_named() -> None:
     rule = tasks_rule("worker", {"index": integer(0), "batch_size": integer(1)})
-    assert rule.convert("2") == (AskedTask(), AskedTask())
-    seventh = AskedTask(7, settings={"batch_size": 3})
-    assert rule.convert([{"index": "7", "batch_size": 3}, {}]) == (seventh, AskedTask())
+    assert rule.convert("2") == (RequestedTask(), RequestedTask())
+    seventh = RequestedTask(7, settings={"batch_size": 3})
+    assert rule.convert([{"index": "7", "batch_size": 3}, {}]) == (seventh, RequestedTask())
     with pytest.raises(SettingsError) as caught:
         rule.convert([3, {"index": -1, "gpu": 0}, {"bacth_size": 7}, {"colour": "red"}])
     assert [str(problem) for problem in caught.value.problems] == [

@@ -329,7 +329,7 @@ BESIDE = "; -e trainer_deploy_during_run=true deploys beside it, which keeps wha
 
 
 @pytest.mark.parametrize(
-    ("hosts", "told", "said"),
+    ("hosts", "allowed", "said"),
     [
         ({}, False, []),
         (
@@ -343,21 +343,21 @@ BESIDE = "; -e trainer_deploy_during_run=true deploys beside it, which keeps wha
         *(
             (
                 {"n2": found("worker0", alive=True, run_id="r1", deployed=MOVED)},
-                told,
+                allowed,
                 [
                     WATCH.format(""),
                     "its tasks would be ended by another plan: worker0: n2 10.0.0.2:2999 GPUs [] deployed,"
                     " n2 10.0.0.2:2222 GPUs [] in the inventory",
                 ],
             )
-            for told in (False, True)
+            for allowed in (False, True)
         ),
     ],
 )
 def test_what_a_deployment_would_disturb(
-    hosts: dict[str, dict[str, Any]], told: bool, said: list[str]
+    hosts: dict[str, dict[str, Any]], allowed: bool, said: list[str]
 ) -> None:
-    assert deploy_problems({**IDLE, **hosts}, PLAN, told=told) == said
+    assert deploy_problems({**IDLE, **hosts}, PLAN, allowed=allowed) == said
 
 
 def test_who_else_deployed_last_is_said() -> None:
@@ -411,9 +411,9 @@ def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
     metrics = {"name": "metrics", "task": "", "found": "there is no /metrics", "remedy": "make it"}
     said = "n1, n2: there is no /metrics; make it"
     idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}
-    assert deploy_problems(idle, PLAN, told=False) == deploy_problems(idle, PLAN, told=True) == [said]
+    assert deploy_problems(idle, PLAN, allowed=False) == deploy_problems(idle, PLAN, allowed=True) == [said]
     busy = {**idle, "n1": SERVES | {"checks": [metrics]}}
-    assert deploy_problems(busy, PLAN, told=True) == [said]
-    assert [said, *deploy_problems({"n1": SERVES}, PLAN, told=False)] == deploy_problems(
-        busy, PLAN, told=False
+    assert deploy_problems(busy, PLAN, allowed=True) == [said]
+    assert [said, *deploy_problems({"n1": SERVES}, PLAN, allowed=False)] == deploy_problems(
+        busy, PLAN, allowed=False
     )

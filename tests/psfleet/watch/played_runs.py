@@ -63,7 +63,7 @@ class PlayedRun:
         for _ in range(seconds):
             self.seconds += 1
             for host in self.hosts:
-                heard += self.view.units.answered(host, {}, float(self.seconds))
+                heard += self.view.units.update(host, {}, float(self.seconds))
             self.counts = [count + rate for count, rate in zip(self.counts, rates, strict=True)]
             values: dict[str, object] = {
                 "phase": "training",
@@ -74,7 +74,7 @@ class PlayedRun:
                 "contributions": [int(count) for count in self.counts],
             }
             reading = Reading(Progress.from_mapping(values | changes), records=records)
-            heard += self.view.look(reading, float(self.seconds))
+            heard += self.view.add_reading(reading, float(self.seconds))
         self.notes += heard
         return [note.text for note in heard]
 

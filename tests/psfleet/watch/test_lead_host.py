@@ -21,8 +21,8 @@ def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str =
     told = []
     for at in range(int(seconds) + 1):
         if worker1 is not None and at % ASK == 0:
-            told += view.asked("node1", worker1, BEGIN + at)
-        told += view.unread(BEGIN + at, problem)
+            told += view.add_units("node1", worker1, BEGIN + at)
+        told += view.add_silence(BEGIN + at, problem)
         if at < LOST_SECONDS:
             assert view.fate(BEGIN + at, ASK) == "unknown"
     return [note.text for note in told]
@@ -32,7 +32,7 @@ def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str =
 def view() -> WatchedRun:
     """Return a run of two workers, ps and lead on node0, whose lead was read last at `BEGIN`."""
     view = WatchedRun(decided_run(2))
-    view.look(Reading(progress()), BEGIN)
+    view.add_reading(Reading(progress()), BEGIN)
     return view
 
 
@@ -57,7 +57,7 @@ def test_a_run_is_over_where_its_lead_is_silent_and_nobody_else_computes(
 
 def test_where_all_were_lost_at_once_the_watchers_own_network_is_away(view: WatchedRun) -> None:
     """Nothing is ended then: what node1 said last, just before, is no word on the run."""
-    view.asked("node1", answer_of("inactive", "dead"), BEGIN + 2)
+    view.add_units("node1", answer_of("inactive", "dead"), BEGIN + 2)
     silent(view, LOST_SECONDS, None)
     assert view.fate(BEGIN + LOST_SECONDS, ASK) == "unwatched"
 
@@ -66,7 +66,7 @@ def test_the_first_reason_is_told_at_once_and_that_it_answers_again(view: Watche
     first, *others = silent(view, 5, None, "Connection refused\x1b[2J\nby it")
     assert first == "the host of worker0, node0, does not answer: Connection refused [2J by it"
     assert others == []
-    (note,) = view.look(Reading(progress()), BEGIN + 6)
+    (note,) = view.add_reading(Reading(progress()), BEGIN + 6)
     assert (note.text, note.good) == ("the host of worker0, node0, answers again", True)
-    assert view.look(Reading(progress()), BEGIN + 7) == []
+    assert view.add_reading(Reading(progress()), BEGIN + 7) == []
     assert view.fate(BEGIN + 6 + LOST_SECONDS - 1, ASK) == "unknown"

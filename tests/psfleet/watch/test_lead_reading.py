@@ -15,7 +15,7 @@ from psfleet.watch.lead_reading import (
     age_of,
     places,
     read_command,
-    without_stale_word,
+    without_stale_progress,
 )
 from trainer.contract.progress import Progress
 
@@ -174,10 +174,10 @@ def test_the_age_of_a_run_is_of_the_first_process_of_its_present_part() -> None:
 
 def test_the_last_word_of_an_earlier_part_is_none_of_this_one() -> None:
     stale = Progress("stopped", wall=5.0, global_step=100)
-    assert without_stale_word(Reading(stale), stale).progress.phase == "starting"
-    assert without_stale_word(Reading(stale, alive=False), stale).progress.phase == "stopped"
+    assert without_stale_progress(Reading(stale), stale).progress.phase == "starting"
+    assert without_stale_progress(Reading(stale, alive=False), stale).progress.phase == "stopped"
     later = Reading(Progress("training", wall=6.0, global_step=100))
-    assert without_stale_word(later, stale) == later
+    assert without_stale_progress(later, stale) == later
 
 
 def test_the_logs_are_named_by_host() -> None:

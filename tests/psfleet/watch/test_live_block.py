@@ -23,7 +23,7 @@ def trained(workers: int = 3, rates: list[float] | None = None, last_step: int =
     run = PlayedRun(decided_run(workers, ps=2), last_step)
     run.goes_on(39, rates or [50.0] * workers, loss=0.25)
     of_node0 = "\n".join([unit("ps", 0), unit("ps", 1), unit("worker", 0)])
-    assert run.view.asked("node0", of_node0, 39.0) == []
+    assert run.view.add_units("node0", of_node0, 39.0) == []
     run.goes_on(1, rates or [50.0] * workers, loss=0.25)
     return run.view.now
 
@@ -189,11 +189,11 @@ def test_a_log_hears_nothing_anew_where_only_time_has_passed() -> None:
     before = run.view.now
     run.goes_on(12, [0, 0])
     assert run.view.now.elapsed > before.elapsed
-    assert run.view.now.moved_by == before.moved_by
+    assert run.view.now.shown_state == before.shown_state
     run.goes_on(1, [0, 0], missing=[MISSING])
-    assert run.view.now.moved_by != before.moved_by
+    assert run.view.now.shown_state != before.shown_state
     run.goes_on(1, [1, 0])
-    assert run.view.now.moved_by != before.moved_by
+    assert run.view.now.shown_state != before.shown_state
 
 
 def test_behind_the_last_step_none_is_missed() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import line
-from psfleet.watch.notices import STRAGGLER_LOOKS, LeadRecords
+from psfleet.watch.notices import STRAGGLER_POLLS, LeadRecords
 from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
 
@@ -49,8 +49,8 @@ def test_a_worker_at_the_limit_is_not_told_of_again_and_again() -> None:
     run = steady_run(3)
     run.goes_on(20, [50, 50, 24])
     for _ in range(4):
-        run.goes_on(2 * STRAGGLER_LOOKS, [50, 50, 27])
-        run.goes_on(2 * STRAGGLER_LOOKS, [50, 50, 24])
+        run.goes_on(2 * STRAGGLER_POLLS, [50, 50, 27])
+        run.goes_on(2 * STRAGGLER_POLLS, [50, 50, 24])
     assert len(run.notes) == 1
 
 
@@ -97,18 +97,18 @@ def test_a_program_that_tells_no_steps_stands_still_where_it_prints_nothing_eith
         now = replace(progress(last_step=0), last_line=f"epoch {printed}")
         # Its hosts answer: of these nobody is to hear here.
         run.units.hosts = {}
-        notes += [note.text for note in run.look(Reading(now), float(second))]
+        notes += [note.text for note in run.add_reading(Reading(now), float(second))]
     assert notes == ['no step for 2:00, still "epoch 200"']
     for second in range(400, 600):
         now = replace(progress(global_step=7), last_line=f"epoch {second}")
-        notes += [note.text for note in run.look(Reading(now), float(second))]
+        notes += [note.text for note in run.add_reading(Reading(now), float(second))]
     assert notes[1:] == ["steps go on after 3:21, at step 7", "no step for 0:30, still at step 7"]
 
 
 def test_a_program_that_says_nothing_at_all_is_told_of() -> None:
     run = WatchedRun(decided_run(1, program={"release": "abc"}))
     run.units.hosts = {}
-    notes = [run.look(Reading(progress(last_step=0)), float(second)) for second in range(200)]
+    notes = [run.add_reading(Reading(progress(last_step=0)), float(second)) for second in range(200)]
     assert [note.text for told in notes for note in told] == ["no step for 2:00, and nothing was printed"]
 
 
@@ -157,7 +157,7 @@ def test_records_without_end_take_no_memory_without_end() -> None:
     told = LeadRecords("worker0")
     tracemalloc.start()
     for number in range(100):
-        list(told.look([record("other", number, pid=f"{number}" * 50_000)], 1))
+        list(told.update([record("other", number, pid=f"{number}" * 50_000)], 1))
     assert tracemalloc.get_traced_memory()[0] < 1_000_000
     tracemalloc.stop()
 
@@ -181,12 +181,12 @@ def test_a_run_that_begins_anew_says_what_is_lost() -> None:
 def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[str]:
     run.seconds += 1
     reading = Reading(progress(wall=float(run.seconds), restarts=restarts), restarts=of_lead)
-    return [note.text for note in run.view.look(reading, float(run.seconds))]
+    return [note.text for note in run.view.add_reading(reading, float(run.seconds))]
 
 
 def test_where_the_disk_is_full_a_step_that_is_not_told_of_does_not_stand_still() -> None:
     run, now = steady_run(2), progress(wall=1e9, global_step=2000, last_step=9000)
-    heard = [run.view.look(Reading(now, free_bytes=0.0), 20.0 + second) for second in range(50)]
+    heard = [run.view.add_reading(Reading(now, free_bytes=0.0), 20.0 + second) for second in range(50)]
     (told,) = [note.text for notes in heard for note in notes]
     assert told.startswith("No space left for the run on node0")
 
@@ -195,7 +195,7 @@ def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
     run = WatchedRun(decided_run(1))
     heard = []
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
-        heard += [note.text for note in run.look(Reading(progress(), free_bytes=free), float(second))]
+        heard += [note.text for note in run.add_reading(Reading(progress(), free_bytes=free), float(second))]
         assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
     lost = "checkpoints, records and what is shown here are lost until there is some"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]

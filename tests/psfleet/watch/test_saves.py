@@ -10,22 +10,22 @@ from trainer.host.saved_places import SavedPlace
 def test_a_place_is_told_once_and_the_usual_ones_are_not() -> None:
     saves = Saves()
     usual = [SavedPlace("checkpoints"), SavedPlace("output/x"), SavedPlace("gs://bucket/x")]
-    assert list(saves.look("worker0", usual)) == []
+    assert list(saves.update("worker0", usual)) == []
     places = [SavedPlace("/tmp/logs"), SavedPlace("/dev/shm/m"), SavedPlace("m.keras")]
-    told = list(saves.look("worker0", [*places, SavedPlace("/tmp/logs", "summaries")]))
+    told = list(saves.update("worker0", [*places, SavedPlace("/tmp/logs", "summaries")]))
     assert [(note.text, note.good) for note in told] == [
         ("worker0 saves to /tmp/logs: in the run's folder it will be saved/worker0/tmp/logs", True),
         ("worker0 saves to /dev/shm/m, which ends with the task: only what is below /tmp comes home", False),
         ("worker0 saves to m.keras: in the run's folder it will be saved/worker0/m.keras", True),
     ]
-    assert list(saves.look("worker0", places)) == []
-    (other,) = saves.look("worker1", places[:1])
+    assert list(saves.update("worker0", places)) == []
+    (other,) = saves.update("worker1", places[:1])
     assert other.text.startswith("worker1 saves to /tmp/logs")
 
 
 def test_a_host_fills_no_screen() -> None:
     hostile = [SavedPlace(f"/tmp/\x1b[2J{'x' * 900}{number}") for number in range(100)]
-    told = list(Saves().look("worker0", hostile))
+    told = list(Saves().update("worker0", hostile))
     assert len(told) == 5
     assert all(note.text.isprintable() and len(note.text) < 400 for note in told)
 
@@ -37,7 +37,7 @@ def test_of_a_program_each_host_is_asked_where_its_tasks_save_and_the_block_tell
     played = PlayedRun(run, silent=True)
     note = '{"path": "/tmp/export", "kind": "SavedModel"}'
     answer = f"{unit('worker', 1)}\n--psfleet--\na log\n--psfleet--\n{note}\n"
-    (told,) = played.view.asked("node1", answer, 1.0)
+    (told,) = played.view.add_units("node1", answer, 1.0)
     assert (
         told.text == "worker1 saves to /tmp/export: in the run's folder it will be saved/worker1/tmp/export"
     )

@@ -26,7 +26,7 @@ def played() -> PlayedRun:
 
 def heard(run: PlayedRun, answer: str, host: str = "node1") -> list[str]:
     run.goes_on(1, [0, 0], contributions=[], last_step=0)
-    return [note.text for note in run.view.asked(host, answer, float(run.seconds))]
+    return [note.text for note in run.view.add_units(host, answer, float(run.seconds))]
 
 
 def troubles(run: PlayedRun) -> dict[str, str]:
@@ -109,8 +109,8 @@ def test_a_host_that_tells_nothing_of_its_tasks_counts_as_silent(answer: str) ->
     notes = []
     for _ in range(int(SILENT_SECONDS) + 5):
         notes += run.goes_on(1, [0, 0], contributions=[], last_step=0)
-        assert run.view.asked("node1", answer, float(run.seconds)) == []
-        run.view.asked("node0", f"{unit('ps', 0)}\n{unit('worker', 0)}", float(run.seconds))
+        assert run.view.add_units("node1", answer, float(run.seconds)) == []
+        run.view.add_units("node0", f"{unit('ps', 0)}\n{unit('worker', 0)}", float(run.seconds))
     assert notes == ["the host node1 does not answer: nothing is known of its tasks"]
     assert troubles(run) == {"worker1": "host does not answer"}
     assert heard(run, worker1("active", "running")) == ["the host node1 answers again"]
@@ -145,11 +145,11 @@ def test_a_task_whose_host_was_rebooted_is_told_of_once_also_of_a_program(progra
     run.goes_on(1, [20, 20])
     gone = f"/etc/psfleet/run/worker-1.boot\n\n{worker1('inactive', 'dead')}"
     told = "worker1 does not run any more: node1 went down by step 40 of the run, and was booted since"
-    assert [note.text for note in run.view.asked("node1", gone, 1.0)] == [told]
-    assert run.view.asked("node1", gone, 2.0) == []
+    assert [note.text for note in run.view.add_units("node1", gone, 1.0)] == [told]
+    assert run.view.add_units("node1", gone, 2.0) == []
     run.goes_on(1, [20, 20])
     assert run.view.now.workers[1].trouble == "its host was rebooted"
-    assert run.view.asked("node1", worker1("active", "running"), 3.0) == []
+    assert run.view.add_units("node1", worker1("active", "running"), 3.0) == []
     run.goes_on(1, [20, 20])
     assert run.view.now.workers[1].trouble == ""
 

@@ -30,15 +30,15 @@ def test_a_worker_that_was_restarted_keeps_its_count() -> None:
 
 def test_the_time_into_the_run_goes_on_where_the_lead_is_restarted() -> None:
     view = WatchedRun(decided_run(1))
-    view.look(Reading(Progress("training", elapsed=100.0)), 1000.0)
-    view.look(Reading(Progress("starting", elapsed=2.0), restarts=1), 1050.0)
+    view.add_reading(Reading(Progress("training", elapsed=100.0)), 1000.0)
+    view.add_reading(Reading(Progress("starting", elapsed=2.0), restarts=1), 1050.0)
     assert view.now.elapsed == 150.0
 
 
 def test_a_watch_that_begins_late_may_be_told_when_the_run_began() -> None:
     view = WatchedRun(decided_run(1))
     view.began = 400.0
-    view.look(Reading(progress(), restarts=2), 1000.0)
+    view.add_reading(Reading(progress(), restarts=2), 1000.0)
     assert view.elapsed(1000.0) == 600.0
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are asked a command again and again while an action works, without waiting for any of them."""
+"""Polls hosts with a command again and again while an action works, without waiting for any of them."""
 
 import copy
 import queue
@@ -13,11 +13,12 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.connection import ConnectionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
-# So few together take a tenth of a processor.
+# This many hosts per second together take about a tenth of a processor.
 HOSTS_A_SECOND = 10
-# A host is asked again anyway: ssh is neither to try for longer than people wait, nor again by itself.
+# The next poll tries again anyway, so ssh should neither wait longer than people would, nor retry.
 PATIENCE = {"timeout": 10, "reconnection_retries": 0}
-# Variable -> what the play's context keeps of it: also of the task's own host, whose secrets no other gets.
+# Variable -> the attribute of the play's context that has it, also for the task's own host. No other host
+# gets these secrets.
 SECRETS = {
     "ansible_password": "password",
     "ansible_ssh_pass": "password",
@@ -28,21 +29,21 @@ SECRETS = {
 
 
 class Answer(NamedTuple):
-    """What a host's command printed, or why there is none; the one is empty where the other is not."""
+    """The output of a host's command, or the problem; one of them is empty."""
 
     host: str
     printed: str
     problem: str = ""
 
 
-class AskedHosts:
-    """Asks each host its command (host -> command) every so many `seconds`; more slowly where they are many.
+class PolledHosts:
+    """Runs a command on each host (host -> command) every `seconds`, or less often if there are many hosts.
 
-    Each has a thread: one that is down keeps no other waiting, nor the process that ends.
+    Each host has a thread, so that one that is down delays neither others nor the end of the process.
     """
 
     def __init__(self, action: ActionBase, commands: Mapping[str, str], seconds: float) -> None:
-        """Begin. Raises AnsibleError where the inventory does not tell how a host is reached."""
+        """Start polling. Raises AnsibleError if the inventory lacks what a connection needs."""
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
         for place, (host, command) in enumerate(commands.items()):
@@ -51,17 +52,17 @@ class AskedHosts:
             if there._connection.transport == "ssh":
                 for name, value in PATIENCE.items():
                     there._connection.set_option(name, value)
-            threading.Thread(target=self._ask, args=(there, host, command, begin), daemon=True).start()
+            threading.Thread(target=self._poll, args=(there, host, command, begin), daemon=True).start()
 
-    def heard(self, wait: float = 0.0) -> Iterator[Answer]:
-        """Return what was heard since; where that is nothing, wait so many seconds for the next."""
+    def answers(self, wait: float = 0.0) -> Iterator[Answer]:
+        """Yield the answers since the last call; if there are none, wait up to `wait` seconds for one."""
         if wait and self._answers.empty():
             with suppress(queue.Empty):
                 yield self._answers.get(timeout=wait)
         while not self._answers.empty():
             yield self._answers.get()
 
-    def _ask(self, there: ActionBase, host: str, command: str, begin: float) -> None:
+    def _poll(self, there: ActionBase, host: str, command: str, begin: float) -> None:
         wait = threading.Event().wait
         wait(begin)
         while True:
@@ -75,7 +76,7 @@ class AskedHosts:
 
 
 def action_on(action: ActionBase, host: str) -> ActionBase:
-    """Return the action as it would be on another host. Raises AnsibleError where nothing reaches that."""
+    """Return the action for another host. Raises AnsibleError if there is no way to connect to it."""
     variables = action.variables["hostvars"][host]
     there = copy.copy(action)
     there._play_context = action._play_context.copy()
@@ -88,7 +89,7 @@ def action_on(action: ActionBase, host: str) -> ActionBase:
 
 
 def _connection(there: ActionBase, variables: Mapping[str, Any]) -> ConnectionBase:
-    """Make the connection that a host's variables and the task ask for, with the secrets that were typed."""
+    """Return the connection that the host's variables and the task require, with typed secrets."""
     task, context = there._task, there._play_context
     kind = variables.get("ansible_connection", task.connection)
     connection = connection_loader.get(kind, context)

@@ -1,4 +1,4 @@
-"""The tasks that a host is asked to run, as `trainer_ps_tasks` and `trainer_worker_tasks` say it."""
+"""The tasks that `trainer_ps_tasks` and `trainer_worker_tasks` request for a host."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from trainer.contract.settings import PER_HOST
 
 _COUNT = integer(1, 1024)
 
-# Keys that people try, and what to say instead of the closest one.
+# Keys that people try, and our advice in place of the closest known key.
 _NOT_OFFERED = {
     "ps": {"gpu": "write gpus, a list such as [0]", "batch_size": "a ps takes no steps"},
     "worker": {"gpu": "write gpus, a list such as [0]"},
@@ -18,10 +18,10 @@ _NOT_OFFERED = {
 
 
 @dataclass(frozen=True)
-class AskedTask:
-    """One task of a host. What is None or missing follows from the host's variables and the other tasks.
+class RequestedTask:
+    """One requested task of a host; a field that is None or missing follows from the host's variables.
 
-    `gpus` as in the plan; `settings` holds the task's own values of the settings in PER_HOST.
+    `gpus` are numbers as in the plan; `settings` holds the task's own values of the settings in PER_HOST.
     """
 
     index: int | None = None
@@ -31,21 +31,21 @@ class AskedTask:
 
 
 def tasks_rule(job: str, keys: Mapping[str, Rule]) -> Rule:
-    """Return the rule for the list of a host's tasks of a job, or for their number.
+    """Return the rule for `trainer_<job>_tasks`: a list of a host's tasks, or their number.
 
-    `keys` has the rule of each key that a task may have. What the rule converts is a tuple of AskedTask; the
-    SettingsError that it raises names each part that is wrong, such as [1].port.
+    `keys` maps each key that a task may have to its rule. The rule converts a value to a tuple of
+    RequestedTask; the SettingsError that it raises names each wrong part, such as [1].port.
     """
 
-    def known_keys(key: str) -> str:
+    def expected_keys(key: str) -> str:
         close = get_close_matches(key, keys, n=1)
         hint = _NOT_OFFERED[job].get(key) or (f"did you mean {close[0]}?" if close else "")
         return f"only {', '.join(keys)} in a task{f' ({hint})' if hint else ''}"
 
-    def convert(value: object) -> tuple[AskedTask, ...]:
+    def convert(value: object) -> tuple[RequestedTask, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             count: Any = _COUNT.convert(value)
-            return (AskedTask(),) * int(count)
+            return (RequestedTask(),) * int(count)
         if not value:
             raise ValueError(value)
         problems = []
@@ -56,10 +56,10 @@ def tasks_rule(job: str, keys: Mapping[str, Rule]) -> Rule:
                 expected = f"a mapping of {', '.join(keys)}, or {{}} for a task like its host"
                 problems.append(SettingProblem(name, given, expected))
                 continue
-            task, wrong = convert_all(given, keys, known_keys, f"{name}.")
+            task, wrong = convert_all(given, keys, expected_keys, f"{name}.")
             problems += wrong
             own = {key: task.pop(key) for key in PER_HOST & task.keys()}
-            tasks.append(AskedTask(**task, settings=own))
+            tasks.append(RequestedTask(**task, settings=own))
         if problems:
             raise SettingsError(problems)
         return tuple(tasks)
