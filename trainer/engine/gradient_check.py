@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer.engine.optimizers import Gradients
 from trainer.model.data import Examples
 from trainer.model.models.model import Model, ModelContext, Values
-from trainer.model.pieces import AnyVariable, joined, pieces_of
+from trainer.model.pieces import AnyVariable, join_values, pieces_of
 
 # Of the loss: how far it is to change, and what it may differ by where it is computed again: one that differs
 # more draws random numbers.
@@ -113,5 +113,5 @@ def _slope(
     pieces = [gradients.get(piece.op.name) for piece in pieces_of(variable)]
     if any(piece is None or isinstance(piece, tf.IndexedSlices) for piece in pieces):
         return None
-    whole = joined(variable, [tf.identity(piece) for piece in pieces])
+    whole = join_values(variable, [tf.identity(piece) for piece in pieces])
     return whole / tf.cast(weight, whole.dtype)

@@ -26,7 +26,7 @@ from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext
-from trainer.model.pieces import CutVariable, wholes
+from trainer.model.pieces import CutVariable, join_pieces
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -95,7 +95,7 @@ class TrainingGraph(ABC):
             self.saved_parameters = [variable for variable in held if variable is not self.counters]
             self.initializers = [variable.initializer for variable in held]
             cut = [variable for variable in self.model_variables if isinstance(variable, CutVariable)]
-            self.variables = wholes(held, cut)
+            self.variables = join_pieces(held, cut)
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 

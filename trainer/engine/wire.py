@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from trainer.engine.optimizers import Gradients
 from trainer.model.models.model import Values
-from trainer.model.pieces import AnyVariable, CutVariable, apart, joined, pieces_of
+from trainer.model.pieces import AnyVariable, CutVariable, join_values, pieces_of, split_value
 
 v1 = tf.compat.v1
 
@@ -66,7 +66,7 @@ class Wire:
             found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
         with tf.name_scope("wire"):
             return [
-                joined(variable, [found[name] for name in names]) if names[0] in found else variable
+                join_values(variable, [found[name] for name in names]) if names[0] in found else variable
                 for variable in self._variables
                 for names in [_names(pieces_of(variable))]
             ]
@@ -80,7 +80,9 @@ class Wire:
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if gradient is not None:
                 with tf.name_scope("wire"):
-                    found.update(zip(_names(pieces_of(variable)), apart(variable, gradient), strict=True))
+                    found.update(
+                        zip(_names(pieces_of(variable)), split_value(variable, gradient), strict=True)
+                    )
         for device, packed in self._packs:
             pieces = [piece for piece in packed if piece.op.name in found]
             if not pieces:

@@ -128,7 +128,7 @@ class Chief:
         try:
             with session.held_still():
                 path, fingerprint = self._save_operation.run(session.session)
-            self._folder.saved()
+            self._folder.remove_old()
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):
                 raise

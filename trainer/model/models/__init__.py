@@ -1,6 +1,7 @@
-"""The models that can be trained. A new one is a file with a `MODEL` like these, and a line in `_MODELS`.
+"""The models that can be trained.
 
-Its name also goes into `MODELS` of trainer/contract/settings.py.
+A new model is a file with a `MODEL` like these, an entry in `_MODELS`, and its name in `MODELS` of
+trainer/contract/settings.py.
 """
 
 from trainer.model.models import cnn, linear, mnist_mlp, partition, placement_demo
