@@ -122,7 +122,7 @@ def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
 
 
 def _scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
-    """Return an odd number for each of these uint64; `operations` are NumPy's or TensorFlow's bit operations."""
+    """Return an odd number for each uint64; `operations` are the bit operations of NumPy or TensorFlow."""
     mixed = (numbers + np.uint64(1)) * _GAMMA
     for shift, factor in _MIXING:
         shifted = operations.right_shift(mixed, np.uint64(shift))

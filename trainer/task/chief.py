@@ -58,7 +58,7 @@ class Chief:
         `statuses` has what each ps holds about itself, `served` what the other tasks do that serve the chief.
         """
         ledger.clear_ready()
-        self._graph.hear({task: status.note for task, status in served.items()})
+        self._graph.use_notes({task: status.note for task, status in served.items()})
         if self._session is not None:
             self._session.close()
         self._session = session = self._graph.session(self._task.target)
@@ -126,7 +126,7 @@ class Chief:
         began = time.monotonic()
         self.is_saving = True
         try:
-            with session.held_still():
+            with session.updates_paused():
                 path, fingerprint = self._save_operation.run(session.session)
             self._folder.remove_old()
         except (tf.errors.OpError, OSError) as error:

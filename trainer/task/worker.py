@@ -105,7 +105,7 @@ class _Worker:
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
     ) -> None:
         """All that a session is for, in a thread of its own: TensorFlow may hold it for ever."""
-        graph.hear(gathering.served)
+        graph.use_notes(gathering.served)
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
         self._barrier.line_up(gathering.ledger)
