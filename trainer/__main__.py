@@ -10,8 +10,8 @@ from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
 from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
-from trainer.process.ending import tell_ending
-from trainer.process.failure import recorded
+from trainer.process.ending import with_ending_file
+from trainer.process.failure import with_failure_record
 from trainer.process.loading import loading_tensorflow
 from trainer.process.stop_request import StopRequest
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
             open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
     keep_within_quota(os.environ.get("PSFLEET_LOG_MEGABYTES", ""))
-    return tell_ending(options.run_directory, options.cluster.task, lambda: _live(options))
+    return with_ending_file(options.run_directory, options.cluster.task, lambda: _live(options))
 
 
 def _live(options: flags.Options) -> int:
@@ -66,7 +66,7 @@ def _live(options: flags.Options) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
 
     def work() -> int:
-        return recorded(lambda: _run(options, records, stop), records, options.cluster.task)
+        return with_failure_record(lambda: _run(options, records, stop), records, options.cluster.task)
 
     return _supervise(work, stop)
 

@@ -26,8 +26,8 @@ from trainer.contract.records import (
 )
 from trainer.contract.settings import SettingsError, TrainingSettings
 from trainer.process.console import say
-from trainer.process.ending import tell_ending
-from trainer.process.failure import TaskFailure, recorded
+from trainer.process.ending import with_ending_file
+from trainer.process.failure import TaskFailure, with_failure_record
 from trainer.process.loading import loading_tensorflow
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def main(arguments: Sequence[str]) -> int:
         return INPUT
 
     def work() -> int:
-        return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
+        return with_failure_record(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
 
-    return tell_ending(directory, EVALUATOR_NAME, work)
+    return with_ending_file(directory, EVALUATOR_NAME, work)
 
 
 def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
