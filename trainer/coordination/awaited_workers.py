@@ -19,7 +19,7 @@ _SILENT = "its port answers but its part of the step has not come"
 
 
 class AwaitedWorkers:
-    """Watches the waits for other workers: a step calls `wait` regularly while it waits, and `over` at its end."""
+    """Watches a step's waits for other workers; call `wait` during a wait, and `over` after the step."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task = task

@@ -115,7 +115,7 @@ class _Worker:
         self._end(gathering.ledger, steps)
 
     def _watch_session(self) -> None:
-        """Watch the tasks that the other thread's session needs, and let a save that goes on take its time."""
+        """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
         if self._watch is not None:
             self._watch.update()
             if self.chief is not None and self.chief.is_saving and self._watch.all_answer:
