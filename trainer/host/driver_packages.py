@@ -1,4 +1,4 @@
-"""What it does to a host to install NVIDIA's driver from packages, said before it is done."""
+"""What installing NVIDIA's driver from packages would do to a host, described before it is done."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from .nvidia import GpuFacts
 
-# 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
+# The flavour of a kernel follows its version: 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
-# Of a kernel, whose name follows. The package of its kind brings those of the newest kernel, and DKMS builds
-# the module for a kernel with headers alone.
+# The kernel's name follows. With a flavour's name instead, the package has the headers of the newest kernel.
+# DKMS builds the module only for kernels with headers.
 HEADERS = "linux-headers-"
-# What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
+# Phrases of nvidia-smi for a broken or hanging GPU whose driver is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
 _COMPONENTS = {
     "debian": "add `contrib non-free non-free-firmware` to the components of "
@@ -25,7 +25,7 @@ _COMPONENTS = {
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """The packages to install, what that means, in sentences, and why it is not done, "" where it may be."""
+    """The packages to install, sentences that say what that does, and a reason to refuse, "" if none."""
 
     packages: tuple[str, ...]
     says: tuple[str, ...]
@@ -35,17 +35,17 @@ class DriverPackages:
 def choose_packages(
     system: str, kernel: str, by_system: Mapping[str, Sequence[str]], chosen: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the driver's packages: those that somebody chose, else the distribution's, () of an unknown.
+    """Return the driver's packages: the `chosen` ones, else those of the system; () for an unknown system.
 
-    `system` is such as "debian-12"; `by_system` has the packages by it. {flavour} in them is the kind of the
-    kernel, such as "amd64", "cloud-amd64", "generic", "aws".
+    `by_system` maps a `system`, such as "debian-12", to packages. {flavour} in a name is replaced by that of
+    the kernel, such as "amd64", "cloud-amd64", "generic" or "aws".
     """
     flavour = _VERSION.sub("", kernel, count=1)
     return tuple(package.format(flavour=flavour) for package in chosen or by_system.get(system, ()))
 
 
 def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source of the host has, by what `apt-cache policy PACKAGES` printed."""
+    """Return the packages that no source of the host has, by the output of `apt-cache policy PACKAGES`."""
     found, name = set(), ""
     for line in policy.splitlines():
         if line and not line.startswith(" "):
@@ -58,9 +58,9 @@ def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
 def describe_installation(
     facts: GpuFacts, system: str, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
 ) -> DriverPackages:
-    """Return what an installation will do. `unknown` are the packages that no source of the host has.
+    """Return what an installation would do. `unknown` are the packages that no source of the host has.
 
-    `chosen` says that somebody has named the packages, and answers for their signatures.
+    `chosen` says that the user named the packages, and so vouches for their signatures.
     """
     return DriverPackages(
         packages=tuple(packages),
@@ -92,7 +92,7 @@ def _sentences(facts: GpuFacts, packages: Sequence[str]) -> list[str]:
 
 
 def _of_no_use(facts: GpuFacts) -> str:
-    """Return why no package gives the host its GPUs, "" where one may."""
+    """Return why no package can make the GPUs usable; "" if one may."""
     if set(facts.bus_drivers) == {"vfio-pci"}:
         return (
             "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "
@@ -129,7 +129,7 @@ def _refusal(
         distribution = system.partition("-")[0]
         cure = _COMPONENTS.get(distribution, "add the source that has them")
         if set(unknown) == set(packages) and any(package.startswith(HEADERS) for package in packages):
-            # The headers come from the component that every host has, so perhaps there are no lists at all.
+            # Every host's sources have the headers. If these are unknown, too, there may be no lists at all.
             cure = f"`apt-get update`, where their lists were never fetched; else {cure}"
         return (
             f"the host's package sources have no {', '.join(unknown)}: {cure}, then `apt-get update`; or "

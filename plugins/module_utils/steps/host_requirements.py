@@ -13,7 +13,7 @@ from ..host.clock_checks import clock_check
 from ..host.host_checks import (
     PLATFORMS,
     SUPPORTED,
-    Asked,
+    HostNeeds,
     data_check,
     host_chain,
     host_environment,
@@ -65,7 +65,7 @@ def run(step: Step) -> None:
     """Take the step."""
     host = step.params["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
-    asked = Asked(**{name: step.params[name] for name in of_inventory})
+    asked = HostNeeds(**{name: step.params[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = step.params["accounts"]
     checks = host_chain(facts, asked)
