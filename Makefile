@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -53,6 +53,9 @@ security: setup-dev ## Run the slow scenario of attacks, which `make test` leave
 scale: setup-dev ## Run the slow scenario of 24 hosts on one machine, which `make test` leaves out: 40 GB of disk
 	@tools/run_tests.py scale
 
+matrix: setup-dev ## Deploy and train with each ansible-core that is accepted (2.19, 2.20, 2.21), which `make test` leaves out
+	@python tools/matrix.py $(VERSIONS)
+
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
 	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks $(if $(ROUNDS),--rounds=$(ROUNDS))
 
@@ -75,7 +78,7 @@ references: setup-dev ## Train the runs of one process and of several workers an
 	@python -m tests.psfleet.evidence.references
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
-	rm -rf .venv .state/molecule .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .state/molecule .state/matrix .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/locks" "$(CACHE)/carried"
 	$(AS_ROOT) rm -rf "$(CACHE)/environments"
 	@! command -v podman >/dev/null || \

@@ -102,7 +102,7 @@ def main() -> None:
 
 def python_problem(version: tuple[int, ...]) -> str:
     """Return why a host's Python cannot take steps, "" where it can."""
-    return f"{TOO_OLD}, and its own is {'.'.join(map(str, version))}" if version < OLDEST_PYTHON else ""
+    return f"{TOO_OLD}, and its Python is {'.'.join(map(str, version))}" if version < OLDEST_PYTHON else ""
 
 
 def answer_of(module: AnsibleModule, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,8 +134,11 @@ def printed(content: bytes) -> None:
     """Read what a host prints in place of the answers to three modules."""
     asked = [("trainer_tasks", ASKED), ("host_requirements", {}), ("ssh_identity", {})]
     try:
-        answers = answers_in(json.loads(content), len(asked), check_mode=False)
-    except (RecursionError, ValueError):  # of what is no JSON, Ansible says so
+        told = json.loads(content)
+        if not isinstance(told, dict):  # nor does Ansible take it for an answer
+            return
+        answers = answers_in(told, len(asked), check_mode=False)
+    except (RecursionError, ValueError):
         return
     for (module, arguments), answer in zip(asked, answers, strict=False):
         kept(module, answer, arguments)

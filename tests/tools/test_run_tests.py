@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository import ROOT
-from tools import run_tests, things_to_know
+from tools import matrix, run_tests, things_to_know
 from tools.run_tests import Count
 
 # Sets what `molecule` says and its exit status; lists the subcommands it was called with.
@@ -231,3 +231,11 @@ def test_setup_names_the_python_it_needs() -> None:
     )
     assert done.returncode == 1
     assert "needs Python 3.11 or 3.12; found /usr/bin/false" in done.stderr
+
+
+def test_each_ansible_core_that_the_preflight_accepts_is_tried() -> None:
+    preflight = (ROOT / "playbooks" / "preflight_inventory.yml").read_text()
+    bounds = re.search(r'ansible-core: {oldest: "2\.(\d+)", first_unsupported: "2\.(\d+)"}', preflight)
+    assert bounds
+    tried = [int(version.split(".")[1]) for version in matrix.VERSIONS]
+    assert tried == [*range(int(bounds[1]), int(bounds[2]))]

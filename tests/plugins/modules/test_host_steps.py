@@ -47,7 +47,7 @@ def test_each_step_is_shipped_and_its_answer_is_checked(step: str) -> None:
 def test_a_python_that_is_too_old_says_so_before_a_step_is_read() -> None:
     assert host_steps.python_problem((3, 10, 0)) == ""
     said = host_steps.python_problem((3, 9, 2))
-    assert said == "psfleet needs Python 3.10 or newer there, and its own is 3.9.2"
+    assert said == "psfleet needs Python 3.10 or newer there, and its Python is 3.9.2"
     assert hindrance({"msg": said}).startswith(f"{said}: set ansible_python_interpreter")
 
 

@@ -131,9 +131,11 @@ REFUSING = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_user": "nob
 
 # A Python that says that it is 3.9.
 OLD = f"""#!/bin/sh
-for last; do :; done
-exec {sys.executable} -I -S -c "import sys; sys.version_info, sys.version = (3, 9, 2), '3.9.2 (old)'
-exec(sys.argv[1])" "$last"
+exec {sys.executable} -c "import sys
+from collections import namedtuple
+kind = namedtuple('version_info', 'major minor micro releaselevel serial')
+sys.version_info, sys.version = kind(3, 9, 2, 'final', 0), '3.9.2 (old)'
+exec(sys.stdin.read())"
 """
 
 
