@@ -1,1 +1,1 @@
-"""`make bench`: the trainer beside the programs that it is compared with, in one run on one machine."""
+"""`make bench` compares the trainer with other programs, all in one run on one machine."""

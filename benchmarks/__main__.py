@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: all rows of all workloads in turn, round after round; then the table."""
+"""`python -m benchmarks` runs all rows of all workloads, round after round, and then prints the table."""
 
 import argparse
 import signal
@@ -15,12 +15,12 @@ from benchmarks.rows import ROWS, WORKLOADS
 from benchmarks.run import Figures, Run, RunFailed, Start, start_process
 from trainer.contract.json_files import write_json
 
-# TensorFlow refuses a call now and then, which ends programs that do not make it again.
+# TensorFlow rarely refuses a call, which ends programs that do not repeat it.
 _ATTEMPTS = 2
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
-    """Measure what the arguments ask for and write it; 1 where a run has failed twice."""
+    """Measure the chosen rows and write the results; return 1 if a run has failed twice."""
     options = _options(arguments)
     rounds: dict[str, dict[str, dict[int, Figures]]] = {}
     failures: list[str] = []
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
 
 
 def _measured(run: Run, options: argparse.Namespace) -> Figures | RunFailed:
-    """The figures of a run, or how it failed."""
+    """Return the figures of a run, or its failure."""
     try:
         with run:
             return run.measure(options.warm_up, options.seconds)
@@ -64,7 +64,7 @@ def _measured(run: Run, options: argparse.Namespace) -> Figures | RunFailed:
 def _write(
     options: argparse.Namespace, before: dict[str, object], rounds: Rounds, failures: Sequence[str]
 ) -> None:
-    """Write all that is known after a round, and print the tables after the last."""
+    """Write the results so far after each round, and print the tables after the last one."""
     from benchmarks.picture import write_picture
 
     summaries = medians(rounds)
@@ -108,7 +108,7 @@ def _say(text: str) -> None:
 
 
 def _end(number: int, _frame: object) -> None:
-    """Leave by an exception, so that what was started is ended."""
+    """Raise an exception, so that all started processes are ended."""
     sys.exit(128 + number)
 
 

@@ -14,7 +14,7 @@ _COUNTS = {"train": 10_000, "t10k": 1_000}
 
 
 def write_examples(folder: Path) -> None:
-    """Write MNIST's four files into the folder: each image somewhere in its frame, always the same."""
+    """Write MNIST's four files; each image is at some place in its frame, the same one in every run."""
     generator = np.random.default_rng(20_260)
     for part, count in _COUNTS.items():
         images, labels = idx.read_images_and_labels(_DIGITS, part)

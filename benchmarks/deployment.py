@@ -1,4 +1,4 @@
-"""`python -m benchmarks.deployment`: what deployments of practice hosts cost, by the number of hosts."""
+"""`python -m benchmarks.deployment` measures deployments of practice hosts, by the number of hosts."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ from psfleet.report.drawing import DASHES, PALETTE, WIDTH, as_svg, style
 from trainer.contract.json_files import write_json
 
 SIZES = (2, 4, 8, 16)
-# What is done to hosts, one after the other, and the words for it.
+# The actions on the hosts, in their order, and their titles.
 ROWS: Mapping[str, str] = {
     "bare": "bare hosts, wheels cached",
     "again": "again, nothing to do",
@@ -41,14 +41,14 @@ Figures = dict[str, float]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure each number of hosts once and write the table; 1 where a playbook failed."""
+    """Measure each number of hosts once and write the table; return 1 if a playbook failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deployment")
     parser.add_argument("--hosts", default=",".join(map(str, SIZES)), help="how many, such as 3,12")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks", help="folder of deployment.*")
     options = parser.parse_args(arguments)
     before, found = machine(), {}
     with project() as folder:
-        # What is made once for all hosts of a kind is there before anything is measured.
+        # Whatever is made once for all hosts of a kind is made before the measurements.
         with hosts(folder, 2):
             played(folder, "deploy.yml")
         write_plain_parts(folder)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def project() -> Iterator[Path]:
-    """Give a copy of the project, in which a release may change; its hosts are its own."""
+    """Yield a copy of the project with its own hosts, in which a release may be changed."""
     with TemporaryDirectory(prefix="psfleet-bench-") as directory:
         listed = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard"]
         done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -77,7 +77,7 @@ def project() -> Iterator[Path]:
 
 @contextmanager
 def hosts(folder: Path, number: int) -> Iterator[None]:
-    """Make this many bare hosts, the first of them a ps, and remove them in the end."""
+    """Make this many bare hosts, the first of which is a ps, and remove them at the end."""
     try:
         make_hosts(folder, number)
         yield
@@ -86,14 +86,14 @@ def hosts(folder: Path, number: int) -> Iterator[None]:
 
 
 def make_hosts(folder: Path, number: int) -> None:
-    """Make those of this many hosts that are not there."""
+    """Make those of this many hosts that do not exist yet."""
     nodes = [{"name": f"node{i + 1}", "groups": ["worker" if i else "ps"]} for i in range(number)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
     played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 
 
 def measured(folder: Path, number: int) -> dict[str, Figures]:
-    """Return what each row costs with this many hosts."""
+    """Return row -> its figures with this many hosts."""
     found = {}
     with hosts(folder, number):
         found["bare"] = played(folder, "deploy.yml")
@@ -114,7 +114,7 @@ def measured(folder: Path, number: int) -> dict[str, Figures]:
 
 
 def write_plain_parts(folder: Path) -> None:
-    """Write what the plain playbook installs from, wheels that psfleet has and pip; and no configuration."""
+    """Write the files for the plain playbook: psfleet's wheels, pip, and an empty Ansible configuration."""
     (folder / "plain.cfg").touch()
     filled = max(CACHE.glob("wheels/*/environment-*.tar.zst"), key=lambda path: path.stat().st_mtime)
     shutil.copyfile(filled.with_name(f"wheels-{filled.parent.name}.tar"), folder / "plain.tar")
@@ -129,9 +129,9 @@ def played(
     inventory: str = PRACTICE,
     configuration: str = "ansible.cfg",
 ) -> Figures:
-    """Play a playbook. Return its seconds, the controller's CPU, that of all, and what it has sent in MB.
+    """Run a playbook; return its seconds, the CPU of the controller and of the machine, and the MB sent.
 
-    Raises CalledProcessError, with what was said last on the standard error, where it fails.
+    Raises CalledProcessError with the end of standard error if the playbook fails.
     """
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, *options, playbook]
     variables = {**os.environ, "ANSIBLE_CONFIG": configuration}
@@ -150,26 +150,26 @@ def played(
 
 
 def cpu_of_children() -> float:
-    """Return the CPU of all processes that were started here and have ended, in seconds."""
+    """Return the CPU seconds of all ended child processes."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def busy_seconds() -> float:
-    """Return how long the processors of this machine have worked since it started, in seconds of one."""
+    """Return the CPU seconds that this machine has spent since its start."""
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text(encoding="ascii").split()[1:9]
     worked = sum(map(int, (user, nice, system, *interrupts)))
     return worked / os.sysconf("SC_CLK_TCK")
 
 
 def bytes_sent() -> int:
-    """Return what this machine has sent into networks of containers, by their bridges."""
+    """Return the bytes that this machine has sent into networks of containers, by their bridges."""
     counters = Path("/sys/class/net").glob("podman*/statistics/tx_bytes")
     return sum(int(counter.read_text(encoding="ascii")) for counter in counters)
 
 
 def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return the table, and by how much one more host costs the controller."""
+    """Return the table, and what each further host costs the controller."""
     titles = [f"{number} hosts" for number in found]
     lines = [
         "# Results of make bench-deploy",
@@ -199,7 +199,7 @@ def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, F
 
 
 def picture(found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return an SVG of the seconds by the number of hosts, a line for each row."""
+    """Return an SVG of the seconds by the number of hosts, with a line for each row."""
     with style():
         figure = Figure(figsize=(WIDTH, 0.8 * WIDTH), layout="constrained")
         axes = figure.add_subplot()

@@ -1,20 +1,20 @@
-"""A host for each task that is a network alone, joined to the others by a switch that counts their bytes."""
+"""Network namespaces, one for each task, joined by a switch that counts their bytes."""
 
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# What is started so ends with the process that has started it, however that ends.
+# A process that is started with this is killed when its parent ends, even if the parent is killed.
 _NO_LONGER_THAN_THIS = ("setpriv", "--pdeathsig", "KILL")
 _NETWORK = "10.90.0"
 PORT = 2222
 
 
 class Hosts:
-    """Networks without names, which are gone once nothing runs in them. Needs root, or `unshare -r`.
+    """Unnamed network namespaces, which vanish once no process runs in them. They need root or `unshare -r`.
 
-    Leaving its context ends what holds them. Raises NetworkError where they cannot be made.
+    Leaving the context ends the processes that hold them. Raises NetworkError if they cannot be made.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -22,7 +22,7 @@ class Hosts:
         self._holders: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> "Hosts":
-        """Make them and the switch."""
+        """Make the networks and the switch."""
         try:
             self._make()
         except BaseException:
@@ -31,26 +31,26 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what holds them."""
+        """Close the networks."""
         self.close()
 
     def close(self) -> None:
-        """End what holds them."""
+        """End the processes that hold the networks."""
         for holder in self._holders.values():
             holder.kill()
             holder.communicate()
         self._holders.clear()
 
     def inside(self, name: str) -> list[str]:
-        """Return what is to stand before a command that is to run there."""
+        """Return the words before a command that make it run in this host's network."""
         return [*_NO_LONGER_THAN_THIS, "nsenter", f"--net={self.path(name)}"]
 
     def path(self, name: str) -> Path:
-        """Return the file that stands for its network."""
+        """Return the file of a host's network namespace."""
         return Path(f"/proc/{self._holders[name].pid}/ns/net")
 
     def counters(self) -> dict[str, int]:
-        """Host -> bytes that went to it and came from it until now, all read at once."""
+        """Return host -> bytes sent and received so far, all read at the same time."""
         table = Path(f"/proc/{self._holders['switch'].pid}/net/dev").read_text(encoding="utf-8")
         lines = [line.split() for line in table.replace(":", " ").splitlines()]
         return {line[0]: int(line[1]) + int(line[9]) for line in lines if line[0] in self.addresses}
@@ -87,4 +87,4 @@ class Hosts:
 
 
 class NetworkError(Exception):
-    """A network that cannot be made; says by whom and why."""
+    """A network cannot be made; the message has the command and the reason."""

@@ -1,4 +1,4 @@
-"""The speeds as bars, drawn as the report of a run is."""
+"""A bar chart of the speeds, in the style of a run's report."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _BAR_HEIGHT, _TITLE_HEIGHT = 0.26, 0.6
 
 
 def write_picture(path: Path, summaries: Medians) -> None:
-    """Write an SVG: for each workload a bar for each row, with the range of its rounds. Raises OSError."""
+    """Write an SVG with a bar for each row of each workload and the range of its rounds. Raises OSError."""
     known = [workload for workload in WORKLOADS if workload.name in summaries]
     heights = [_TITLE_HEIGHT + _BAR_HEIGHT * len(summaries[workload.name]) for workload in known]
     with style():

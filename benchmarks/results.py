@@ -1,4 +1,4 @@
-"""What the rounds of a benchmark say together: medians, ratios of runs side by side, a table."""
+"""The results of a benchmark's rounds: medians, ratios of runs in the same round, and tables."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def machine() -> dict[str, object]:
-    """Return what the figures were measured on."""
+    """Return the facts of the machine on which the figures were measured."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     package = packages_distributions()["tensorflow"][0]
@@ -84,7 +84,7 @@ def _range(values: Sequence[float]) -> list[float]:
 
 
 def page(machine: Mapping[str, object], asked: Mapping[str, object], summaries: Medians) -> str:
-    """Return the tables below what they were measured on and how."""
+    """Return a page with the machine, the settings, and the tables."""
     told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
     return f"# Results of make bench\n\n{', '.join(told)}\n\n{tables(summaries)}"
 

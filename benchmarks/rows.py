@@ -1,4 +1,4 @@
-"""What is measured: the models, and who trains them. A row more is a line more in one of the two tables."""
+"""The benchmark's workloads and rows. A further row is another line in one of the two tables here."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SLOWER = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """A model and its batch, as flags of the trainer; `parameters`: how many numbers are trained."""
+    """A model and its batch, as flags of the trainer; `parameters` is the number of trained values."""
 
     name: str
     title: str
@@ -25,17 +25,17 @@ class Workload:
 
     @property
     def parameter_bytes(self) -> int:
-        """What a worker pulls in a step, and pushes again."""
+        """The bytes that a worker pulls in a step, and pushes as gradients."""
         return 4 * self.parameters
 
 
 @dataclass(frozen=True)
 class Row:
-    """Who trains: a module that is started in each task, and flags of its own.
+    """A way to train: a module that is started as each task, and its flags.
 
-    Without `workers` it is one process alone. With a `coordinator` the tasks learn from TF_CONFIG who they
-    are, and it is one more. `gradients`: how many a global step is made of. With `straggler` the last worker
-    is SLOWER times slower. `workloads`: names of those that it is for, all where there is none.
+    Without `workers` it is a single process. With a `coordinator` there is one more task, and the tasks read
+    their places from TF_CONFIG. `gradients` is the number of gradients in a global step. With `straggler`
+    the last worker is SLOWER times slower. `workloads` are the names of the row's workloads; none means all.
     """
 
     name: str
@@ -51,23 +51,23 @@ class Row:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks, the one that tells how far the run is last."""
+        """The tasks; the last one writes the run's progress."""
         serving = [f"ps{index}" for index in range(self.ps)] if self.workers else []
         workers = [f"worker{index}" for index in reversed(range(self.workers or 1))]
         return (*serving, *workers, *(["chief0"] if self.coordinator else []))
 
 
-# Adam in each, by the rates of the trainer's models.
+# All use Adam with the rates of the trainer's models.
 WORKLOADS = (
     Workload("mlp", "MLP 784-100-10", 79_510, 100, {"model": "mnist_mlp", "hidden_units": 100}),
     Workload("cnn", "CNN", 333_526, 128, {"model": "cnn"}),
     Workload("wide", "wide MLP, 20 MB", 5_000_560, 100, {"model": "mnist_mlp", "hidden_units": 6_290}),
 )
 
-# The cores of this machine are shared out among the workers; one process alone has all of them.
+# The workers share the cores of this machine; a single process has all of them.
 _SHARED, _ALL = {"threads": max(1, CORES // WORKERS)}, {"threads": CORES}
 _SYNC = {"replication": "sync", "replicas_to_aggregate": WORKERS, **_SHARED}
-# Of as many gradients as there are workers without a backup.
+# Synchronous steps with one gradient for each worker, except for backups.
 _sync = partial(Row, flags=_SYNC, gradients=WORKERS, workloads=("mlp",))
 _PROGRAMS = "benchmarks.programs"
 ROWS = (

@@ -1,4 +1,4 @@
-"""One run: its tasks are started, watched between two marks, and ended."""
+"""One run of the benchmark: it starts the tasks, measures between two marks, and ends the tasks."""
 
 import json
 import os
@@ -21,19 +21,19 @@ from trainer.contract.settings import flags_of
 from trainer.contract.task_names import split_name
 
 _SECONDS_TO_BEGIN = 180.0
-_SECONDS_BETWEEN_LOOKS = 0.02
+_POLL_SECONDS = 0.02
 _SECONDS_TO_RUN = 0.02
 _LAST_STEP = 100_000_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SHOWN = 1500
-# Milliseconds of a step below which threads are not told of.
-_LEAST_TOLD = 0.01
+# Threads that spend less than this on a step, in milliseconds, are left out.
+_LEAST_SHOWN = 0.01
 ENDED = "threads that ended"
 Figures = dict[str, Any]
 
 
 class Process(Protocol):
-    """What has been started."""
+    """A started process."""
 
     @property
     def pid(self) -> int | None: ...  # noqa: D102
@@ -44,19 +44,20 @@ class Process(Protocol):
     def wait(self) -> object: ...  # noqa: D102
 
 
-# From the command, the environment, the file for what it prints, and the network that it is to be in.
+# Starts a process, given its command, environment, output file, and network with the name in it.
 Start = Callable[[Sequence[str], Mapping[str, str], Path, Hosts, str], Process]
 
 
 class RunFailed(Exception):  # noqa: N818 - not an error of this program
-    """A run that did not come to its end mark, with what its tasks have printed last."""
+    """A run that did not reach its end mark; the message has the last output of its tasks."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is read at a mark: Unix seconds and global step as the run tells, the rest as the kernel does.
+    """The readings at a mark: Unix seconds and global step of the run, and figures of the kernel.
 
-    `cpu`: task -> name of threads -> seconds in user mode and in the kernel; `busy`: of the whole machine.
+    `cpu` is task -> name of threads -> seconds in user mode and in the kernel. `bytes` are host -> bytes.
+    `busy` is the CPU seconds of the whole machine.
     """
 
     wall: float
@@ -69,16 +70,16 @@ class Sample:
 def start_process(
     command: Sequence[str], environment: Mapping[str, str], output: Path, hosts: Hosts, name: str
 ) -> Process:
-    """Start a task in its network; it ends with this process."""
+    """Start a task in its network; the task ends with this process."""
     with output.open("wb") as file:
         inside = [*hosts.inside(name), sys.executable, *command]
         return subprocess.Popen(inside, cwd=ROOT, env=environment, stdout=file, stderr=file)
 
 
 class Run:
-    """The tasks of a row that train a workload, each in a network and a folder of its own.
+    """The tasks of a row that train a workload, each in its own network and folder.
 
-    Leaving its context ends them.
+    Leaving the context ends them.
     """
 
     def __init__(
@@ -113,32 +114,31 @@ class Run:
         self._hosts.close()
 
     def measure(self, warm_up: float, seconds: float) -> Figures:
-        """Return the figures between a mark this long after the first step, and one so many seconds later.
+        """Return the figures for `seconds`, from a mark `warm_up` seconds after the first step on.
 
         Raises RunFailed.
         """
         began = time.time()
-        first = self._told(0.0, 0, began + _SECONDS_TO_BEGIN)
+        first = self._sample(0.0, 0, began + _SECONDS_TO_BEGIN)
         deadline = first.wall + warm_up + 4 * seconds + 60
         straggler = self._processes[f"worker{self._row.workers - 1}"] if self._row.straggler else None
         with nullcontext() if straggler is None else slowed(straggler, SLOWER):
-            begin = self._told(first.wall + warm_up, 0, deadline)
-            end = self._told(begin.wall + seconds, begin.global_step, deadline)
+            begin = self._sample(first.wall + warm_up, 0, deadline)
+            end = self._sample(begin.wall + seconds, begin.global_step, deadline)
         return figures(self._row, self._workload, begin, end)
 
-    def _told(self, since: float, after: int, deadline: float) -> Sample:
-        """The sample at the first word of a step beyond `after` that the run tells from `since` on."""
+    def _sample(self, since: float, after: int, deadline: float) -> Sample:
+        """Return the sample at the first progress beyond step `after` that is written from `since` on."""
         lead = self._folder / self._row.tasks[-1] / "progress.json"
         while time.time() < deadline:
-            told = read_object(lead)
-            if told.get("global_step", 0) > after and told["wall"] >= since:
-                return Sample(
-                    told["wall"], told["global_step"], self._cpu(), self._hosts.counters(), _busy_seconds()
-                )
+            progress = read_object(lead)
+            if progress.get("global_step", 0) > after and progress["wall"] >= since:
+                wall, global_step = progress["wall"], progress["global_step"]
+                return Sample(wall, global_step, self._cpu(), self._hosts.counters(), _busy_seconds())
             ended = [task for task, process in self._processes.items() if process.poll() is not None]
             if ended:
                 raise RunFailed(f"ended: {', '.join(ended)}\n{self._outputs()}")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         raise RunFailed(f"no step was told in time\n{self._outputs()}")
 
     def _cpu(self) -> dict[str, dict[str, tuple[float, float]]]:
@@ -155,7 +155,7 @@ class Run:
         return flags_of({**place, **run, **training, **self._workload.flags, **row.flags})
 
     def _environment(self, task: str) -> dict[str, str]:
-        """Little: proxies would be asked for the way to a ps."""
+        """Return a small environment, without proxies, which TensorFlow would use to reach a ps."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
         given = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if self._row.coordinator:
@@ -180,7 +180,7 @@ class Run:
 
 @contextmanager
 def slowed(process: Process, times: int) -> Iterator[None]:
-    """Let a process run for one part of the time in so many, as one on a slower machine."""
+    """Let a process run for only 1/`times` of the time, like one on a slower machine."""
     over = Event()
 
     def stop_and_go() -> None:
@@ -199,7 +199,7 @@ def slowed(process: Process, times: int) -> Iterator[None]:
 
 
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return what was measured between two marks; docs/performance.md explains each figure."""
+    """Return the figures between two marks; docs/performance.md explains each one."""
     seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
     batches = steps * row.gradients
     cpu = _cpu_between(begin, end)
@@ -226,13 +226,13 @@ def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures
         "cpu_milliseconds_per_step": {
             name: [round(1000 * part / steps, 3) for part in parts]
             for name, parts in sorted(cpu.items())
-            if 1000 * sum(parts) / steps >= _LEAST_TOLD
+            if 1000 * sum(parts) / steps >= _LEAST_SHOWN
         },
     }
 
 
 def _cpu_between(begin: Sample, end: Sample) -> dict[str, tuple[float, float]]:
-    """Job and threads -> seconds in user mode and in the kernel, of all its tasks."""
+    """Return "job threads" -> seconds in user mode and in the kernel, over all tasks of the job."""
     sums: dict[str, list[float]] = {}
     for task, threads in end.cpu.items():
         for name, spent in threads.items():
@@ -244,7 +244,7 @@ def _cpu_between(begin: Sample, end: Sample) -> dict[str, tuple[float, float]]:
 
 
 def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:
-    """Name -> seconds in user mode and in the kernel of all threads of that name; the rest is ENDED's."""
+    """Return name -> seconds in user mode and in the kernel of its threads; ENDED has those of ended ones."""
     sums: dict[str, tuple[float, float]] = {}
     rest = _spent(Path(f"/proc/{pid}"))[1]
     for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -263,7 +263,7 @@ def _spent(folder: Path) -> tuple[str, tuple[float, float]]:
 
 
 def _busy_seconds() -> float:
-    """What all processes of this machine have spent."""
+    """Return the CPU seconds that all processes of this machine have spent."""
     user, nice, kernel, _idle, _io, interrupts, soft, *_ = map(
         int, Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
     )

@@ -26,7 +26,7 @@ BATCH_SIZE = 100
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
     parser.add_argument("--task_index", type=int, required=True)
@@ -38,16 +38,16 @@ def arguments() -> argparse.Namespace:
 
 
 def batch(seed: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Features [100, 2] and labels [100] of a plane with noise, new ones at every step."""
+    """Return features [100, 2] and labels [100] of a plane with noise, which are new at every step."""
     features = v1.random_uniform([BATCH_SIZE, 2], -1, 1, seed=seed)
     labels = tf.linalg.matvec(features, WEIGHTS) + BIAS
     return features, labels + v1.random_normal([BATCH_SIZE], stddev=NOISE, seed=seed + 1)
 
 
 class WorkerSession(tf.compat.v1.train.SessionCreator):
-    """A session that waits for the chief's first values.
+    """Creates a session that waits until the chief has set the variables.
 
-    MonitoredTrainingSession looks for them every 30 s: a worker that is a moment late would miss the run.
+    MonitoredTrainingSession polls only every 30 s, so a worker that is a little late could miss a short run.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WorkerSession(tf.compat.v1.train.SessionCreator):
         self._scaffold, self._master, self._config = scaffold, master, config
 
     def create_session(self) -> tf.compat.v1.Session:
-        """Return a session once the variables are there."""
+        """Return a session once the variables are set."""
         scaffold = self._scaffold.finalize()
         manager = v1.train.SessionManager(
             scaffold.local_init_op, scaffold.ready_op, scaffold.ready_for_local_init_op, recovery_wait_secs=1
@@ -67,9 +67,9 @@ class WorkerSession(tf.compat.v1.train.SessionCreator):
 def open_session(
     scaffold: tf.compat.v1.train.Scaffold, master: str, options: argparse.Namespace
 ) -> tf.compat.v1.train.MonitoredSession:
-    """The chief's session, which sets, restores and saves the variables, or that of another worker."""
+    """Return the chief's session, which sets, restores and saves the variables, or another worker's."""
     hooks = [v1.train.StopAtStepHook(last_step=options.steps)]
-    # Without filters a session waits for every task of the cluster, also for a worker that has left.
+    # Without filters a session waits for every task of the cluster, even for a worker that has left.
     config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{options.task_index}"])
     if options.task_index > 0:
         return v1.train.MonitoredSession(WorkerSession(scaffold, master, config), hooks)
@@ -87,7 +87,7 @@ def open_session(
 def train(
     server: tf.compat.v1.train.Server, cluster: tf.train.ClusterSpec, options: argparse.Namespace
 ) -> float:
-    """Take steps until the global step is the last, and return the mean of the last losses."""
+    """Take steps until the last global step, and return the mean of the last losses."""
     task = f"/job:worker/task:{options.task_index}"
     with v1.device(v1.train.replica_device_setter(cluster=cluster, worker_device=task)):
         features, labels = batch(seed=100 * options.task_index + 1)
@@ -120,7 +120,7 @@ def train(
 
 
 def main() -> None:
-    """Be a parameter server, or train as a worker."""
+    """Serve as a parameter server, or train as a worker."""
     options = arguments()
     cluster = tf.train.ClusterSpec({"ps": options.ps_hosts, "worker": options.worker_hosts})
     server = v1.train.Server(cluster, job_name=options.job_name, task_index=options.task_index)

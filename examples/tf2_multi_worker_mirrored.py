@@ -16,7 +16,7 @@ All end by themselves. By psfleet, with the group worker alone:
 import argparse
 import os
 
-# Errors of a worker that is not there yet are tried again rather than raised. Read when TensorFlow is loaded.
+# Calls to a worker that is not up yet are repeated and do not fail. TensorFlow reads this when it is loaded.
 os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 import psfleet_records
@@ -28,7 +28,7 @@ WEIGHTS, BIAS, NOISE = [1.5, -0.5, 2.0], 0.25, 0.1
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--learning_rate", type=float, default=0.1)
@@ -36,14 +36,14 @@ def arguments() -> argparse.Namespace:
 
 
 def examples(count: int, seed: tuple[int, int]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Features [count, 3] and labels [count] of a plane with noise; the same ones for the same seed."""
+    """Return features [count, 3] and labels [count] of a plane with noise; the same seed gives the same."""
     features = tf.random.stateless_uniform([count, len(WEIGHTS)], seed, -1.0, 1.0)
     noise = tf.random.stateless_normal([count], (seed[0] + 1, seed[1]), stddev=NOISE)
     return features, tf.linalg.matvec(features, WEIGHTS) + BIAS + noise
 
 
 class Plane(tf.Module):
-    """A linear model. What one worker adds to a variable is averaged over all before it is applied."""
+    """A linear model. Changes of a variable are averaged over all workers before they are applied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,21 +52,21 @@ class Plane(tf.Module):
         self.bias = tf.Variable(0.0, name="bias", aggregation=average)
 
     def loss(self, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Mean squared error."""
+        """Return the mean squared error."""
         return tf.reduce_mean(tf.square(tf.linalg.matvec(features, self.weights) + self.bias - labels))
 
 
 def train(
     strategy: tf.distribute.MultiWorkerMirroredStrategy, worker: int, options: argparse.Namespace
 ) -> tuple[Plane, list[tuple[int, float]]]:
-    """Take all steps; the model, and (step, loss of this worker's examples) now and then."""
+    """Take all steps; return the model, and for some steps (step, loss of this worker's examples)."""
     with strategy.scope():
         model = Plane()
 
     @tf.function
     def step(number: tf.Tensor) -> tf.Tensor:
         def on_worker() -> tf.Tensor:
-            # Every worker has examples of its own.
+            # Each worker has its own examples.
             with tf.GradientTape() as tape:
                 loss = model.loss(*examples(BATCH_SIZE, (2 * worker, number)))
             variables = model.trainable_variables
@@ -87,7 +87,7 @@ def train(
 
 
 def main() -> None:
-    """Be one of the workers; worker 0 also evaluates and saves."""
+    """Train as one of the workers; worker 0 also evaluates and saves."""
     options = arguments()
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     ring = tf.distribute.experimental.CommunicationImplementation.RING

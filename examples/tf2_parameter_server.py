@@ -16,23 +16,23 @@ The chief ends by itself; end the others with Ctrl-C. By psfleet, with the group
 import argparse
 import os
 
-# Errors of a task that is not there yet are tried again rather than raised. Read when TensorFlow is loaded.
+# Calls to a task that is not up yet are repeated and do not fail. TensorFlow reads this when it is loaded.
 os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 import tensorflow as tf
 
 BATCH_SIZE = 64
 HIDDEN_UNITS = 16
-# The chief reads the losses of so many steps at once: to wait for each one costs more than the step.
+# The chief reads the losses of so many steps at once, because waiting for each costs more than the step.
 STEPS_AT_ONCE = 20
-# A worker that waits for its own functions needs a thread for the next; on few cores there would be none.
+# A worker that waits for its own function needs another thread to run it; with few cores there would be none.
 INTER_OP_THREADS = 4
-# What tf.summary.scalar writes; that one asks for TensorBoard.
+# The metadata that tf.summary.scalar writes; that function needs TensorBoard to be installed.
 SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=300, help="steps of all workers together")
     parser.add_argument("--learning_rate", type=float, default=0.1)
@@ -40,26 +40,26 @@ def arguments() -> argparse.Namespace:
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Be a worker or a ps: do what the chief says until SIGTERM ends it."""
+    """Serve as a worker or a ps until SIGTERM."""
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=INTER_OP_THREADS)
     cluster, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
     tf.distribute.Server(cluster, job, index, protocol="grpc", config=config).join()
 
 
 def examples() -> tf.data.Dataset:
-    """Batches of points, for each worker others."""
+    """Return batches of points, which are different for each worker."""
     return tf.data.Dataset.random().map(lambda seed: points(BATCH_SIZE, seed))
 
 
 def points(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Points x and y [count, 1] of a sine curve with noise; the same ones for the same seed (int64)."""
+    """Return points x and y [count, 1] of a sine curve with noise; the same seed (int64) gives the same."""
     place = tf.stack([seed, 0])
     x = tf.random.stateless_uniform([count, 1], place, -1.0, 1.0)
     return x, tf.sin(3 * x) + tf.random.stateless_normal([count, 1], place + 1, stddev=0.1)
 
 
 class Network(tf.Module):
-    """One hidden layer, with its variables on the ps by turns."""
+    """A network with one hidden layer, whose variables are on the ps in turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,13 +69,13 @@ class Network(tf.Module):
         self.output_bias = tf.Variable(tf.zeros([1]), name="output_bias")
 
     def loss(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Mean squared error of a batch."""
+        """Return the mean squared error of a batch."""
         hidden = tf.tanh(x @ self.hidden + self.hidden_bias)
         return tf.reduce_mean(tf.square(hidden @ self.output + self.output_bias - y))
 
 
 def train(strategy: tf.distribute.ParameterServerStrategy, options: argparse.Namespace) -> float:
-    """Train, with a checkpoint and summaries now and then, and return the loss of points not trained with."""
+    """Train, save checkpoints and summaries now and then, and return the loss of test points."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         network = Network()
@@ -97,7 +97,7 @@ def train(strategy: tf.distribute.ParameterServerStrategy, options: argparse.Nam
     iterator = iter(coordinator.create_per_worker_dataset(examples))
     saved = tf.train.Checkpoint(network=network, global_step=global_step)
     manager = tf.train.CheckpointManager(saved, "checkpoints", max_to_keep=2)
-    # The chief's own disk. Without this each ps would write its variables on its own.
+    # The chief's own disk; by default each ps would write its variables to its own disk.
     here = tf.train.CheckpointOptions(experimental_io_device="/job:chief/task:0/cpu:0")
     if manager.latest_checkpoint:
         manager.checkpoint.restore(manager.latest_checkpoint, options=here).expect_partial()

@@ -1,5 +1,5 @@
-"""The program that runs on every host: a release of it is this folder, byte for byte.
+"""The package that runs on every host; a release is a copy of this folder, byte for byte.
 
-Commands stand here, what they are made of in rooms, each of which imports only from those below it:
-task, engine, model, coordination and program, process, contract, host.
+The commands are the files here. They use the rooms task, engine, model, coordination and program, process,
+contract, and host, each of which imports only from the floors below its own.
 """

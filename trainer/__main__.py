@@ -1,4 +1,4 @@
-"""`python -m trainer`: one task of a cluster. Flags, signals and exit codes; `server` and `worker` work."""
+"""`python -m trainer` runs one task of a cluster. This file handles flags, signals and exit codes."""
 
 import os
 import signal
@@ -10,17 +10,17 @@ from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
 from trainer.contract.records import RecordWriter, open_records
 from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
-from trainer.process.ending import tell_ending
-from trainer.process.failure import recorded
+from trainer.process.ending import with_ending_file
+from trainer.process.failure import with_failure_record
 from trainer.process.loading import loading_tensorflow
 from trainer.process.stop_request import StopRequest
 
 _SECONDS_TO_STOP_SERVING = 3.0
-# What is sent and not confirmed for 20 s breaks a connection (TCP_USER_TIMEOUT), and its calls fail. Else the
-# kernel tries for a quarter of an hour, and after a cut waits about as long again as that took. gRPC's own
-# pings would tell of more, but a ps that computes leaves them unanswered: there is none for the longest time.
-# A task that is back is called again soon: by itself gRPC waits longer from try to try, up to two minutes,
-# and 20 s for an answer to each.
+# A connection breaks, and its calls fail, once data is unacknowledged for 20 s (TCP_USER_TIMEOUT). By default
+# the kernel retries for a quarter of an hour, and after an interruption waits about as long again as that
+# lasted. gRPC's own pings could find more, but a ps that computes does not answer them, so they are off (the
+# longest interval). Reconnections are frequent, so that a restarted task is found soon: by default gRPC waits
+# up to two minutes between attempts, and 20 s for each.
 _GRPC_OPTIONS = (
     "grpc.keepalive_time_ms=2147483646,grpc.keepalive_timeout_ms=20000,"
     "grpc.initial_reconnect_backoff_ms=200,grpc.max_reconnect_backoff_ms=1000,"
@@ -29,7 +29,7 @@ _GRPC_OPTIONS = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the task that the arguments describe; returns its exit code."""
+    """Run the task that the arguments describe; return its exit code."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         options = flags.parse(arguments)
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
             open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
     keep_within_quota(os.environ.get("PSFLEET_LOG_MEGABYTES", ""))
-    return tell_ending(options.run_directory, options.cluster.task, lambda: _live(options))
+    return with_ending_file(options.run_directory, options.cluster.task, lambda: _live(options))
 
 
 def _live(options: flags.Options) -> int:
@@ -51,13 +51,13 @@ def _live(options: flags.Options) -> int:
 
         return run_program(options)
     if options.cluster.job == "ps":
-        # Set before TensorFlow is loaded: a ps that takes a GPU keeps its memory from the worker beside it.
+        # Set before TensorFlow is loaded: a ps that uses a GPU takes memory of it from its host's worker.
         os.environ.setdefault(gpus.VISIBLE, "")
     elif options.cluster.existing_servers and not options.cluster.serves:
-        # The GPUs are its server's.
+        # The client's server uses the GPUs.
         os.environ[gpus.VISIBLE] = ""
     gpus.prepare(os.environ)
-    # TensorFlow warns of sessions that end in good order; where there is a GPU, warnings may matter.
+    # TensorFlow warns even of sessions that end properly. With a GPU, warnings may matter.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
     os.environ.setdefault("TF_GRPC_DEFAULT_OPTIONS", _GRPC_OPTIONS)
     records = open_records(options.run_directory, options.identity, say)
@@ -66,7 +66,7 @@ def _live(options: flags.Options) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
 
     def work() -> int:
-        return recorded(lambda: _run(options, records, stop), records, options.cluster.task)
+        return with_failure_record(lambda: _run(options, records, stop), records, options.cluster.task)
 
     return _supervise(work, stop)
 
@@ -86,7 +86,7 @@ def _run(options: flags.Options, records: RecordWriter, stop: StopRequest) -> in
 
 
 def _supervise(work: Callable[[], int], stop: StopRequest) -> int:
-    """Do the work in a thread, so that signals are heard while TensorFlow holds it; returns the exit code."""
+    """Do the work in a thread, so that signals are handled while a call hangs; return the exit code."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(work()), daemon=True)
     thread.start()

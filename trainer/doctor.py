@@ -1,10 +1,10 @@
-"""`python -m trainer.doctor`: what a task's environment can compute on, as one line of JSON.
+"""`python -m trainer.doctor` prints as JSON what TensorFlow can compute on in a task's environment.
 
     {"checks": [{"name": "tensorflow", "state": "ok", "found": "...", "remedy": ""}, ...]}
 
-The checks (trainer/host/check.py) are `tensorflow`, `libraries`, `devices` and `product`, in this order. It
-always ends, with exit code 0: TensorFlow works in a process of its own (doctor_tensorflow.py), for a driver
-that hangs cannot be interrupted, and a library that crashes takes its process along.
+The checks (trainer/host/check.py) are `tensorflow`, `libraries`, `devices` and `product`, in this order. The
+command always ends, with exit code 0: TensorFlow runs in another process (doctor_tensorflow.py), because a
+hanging driver cannot be interrupted, and a crashing library ends its process.
 """
 
 import json
@@ -22,10 +22,10 @@ from trainer.process import gpu_libraries, gpus
 NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
-# Standard error here, beside the answer; the unit of doctor.yml puts both into a file.
+# TensorFlow's log goes to standard error; the unit of doctor.yml writes it and the answer to one file.
 _LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
 _FOUND_LENGTH = 400
-# The lines of TensorFlow and CUDA that say why there is no GPU, and what stands before their words.
+# Lines of TensorFlow and CUDA that say why there is no GPU, and the prefix of such lines.
 _TELLING = re.compile(r"(?i)cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability")
 _PREFIX = re.compile(r"^[IWEF]\d{4} .*?\] ")
 _REMEDIES_OF_DEATH = {
@@ -36,30 +36,30 @@ _REMEDIES_OF_DEATH = {
 
 @dataclass(frozen=True)
 class Ended:
-    """The process with TensorFlow: what it printed and logged, and its end in words ("" if it ended well)."""
+    """The end of the process with TensorFlow: its output, its log, and `how` it ended ("" for well)."""
 
     printed: str
     log: str
     how: str = ""
 
 
-def look(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
+def task_checks(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
     """Return the checks of a task with this environment.
 
-    TensorFlow has so many seconds, the libraries before it those of trainer/process/gpu_libraries.py.
+    TensorFlow gets so many seconds. The libraries get those of trainer/process/gpu_libraries.py before.
     """
     if not gpus.given(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
         return chained([*checks_of(_run(environment, seconds)), libraries])
     opened = gpu_libraries.open_libraries()
     libraries = libraries_check(opened, gpu_libraries.compiler_problem(environment))
-    # Without its libraries TensorFlow would only say less clearly what is known by now.
+    # If libraries fail, TensorFlow would only repeat the problem less clearly, so it is only imported.
     alone = ("--import",) if libraries.state == "failed" else ()
     return chained([*checks_of(_run(environment, seconds, alone)), libraries])
 
 
 def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Check:
-    """Return what the opening of the libraries comes to; `compiler` is what XLA lacks to compile."""
+    """Return the check `libraries`; `compiler` is what XLA lacks to compile, "" for nothing."""
     driver, needed, others = gpu_libraries.failures(opened)
     if driver:
         remedy = "NVIDIA's driver is a package of the system: roles/nvidia_cuda/README.md"
@@ -74,12 +74,12 @@ def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Ch
 
 
 def checks_of(ended: Ended) -> list[Check]:
-    """Return the checks that the process has told, and for that which it did not come to, how it ended."""
+    """Return the checks that the process printed and, if it did not end well, one that says how it ended."""
     found = [Check.from_json(json.loads(line)) for line in ended.printed.splitlines() if line.startswith("{")]
-    told = {check.name for check in found}
+    printed = {check.name for check in found}
     lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
     if ended.how:
-        name = next((name for name in NAMES if name not in told | {"libraries"}), NAMES[-1])
+        name = next((name for name in NAMES if name not in printed | {"libraries"}), NAMES[-1])
         words = f"TensorFlow {ended.how}: {lines[-1] if lines else 'it said nothing'}"
         remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
         found.append(Check(name, "failed", words[:_FOUND_LENGTH], next(remedies, _LOG)))
@@ -107,7 +107,7 @@ def chained(checks: Sequence[Check]) -> list[Check]:
 
 def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] = ()) -> Ended:
     own = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
-    # A task of a run may be on the same GPU at this moment: what is taken of its memory is a little.
+    # A run's task may use the same GPU now, so this process takes little of its memory.
     own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     gpus.prepare(own)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
@@ -119,18 +119,18 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
         how = f"ended with exit code {code}" if code else ""
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else how
     except subprocess.TimeoutExpired as error:
-        # Not waited for: what hangs in the kernel does not even die.
+        # This does not wait for its end, because a process that hangs in the kernel cannot be killed.
         process.kill()
         printed, log, how = error.stdout or b"", error.stderr or b"", f"did not answer within {seconds:g} s"
     ended = Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)
     sys.stderr.write(ended.log)
-    sys.stderr.flush()  # what is printed is the last line, also where both go to one file
+    sys.stderr.flush()  # so that the answer is the last line, even if both go to one file
     return ended
 
 
 def main() -> int:
-    """Print the checks of this process's environment; returns 0."""
-    checks = [check.to_json() for check in look(os.environ)]
+    """Print the checks of this process's environment; return 0."""
+    checks = [check.to_json() for check in task_checks(os.environ)]
     sys.stdout.write(json.dumps({"checks": checks}) + "\n")
     return 0
 

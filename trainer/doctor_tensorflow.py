@@ -1,6 +1,6 @@
-"""What TensorFlow can do in a task's environment, a line of JSON for each check: for trainer/doctor.py alone.
+"""The checks of TensorFlow in a task's environment, a line of JSON each; only trainer/doctor.py runs this.
 
-`--import` looks at TensorFlow itself and no further.
+With `--import` it only makes the check `tensorflow`.
 """
 
 import json
@@ -19,11 +19,11 @@ from trainer.host.gpu_checks import JIT_DRIVER
 from trainer.process import gpus
 from trainer.process.loading import loading_tensorflow
 
-# Whole numbers up to 8: their products and sums are exact in float32 and in the TF32 of GPUs, so that the
-# result is NumPy's to the last bit, and no tolerance hides a wrong one.
+# With integers up to 8, products and sums are exact in float32 and in the TF32 of GPUs. So the result must
+# equal NumPy's exactly, and no tolerance hides a wrong one.
 SIZE, LARGEST = 512, 8
 _FOUND_LENGTH = 300
-# The first that applies: the message about a compiler that lacks also speaks of PTX.
+# The first match counts, because a message about a missing compiler also contains "PTX".
 _REMEDIES = (
     (
         ("ptxas", "libdevice", "cuda_data_dir"),
@@ -46,11 +46,11 @@ _OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host say what the dr
 
 
 def tensorflow_check(given: Sequence[str]) -> Check:
-    """Import TensorFlow; with GPUs given it has to be the one with CUDA."""
+    """Return the check `tensorflow`: it can be imported and, if the task has GPUs, is built with CUDA."""
     try:
         with loading_tensorflow():
             import tensorflow as tf
-    except Exception as error:  # whatever a damaged installation raises
+    except Exception as error:  # a damaged installation may raise anything
         found = f"it cannot be imported: {_in_short(error)}"
         return Check("tensorflow", "failed", found, "run deploy.yml, which installs it")
     built = tf.sysconfig.get_build_info()
@@ -63,7 +63,7 @@ def tensorflow_check(given: Sequence[str]) -> Check:
 
 
 def devices_check(given: Sequence[str]) -> Check:
-    """See whether TensorFlow sees as many GPUs as were given."""
+    """Return the check `devices`: whether TensorFlow sees as many GPUs as the task was given."""
     if not given:
         return Check("devices", "skipped", NO_GPU)
     seen = gpus.seen_by_tensorflow()
@@ -75,13 +75,13 @@ def devices_check(given: Sequence[str]) -> Check:
 
 
 def product_check(given: Sequence[str]) -> Check:
-    """Multiply on each GPU given, in turn; on the CPU where there is none."""
+    """Return the check `product`: a matrix product on each of the task's GPUs, or on the CPU without any."""
     devices = [f"GPU:{place}" for place in range(len(given))] or ["CPU:0"]
     began = time.monotonic()
     for device in devices:
         try:
             problem = _product_problem(device)
-        except Exception as error:  # whatever TensorFlow, XLA and CUDA raise
+        except Exception as error:  # TensorFlow, XLA and CUDA may raise anything
             problem = _in_short(error)
         if problem:
             return Check("product", "failed", f"on {device}: {problem}", remedy_of(problem))
@@ -90,10 +90,10 @@ def product_check(given: Sequence[str]) -> Check:
 
 
 def _product_problem(device: str) -> str:
-    """What is wrong with a product that XLA compiles for a device, "" for nothing.
+    """Return what is wrong with a product that XLA compiles for a device; "" if it is right.
 
-    XLA, because that is where a GPU which is too new shows: TensorFlow lists it among its devices. Two times
-    the product and one: the product alone would be a call into cuBLAS, for which nothing is compiled.
+    XLA is used because it fails on a GPU that is too new, which TensorFlow nevertheless lists as a device.
+    The result is 2 * product + 1, because for the product alone XLA would call cuBLAS and compile nothing.
     """
     import tensorflow as tf
 
@@ -113,7 +113,7 @@ def _product_problem(device: str) -> str:
 
 
 def remedy_of(problem: str) -> str:
-    """What to do about an error of TensorFlow, XLA or CUDA."""
+    """Return what to do about an error of TensorFlow, XLA or CUDA."""
     return next((remedy for words, remedy in _REMEDIES if any(word in problem for word in words)), _OTHERWISE)
 
 
@@ -122,7 +122,7 @@ def _in_short(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Tell each check as soon as it is known, up to the first that failed; returns 0."""
+    """Print each check as soon as it is made, up to the first that failed; return 0."""
     steps: list[Callable[[Sequence[str]], Check]] = [tensorflow_check]
     if list(arguments) != ["--import"]:
         steps += [devices_check, product_check]
@@ -139,4 +139,4 @@ def main(arguments: Sequence[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # what CUDA does at the end of a process is not what was asked
+    os._exit(code)  # skips CUDA's work at the end of a process, which is no part of the checks

@@ -1,8 +1,8 @@
-"""`python -m trainer.evaluator RUN_DIRECTORY`: the final model of a run, evaluated by who took no part in it.
+"""`python -m trainer.evaluator RUN_DIRECTORY` evaluates the final model of a run, independently of its tasks.
 
-For the chief's host, once the run has ended: there are the chief's records, which tell what was trained, and
-the checkpoint that it saved last. No cluster, no server, no port, no GPU. What is found goes to records of
-its own, events/evaluator0.jsonl (docs/contracts.md); each evaluation adds to them.
+It runs on the chief's host once the run has ended, because the chief's records, with the settings, and its
+last checkpoint are there. It needs no cluster, server, port or GPU. It appends its results to records of its
+own, events/evaluator0.jsonl (docs/contracts.md).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from trainer.contract.records import (
 from trainer.contract.rules import SettingsError
 from trainer.contract.settings import TrainingSettings
 from trainer.process.console import say
-from trainer.process.ending import tell_ending
-from trainer.process.failure import TaskFailure, recorded
+from trainer.process.ending import with_ending_file
+from trainer.process.failure import TaskFailure, with_failure_record
 from trainer.process.loading import loading_tensorflow
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the run in the directory that is named; returns the exit code."""
+    """Evaluate the run in the given directory; return the exit code."""
     if list(arguments) in (["--help"], ["-h"]):
         say(USAGE_TEXT)
         return FINISHED
@@ -51,14 +51,14 @@ def main(arguments: Sequence[str]) -> int:
         given = " ".join(arguments) or "nothing"
         sys.stderr.write(f"RUN_DIRECTORY is {given}; expected one directory.\n{USAGE_TEXT}")
         return USAGE
-    # Before TensorFlow is loaded: this process must not take a GPU from anybody.
+    # Set before TensorFlow is loaded, because this process must not take a GPU's memory from others.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     directory = Path(arguments[0]).absolute()
     chief = read_records(events_file(directory, "worker", 0))
     identity = TaskIdentity(directory.name, EVALUATOR, 0)
     if started := _last(chief[0], "started"):
-        # The chief's run and plan; the release is that of the code which evaluates, where that is known.
+        # Run and plan are the chief's; the release is that of the evaluating code, if it is known.
         release = os.environ.get("PSFLEET_RELEASE") or started.release
         identity = TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
     try:
@@ -68,15 +68,15 @@ def main(arguments: Sequence[str]) -> int:
         return INPUT
 
     def work() -> int:
-        return recorded(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
+        return with_failure_record(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
 
-    return tell_ending(directory, EVALUATOR_NAME, work)
+    return with_ending_file(directory, EVALUATOR_NAME, work)
 
 
 def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
     began = time.monotonic()
-    told, complaints = chief
-    settings = _settings(directory, told, complaints)
+    chief_records, complaints = chief
+    settings = _settings(directory, chief_records, complaints)
     say(f"Evaluating the final model of {directory} ({settings.model}) on the CPU, without the run's tasks.")
 
     with loading_tensorflow():
@@ -87,13 +87,13 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     from trainer.model.models import REGISTRY
 
     records.write_started(settings.as_dict(), tf.__version__, address="")
-    checkpoint = _checkpoint(directory, told)
+    checkpoint = _checkpoint(directory, chief_records)
     step = {"global_step": checkpoint.global_step}
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
     fingerprint = fingerprint_of(checkpoint.values)
     say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
-    met = _last(told, "peers_ready")  # in a local run nobody
-    ps = len(met.integers("ps_nonces")) if met else 0
+    peers = _last(chief_records, "peers_ready")
+    ps = len(peers.integers("ps_nonces")) if peers else 0
     metrics, examples = evaluate_checkpoint(checkpoint, settings, ps)
     judged = {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
     records.write("evaluated", {**step, **judged})
@@ -122,7 +122,7 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
 
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
-    """The checkpoint that the chief saved last; where it tells of none, the newest that is there."""
+    """Return the checkpoint that the chief recorded last; if it recorded none, the newest in the folder."""
     from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
 
     folder = directory / "checkpoints"
@@ -130,7 +130,7 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     saved = _last(chief, "checkpointed")
     if saved is None and not paths:
         raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief tells of none")
-    # By its name: the folder may be a copy of the one that the chief wrote to.
+    # Only the name counts, because the folder may be a copy of the chief's.
     path = paths[-1] if saved is None else folder / Path(saved.text("path")).name
     checkpoint, problem = read_checkpoint(path) if path in paths else (None, "it is not there")
     if checkpoint is None:

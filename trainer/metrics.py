@@ -2,8 +2,8 @@
 
     python -m trainer.metrics [--output_file FILE]
 
-Reads what systemd and the tasks' files say and writes it in the text format. Needs no TensorFlow, nor any
-rights but to read the state directory. docs/operations.md says what each metric means.
+It reads the units' states and the tasks' files, and writes the text format. It needs no TensorFlow, and no
+rights except to read the state directory. docs/operations.md describes each metric.
 """
 
 import argparse
@@ -25,13 +25,13 @@ MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
-# Asks systemd: the names of units in, for each the properties of `systemctl show` out.
+# Returns, for names of units, the properties of `systemctl show` of each.
 Show = Callable[[Sequence[str]], Sequence[Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
 class HostTask:
-    """A task of this host: the properties of its unit, and what is in the files of its last run."""
+    """A task of this host: the properties of its unit, and the figures in the files of its last run."""
 
     name: str
     job: str
@@ -43,7 +43,7 @@ class HostTask:
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: what it means, and its samples, each with labels. One that counts is named `.._total`."""
+    """A metric: its name, its help text, and its samples with labels. A counter is named `.._total`."""
 
     name: str
     text: str
@@ -51,15 +51,15 @@ class Family:
 
 
 def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
-    """Return the tasks that deploy.yml and train.yml have given this host, by name.
+    """Return the tasks that deploy.yml and train.yml put on this host, sorted by job and index.
 
-    Raises ValueError where systemd gives no answer.
+    Raises OSError or ValueError if systemd does not answer for all units.
     """
     files = [*configuration.glob("tasks/*.env"), *configuration.glob("run/*.env")]
-    known = sorted({task for file in files if (task := task_of(file.name)) and task[0] != "evaluator"})
-    units = show([unit_name(job, index) for job, index in known]) if known else []
+    own = sorted({task for file in files if (task := task_of(file.name)) and task[0] != "evaluator"})
+    units = show([unit_name(job, index) for job, index in own]) if own else []
     tasks = []
-    for (job, index), unit in zip(known, units, strict=True):
+    for (job, index), unit in zip(own, units, strict=True):
         name, run_id = f"{job}{index}", run_id_of(run_file(configuration, job, index))
         run = state / "runs" / run_id
         step = last_step(run / "events" / f"{name}.jsonl") if run_id else {}
@@ -69,10 +69,10 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
 
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    """Give the metrics of a host. What is not known has no sample; a run's stay until the task's next run."""
+    """Yield the metrics of a host; unknown values have no samples, and a run's stay until the next run."""
 
     def labels(task: HostTask) -> dict[str, str]:
-        # Not "job" and "instance": these are Prometheus' own, and it would rename ours.
+        # Prometheus uses the labels "job" and "instance" itself, and would rename ours.
         return {"cluster": cluster, "task": task.name, "task_job": task.job}
 
     for name, text, value in _OF_TASKS:
@@ -84,7 +84,7 @@ def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
         (Progress.from_mapping(task.progress), task) for task in tasks if task.name in LEADS and task.progress
     ]
     if leads:
-        # The one that has told last: the chief of an earlier run tells of that one.
+        # The lead with the latest report: the other one's is of an earlier run.
         yield from _of_run({"cluster": cluster}, *max(leads, key=lambda lead: lead[0].wall))
 
 
@@ -97,7 +97,7 @@ def _of_step(field: str) -> Callable[[HostTask], float | None]:
 
 
 def _loss(task: HostTask) -> float | None:
-    """None in a record is a loss that is not finite."""
+    """Return the last loss; nan if the record has None, which stands for a loss that is not finite."""
     loss = task.step.get("loss")
     return math.nan if loss is None and task.step else loss
 
@@ -149,9 +149,9 @@ def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> It
 
 
 def render(families_: Iterable[Family]) -> str:
-    """Return the lines of those that have samples, as Prometheus reads them.
+    """Return the lines of the metrics that have samples, in Prometheus' text format.
 
-    https://prometheus.io/docs/instrumenting/exposition_formats has the format.
+    See https://prometheus.io/docs/instrumenting/exposition_formats.
     """
     lines = []
     for family in families_:
@@ -171,7 +171,7 @@ def _number(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the metrics of this host; 1 where that fails, so that the old ones stay and their age shows."""
+    """Write the metrics of this host; on a failure leave the old file, whose age then shows, and return 1."""
     parser = argparse.ArgumentParser(prog="python -m trainer.metrics", description="Metrics for Prometheus.")
     parser.add_argument("--configuration_directory", type=Path, default=Path("/etc/psfleet"))
     parser.add_argument("--state_directory", type=Path, default=Path("/var/lib/psfleet"))

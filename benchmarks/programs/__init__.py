@@ -1,1 +1,1 @@
-"""What the trainer is compared with, each program written as its own documentation has it."""
+"""The programs with which the trainer is compared, each written as its own documentation shows."""

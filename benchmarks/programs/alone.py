@@ -1,4 +1,4 @@
-"""One process alone: tf.data and a session without hooks or servers, the fastest that is known for one."""
+"""A single process with tf.data and a session without hooks or servers, the fastest known way for one."""
 
 import sys
 
@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def main(options: flags.Options) -> None:
-    """Train until somebody ends the process."""
+    """Train until the process is ended."""
     config = runtime(options.settings.threads)
     training, progress = Training(options), Progress(options)
     with tf.Graph().as_default():
@@ -24,7 +24,7 @@ def main(options: flags.Options) -> None:
             step = session.make_callable([global_step, loss, train])
             while True:
                 taken, cost, _ = step()
-                progress.tell(int(taken), float(cost))
+                progress.report(int(taken), float(cost))
 
 
 if __name__ == "__main__":

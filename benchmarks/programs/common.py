@@ -1,4 +1,4 @@
-"""What the programs have in common: the trainer's flags, its models' mathematics, its data."""
+"""What the programs share: the trainer's flags, models and data."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_REPORTS = 0.5
 
 
 class Training:
-    """What is trained, as a command line of the trainer says: its model's own functions, and its examples."""
+    """The training of a trainer's command line: the functions of its model, and its examples."""
 
     def __init__(self, options: Options) -> None:
         settings, cluster = options.settings, options.cluster
@@ -30,15 +30,15 @@ class Training:
         self._context = ModelContext(settings, data, Devices((), ""))
 
     def variables(self) -> list[tf.Variable]:
-        """The model's variables, where the caller's scopes place them."""
+        """Create the model's variables, which the caller's scopes place."""
         return list(self._model.create_variables(self._context))
 
     def loss(self, variables: list[tf.Variable], features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """The mean loss of a batch."""
+        """Return the mean loss of a batch."""
         return self._model.loss(self._context, variables, features, labels)
 
     def dataset(self, seed: int | None) -> tf.data.Dataset:
-        """Endless shuffled batches, gathered whole: single examples would take five times as long."""
+        """Return endless shuffled batches, gathered whole: single examples take five times as long."""
         features, labels = self.examples.features, self.examples.labels
         numbers = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat()
         batches = numbers.batch(self.batch_size, drop_remainder=True)
@@ -46,7 +46,7 @@ class Training:
 
 
 class FedBatches:
-    """Shuffled batches from memory, to be fed: the `next_batch` of the tutorials' MNIST."""
+    """Shuffled batches from memory, to be fed, like `next_batch` of the tutorials' MNIST."""
 
     def __init__(self, examples: Examples, batch_size: int, seed: int) -> None:
         self._examples, self._batch_size = examples, batch_size
@@ -54,7 +54,7 @@ class FedBatches:
         self._next = len(examples)
 
     def next_batch(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.generic]]:
-        """Features and labels; all examples are shuffled anew in each epoch."""
+        """Return features and labels; all examples are shuffled anew in each epoch."""
         if self._next + self._batch_size > len(self._examples):
             order = self._generator.permutation(len(self._examples))
             self._examples = Examples(self._examples.features[order], self._examples.labels[order])
@@ -65,7 +65,7 @@ class FedBatches:
 
 
 class Progress:
-    """Tells where the run stands, in `progress.json` as the trainer's chief does, and as often."""
+    """Writes `progress.json` as the trainer's chief does, and as often."""
 
     def __init__(self, options: Options) -> None:
         self._path: Path | None = None
@@ -73,8 +73,8 @@ class Progress:
             self._path = options.run_directory / "progress.json"
         self._next = 0.0
 
-    def tell(self, global_step: int, loss: float | None = None) -> None:
-        """Tell of the last step, at most twice a second."""
+    def report(self, global_step: int, loss: float | None = None) -> None:
+        """Report the last step, at most twice a second."""
         now = time.monotonic()
         if self._path is not None and now >= self._next:
             self._next = now + _SECONDS_BETWEEN_REPORTS
@@ -82,9 +82,9 @@ class Progress:
 
 
 def runtime(threads: int | None, least: int = 1) -> tf.compat.v1.ConfigProto:
-    """So many threads for operations (`least` at least) and within one, as --threads of the trainer.
+    """Return a configuration with the trainer's --threads, between operations (`least` at least) and within.
 
-    To be called first: a dataset, too, makes the pool of threads that operations share in this process.
+    It must be called first, because even a dataset creates the thread pool that all operations share.
     """
     within, operations = threads or 0, max(threads or 0, least)
     tf.config.threading.set_intra_op_parallelism_threads(within)

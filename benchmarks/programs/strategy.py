@@ -1,13 +1,13 @@
 """TensorFlow 2's ParameterServerStrategy: a coordinator that sends steps to workers, variables on the ps.
 
-Which task it is says TF_CONFIG; the flags are those of the trainer with --job_name=local.
+TF_CONFIG says which task this is; the flags are those of the trainer with --job_name=local.
 """
 
 import os
 import sys
 import time
 
-# Errors of a task that is not there yet are tried again rather than raised. Read when TensorFlow is loaded.
+# Calls to a task that is not up yet are repeated and do not fail. TensorFlow reads this when it is loaded.
 os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 import tensorflow as tf
@@ -16,9 +16,9 @@ from benchmarks.programs.common import Progress, Training, runtime
 from trainer.process import flags
 
 v1 = tf.compat.v1
-# With one alone a worker that waits for a function of its own has no thread for it, and stands still.
+# With a single thread, a worker that waits for its own function has none to run it, and hangs.
 _LEAST_INTER_OP_THREADS = 4
-# The coordinator waits for all that it has scheduled so often: the longer, the less the workers wait.
+# The time between the coordinator's waits for all scheduled steps: the longer it is, the less workers wait.
 _SECONDS_BETWEEN_JOINS = 1.5
 
 
@@ -37,11 +37,11 @@ def main(options: flags.Options) -> None:
 def coordinate(
     strategy: tf.distribute.ParameterServerStrategy, training: Training, progress: Progress
 ) -> None:
-    """Schedule steps until somebody ends the process."""
+    """Schedule steps until the process is ended."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         variables = training.variables()
-        # Its update is one operation on the ps; an optimizer of Keras 3 would pull its slots, too.
+        # This optimizer's update is one operation on the ps; one of Keras 3 would pull its slots, too.
         optimizer = v1.train.AdamOptimizer(training.learning_rate)
         optimizer._create_slots(variables)  # tf.function may make none
         global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -64,7 +64,7 @@ def coordinate(
         for _ in range(at_once):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
-        progress.tell(int(global_step.numpy()))
+        progress.report(int(global_step.numpy()))
         pace = at_once / (time.monotonic() - began)
         at_once = max(20, min(2 * at_once, int(pace * _SECONDS_BETWEEN_JOINS)))
 

@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def main(options: flags.Options) -> None:
-    """Be a ps, or train as a worker until somebody ends the process."""
+    """Serve as a ps, or train as a worker, until the process is ended."""
     cluster = options.cluster
     spec = tf.train.ClusterSpec(cluster.jobs)
     server = v1.train.Server(spec, cluster.job, cluster.index, config=runtime(options.settings.threads))
@@ -27,7 +27,7 @@ def main(options: flags.Options) -> None:
             loss = training.loss(training.variables(), x, y)
             train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
             start = v1.global_variables_initializer()
-        # Whoever finds the variables not set yet would look again after 30 s.
+        # By default a worker that finds the variables not set yet tries again only after 30 s.
         supervisor = v1.train.Supervisor(
             is_chief=cluster.is_chief, init_op=start, global_step=global_step, recovery_wait_secs=1
         )
@@ -36,7 +36,7 @@ def main(options: flags.Options) -> None:
             while not supervisor.should_stop():
                 features, labels = batches.next_batch()
                 _, cost, step = session.run([train, loss, global_step], {x: features, y: labels})
-                progress.tell(int(step), float(cost))
+                progress.report(int(step), float(cost))
 
 
 if __name__ == "__main__":

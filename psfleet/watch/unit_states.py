@@ -12,7 +12,7 @@ from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import in_a_line
 from trainer.host.boots import boot_file, rebooted_command
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
-from trainer.host.task_traces import number, object_in, told_failure, why_ended
+from trainer.host.task_traces import number, object_in, program_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
 from trainer.host.wording import grouped
 
@@ -191,7 +191,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         restarting = values.get("SubState") == "auto-restart"
         runs = is_alive(values) and not (failed or restarting)
         name, result = task["name"], values.get("Result", "")
-        why = why_ended(name, result, lines) if failed else told_failure(name, lines)
+        why = why_ended(name, result, lines) if failed else program_failure(name, lines)
         states[name] = UnitState(
             alive=is_alive(values),
             trouble=FAILED if failed else RESTARTING if restarting else "",

@@ -13,14 +13,14 @@ from trainer import __main__ as program
 from trainer.model import models
 from trainer.model.models import linear
 from trainer.model.models.model import ModelContext, Variables
-from trainer.task.gradient_looks import FIRST_LOOKS
+from trainer.task.gradient_samples import FIRST_SAMPLES
 
 _calls = itertools.count(1)
 _built = itertools.count()
 
 
 def _fail(loss: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    if next(_calls) == FIRST_LOOKS + 10:
+    if next(_calls) == FIRST_SAMPLES + 10:
         raise ValueError("the tenth step has a bug")
     return loss
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.repository import ROOT
-from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, libraries_check, look
+from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, libraries_check, task_checks
 from trainer.doctor_tensorflow import product_check, remedy_of
 from trainer.host.check import Check
 from trainer.process.gpu_libraries import LIBRARIES, Opened
@@ -47,7 +47,7 @@ def test_a_task_with_gpus_needs_the_tensorflow_with_cuda() -> None:
 
 
 def test_what_hangs_is_left_behind() -> None:
-    checks = look({**OF_A_TASK, "CUDA_VISIBLE_DEVICES": ""}, seconds=0.2)
+    checks = task_checks({**OF_A_TASK, "CUDA_VISIBLE_DEVICES": ""}, seconds=0.2)
     assert [check.state for check in checks] == ["failed", "skipped", "skipped", "skipped"]
     assert checks[0].found == "TensorFlow did not answer within 0.2 s: it said nothing"
 

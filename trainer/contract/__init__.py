@@ -1,5 +1,5 @@
-"""What the program on the hosts and the controller agree on: plan, settings, records, exit codes, progress.
+"""What the hosts and the controller agree on: plan, settings, records, exit codes, progress.
 
-Both read it, so it imports the standard library and `host` alone. Its modules import each other by relative
-names: `psfleet_records` loads the package in programs of one's own, under a name that they do not have.
+Both import this room, so it imports only the standard library and `host`. Its modules import each other by
+relative names, because `psfleet_records` loads the package under another name in a user's program.
 """

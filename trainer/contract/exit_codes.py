@@ -1,6 +1,7 @@
-"""How a task ends, told to systemd by its exit code (numbers of sysexits.h where they fit).
+"""The exit codes of a task, which tell systemd how it ended; they are those of sysexits.h where these fit.
 
-Codes in `NO_RESTART` name what running again cannot mend; the units list them in `RestartPreventExitStatus=`.
+The codes in `NO_RESTART` stand for failures that a restart cannot mend. The units list them in
+`RestartPreventExitStatus=`.
 """
 
 FINISHED = 0
@@ -11,11 +12,11 @@ PEERS_MISSING = 69
 PROGRAM = 70
 CLUSTER_BROKE = 75
 CONFIGURATION = 78
-STOPPED = 143  # what a shell says of a process that SIGTERM has ended
+STOPPED = 143  # a shell's exit code for a process that SIGTERM ended
 
 NO_RESTART = (USAGE, DIVERGED, INPUT, PEERS_MISSING, PROGRAM, CONFIGURATION)
 
-# The `class` of a `failed` record.
+# Exit code -> the `class` of a `failed` record.
 FAILURE_CLASSES = {
     USAGE: "usage",
     DIVERGED: "diverged",

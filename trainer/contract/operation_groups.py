@@ -1,4 +1,4 @@
-"""What the operations of a step are for: how `devices/<task>.json` counts those that no model names."""
+"""The groups by purpose in which `devices/<task>.json` counts the operations that no model names."""
 
 INPUT, READS, GRADIENTS, AGGREGATION = "input", "variable reads", "gradients", "aggregation"
 OPTIMIZER, LEDGER, TRANSFERS, REWRITTEN = "optimizer", "ledger", "transfers", "rewritten by TensorFlow"

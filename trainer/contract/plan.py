@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 from .rules import as_given
 
 VERSION = 1
-_MOST = 1_000_000  # of an index, a port, a GPU's number: far more than there are
-# In this order a host's tasks take their ports. A chief is the coordinator of a program of one's own.
+_MOST = 1_000_000  # a bound for indices, ports and GPU numbers, far above any real one
+# A host's tasks get their ports in this order. A chief is the coordinator of a program.
 Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
 
@@ -34,7 +34,7 @@ class PlannedTask:
 
     @property
     def target(self) -> str:
-        """Where the task listens, such as "10.89.0.11:2222"."""
+        """The address and port on which the task listens, such as "10.89.0.11:2222"."""
         return f"{self.address}:{self.port}"
 
     def to_json(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class PlannedTask:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "PlannedTask":
-        """Return the task that `to_json` described. Raises KeyError or TypeError where it is none."""
+        """Return the task for an object of `to_json`. Raises KeyError or TypeError if it is not valid."""
         task = cls(**{**content, "gpus": tuple(content["gpus"])})
         whole = all(
             isinstance(number, int) and not isinstance(number, bool) and 0 <= number < _MOST
@@ -56,7 +56,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The tasks of a cluster, ps before workers before chief, each job in the order of its indices."""
+    """The tasks of a cluster: ps, then workers, then chief, each job in the order of its indices."""
 
     cluster_name: str
     tasks: tuple[PlannedTask, ...]
@@ -70,25 +70,25 @@ class ClusterPlan:
 
     @property
     def ps_hosts(self) -> str:
-        """The trainer's flag `--ps_hosts`."""
+        """The value of the trainer's flag `--ps_hosts`."""
         return ",".join(task.target for task in self.tasks_of("ps"))
 
     @property
     def worker_hosts(self) -> str:
-        """The trainer's flag `--worker_hosts`."""
+        """The value of the trainer's flag `--worker_hosts`."""
         return ",".join(task.target for task in self.tasks_of("worker"))
 
     @property
     def chief(self) -> PlannedTask:
-        """Task 0 of the workers, which initialises, saves and evaluates the trainer's own models."""
+        """Worker 0, which initialises, saves and evaluates the built-in models."""
         return self.tasks_of("worker")[0]
 
     def tasks_of(self, job: Job) -> tuple[PlannedTask, ...]:
-        """Return the tasks of a job, by index."""
+        """Return the tasks of a job in the order of their indices."""
         return tuple(task for task in self.tasks if task.job == job)
 
     def tf_config(self, task: PlannedTask) -> str:
-        """Return the environment variable TF_CONFIG of one task; it names no job without tasks."""
+        """Return the environment variable TF_CONFIG of a task; jobs without tasks are left out."""
         cluster = {
             job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
         }
@@ -105,9 +105,9 @@ class ClusterPlan:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ClusterPlan":
-        """Return the plan that `to_json` described.
+        """Return the plan for an object of `to_json`.
 
-        Raises ValueError where the content is of another version, lacks a field, or does not match its hash.
+        Raises ValueError if the object has another version, lacks a field, or does not match its hash.
         """
         if content.get("version") != VERSION:
             raise ValueError(f"the plan has version {as_given(content.get('version'))}; expected {VERSION}")

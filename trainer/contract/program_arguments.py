@@ -1,17 +1,17 @@
-"""What the arguments of a program may leave to be filled in for each task: `{data_dir}` and its like."""
+"""Placeholders such as `{data_dir}` in the arguments of a program, which are replaced for each task."""
 
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
 PLACEHOLDERS = ("data_dir", "run_dir", "task_index")
-# With a backslash before it, it stays. Other braces are the program's own: JSON, or {epoch} in a file's name.
+# A backslash before a placeholder keeps it. Other braces belong to the program: JSON, or {epoch} in a name.
 _PLACEHOLDER = re.compile(r"(\\?)\{([a-z]+[_-]?[a-z]*)\}")
 _NEARLY = 0.85
 
 
 def filled(argument: str, values: Mapping[str, str]) -> str:
-    """Return an argument with the values of its placeholders, of which `values` has all."""
+    """Return an argument with its placeholders replaced; `values` has one for each placeholder's name."""
 
     def value(found: re.Match[str]) -> str:
         escape, name = found.groups()
@@ -28,7 +28,7 @@ def placeholders(argument: str) -> set[str]:
 
 
 def misspelled(argument: str) -> dict[str, str]:
-    """Return what looks like a placeholder's name and is none, with that which it looks like."""
+    """Return misspelled name -> the placeholder that it resembles."""
     names = [name for escape, name in _PLACEHOLDER.findall(argument) if not escape]
     return {name: meant for name in names if (meant := _meant(name)) not in {"", name}}
 

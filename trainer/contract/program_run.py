@@ -1,4 +1,4 @@
-"""What the launcher of a program and `psfleet_records` in it share: the lead, and `progress.json`."""
+"""What a program's launcher and `psfleet_records` in the program share: the lead, and `progress.json`."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ _SECONDS_TO_LOCK = 1.0
 
 
 def cluster_of(tf_config: str) -> dict[str, list[str]]:
-    """Job -> addresses, of the value of TF_CONFIG. Raises ValueError where it holds no cluster."""
+    """Return job -> addresses for a value of TF_CONFIG. Raises ValueError if it has no cluster."""
     try:
         cluster = json.loads(tf_config)["cluster"]
         return {str(job): [str(address) for address in addresses] for job, addresses in cluster.items()}
@@ -27,14 +27,14 @@ def cluster_of(tf_config: str) -> dict[str, list[str]]:
 
 
 def lead_task(cluster: Mapping[str, object]) -> str:
-    """The task whose end is the run's."""
+    """Return the name of the lead, whose progress stands for the whole run."""
     return lead_of({f"{job}0" for job, addresses in cluster.items() if addresses})
 
 
 def update_progress(run_directory: Path, changes: Mapping[str, object]) -> None:
-    """Change fields of `progress.json`, and its `wall`, and leave the others as they are. Raises OSError.
+    """Change some fields of `progress.json`, and its `wall`; the other fields stay. Raises OSError.
 
-    The launcher and the program in it both do so: a lock keeps them from undoing each other's changes.
+    The launcher and its program both call this. A lock keeps them from undoing each other's changes.
     """
     path = run_directory / "progress.json"
     with _locked(run_directory / ".progress.lock"):

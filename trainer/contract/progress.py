@@ -8,7 +8,7 @@ from trainer.host.error_lines import in_short, is_of_a_library
 from trainer.host.task_traces import number
 from trainer.host.wording import first_of
 
-# Colours and cursor movements: what is left of them without the escape character would be noise.
+# Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -16,8 +16,8 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x0
 class Progress:
     """A reading of `progress.json`. `wall` is in Unix seconds of the lead's clock.
 
-    `contributions` and `restarts` are counts of each worker. `elapsed`, the seconds since the lead's process
-    began, and `last_line`, of the lead's output, are known beside it where they are asked for.
+    `contributions` and `restarts` have a count for each worker. `elapsed` (the seconds since the lead's
+    process began) and `last_line` (of the lead's output) do not come from the file; some callers add them.
     """
 
     phase: str
@@ -34,7 +34,7 @@ class Progress:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "Progress":
-        """Read the object; a field that is absent or of another type counts as not known."""
+        """Return the reading for a JSON object; a missing field, or one of another type, is unknown."""
         missing = values.get("missing")
         return cls(
             phase=str(values.get("phase", "starting")),
@@ -49,39 +49,39 @@ class Progress:
         )
 
     def same_word(self, other: "Progress") -> bool:
-        """Whether the lead has written nothing between the two."""
+        """Return whether both readings are of the same file content."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
 
     @property
     def waiting(self) -> str:
-        """Whom the run waits for, in words; empty for nobody."""
+        """The tasks for which the run waits, in words; empty if there are none."""
         return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
 
     @property
     def awaited(self) -> set[str]:
-        """The tasks that the run waits for, by name."""
+        """The names of the tasks for which the run waits."""
         return {task.partition(" ")[0] for task in self.missing}
 
     @property
     def over(self) -> bool:
-        """Whether the lead has said that the run is over."""
+        """Whether the run is over, by the lead's phase."""
         return self.phase in {"finished", "stopped", "failed"}
 
 
 def last_line_of(text: str) -> str:
-    """Return the last line at the end of a task's output with words of its own, as a terminal leaves it."""
+    """Return the last line of a task's output that is not a library's, as a terminal would show it."""
     lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
     return next((line for line in lines if line and not is_of_a_library(line)), "")
 
 
 def as_drawn(line: str) -> str:
-    """Return a line of a task's output as a terminal would leave it, without what steers one."""
-    # A bar that redraws itself begins each drawing with a carriage return, or ends it with one.
+    """Return a line of a task's output as a terminal would show it, without control characters."""
+    # A progress bar begins or ends each redrawing with a carriage return.
     return printable(_CONTROL_SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2]))
 
 
 def printable(text: str) -> str:
-    """A host's words must not steer the terminal."""
+    """Return a text with a space for each unprintable character, so that it cannot steer the terminal."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

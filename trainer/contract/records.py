@@ -1,7 +1,8 @@
-"""The event records of a task: writing them, reading them back, and their schema (docs/contracts.md).
+"""The event records of a task: writing them, reading them, and their schema (docs/contracts.md).
 
-A record is one JSON object a line. A line goes out in a single `write` to a file opened for appending, so
-that a task that is killed leaves whole lines and at most a cut one. Numbers that are not finite are `null`.
+A record is a JSON object on one line. Each line is written by a single `write` to a file that is open for
+appending, so a killed task leaves whole lines and at most one cut line. Numbers that are not finite are
+`null`.
 """
 
 import json
@@ -20,16 +21,16 @@ from .json_files import finite
 
 VERSION = 1
 MOST_COMPLAINTS = 100
-_NONCE_BITS = 48  # exact in JSON readers that know only doubles
+_NONCE_BITS = 48  # a double holds such a number exactly, and some JSON readers have only doubles
 
-# No task of a run: a process on the chief's host that evaluates the final model once the run has ended. It
-# takes part in nothing, and leaves records as the tasks do.
+# The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.
+# It takes no part in the training, but writes records as tasks do.
 EVALUATOR = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return name -> kind (one of `_KINDS`) of "name:kind name:kind"."""
+    """Return name -> kind (one of `_KINDS`) for a text "name:kind name:kind"."""
     return dict(field.split(":") for field in text.split())
 
 
@@ -57,12 +58,12 @@ EVENTS = {
 _FINISHED_WORKER = _fields("local_step:int global_step:int seconds:number examples:int loss:number")
 _FINISHED_CHIEF = _fields("contributions:ints last_step:int")
 _EVALUATED_APART = _fields("fingerprint:str examples:int")
-# Fields that an event may have.
+# Optional fields of events.
 OPTIONAL = {
     "peers_ready": _fields(
         "server_nonce:int ps_own_nonces:ints global_step_on:str variables:ints counters:ints doubts:str"
     ),
-    # A program's tasks need not tell what ours must, but as ours do where they do.
+    # A program's tasks may omit fields that a built-in model's tasks must have; the kinds are the same.
     "finished": _fields("fingerprint:str fingerprint_step:int gradients_seen:int gradients_of_zero:int")
     | _FINISHED_WORKER
     | _FINISHED_CHIEF,
@@ -74,8 +75,8 @@ OPTIONAL = {
         " unplaced:int"
     ),
 }
-# What a program of one's own cannot know of its steps, or does not tell. Its records hold `program`, the
-# hash of its code.
+# Fields that a program's records may lack, because the program does not know them or does not record them.
+# Such records have the field `program`, the hash of the program's code.
 _NOT_OF_PROGRAMS = {
     "step": {"staleness_mean", "staleness_max", "loss", "loss_mean"},
     "finished": {*_FINISHED_WORKER, *_FINISHED_CHIEF},
@@ -84,9 +85,9 @@ _NOT_OF_PROGRAMS = {
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """Whose records these are. `plan_hash` and `release` are empty where a task was started by hand.
+    """The task and run of records. `plan_hash` and `release` are empty if the task was started by hand.
 
-    `program` is the hash of the program of one's own that the task runs; empty for the trainer's models.
+    `program` is the hash of the program that the task runs; it is empty for built-in models.
     """
 
     run_id: str
@@ -124,36 +125,36 @@ class Record:
         return f"{self.job}{self.index}"
 
     def number(self, name: str) -> float:
-        """A numeric field; not a number (`nan`) where it is absent or was not finite."""
+        """Return a numeric field; nan if it is missing or was not finite."""
         value = self.fields.get(name)
         return float(value) if isinstance(value, int | float) else math.nan
 
     def integer(self, name: str) -> int:
-        """An integer field. Raises KeyError where this event has no such integer."""
+        """Return an integer field. Raises KeyError if the event has no such integer."""
         value = self.fields[name]
         if not _is_integer(value):
             raise KeyError(name)
         return int(str(value))
 
     def text(self, name: str) -> str:
-        """A text field; empty where it is absent."""
+        """Return a text field; an empty text if it is missing."""
         return str(self.fields.get(name, ""))
 
     def integers(self, name: str) -> dict[str, int]:
-        """A field that maps names to integers; empty where it is absent."""
+        """Return a field that maps names to integers; an empty dict if it is missing."""
         value = self.fields.get(name)
         return dict(value) if isinstance(value, Mapping) else {}
 
 
 def events_file(run_directory: Path, job: str, index: int) -> Path:
-    """Where a task of a run keeps its records."""
+    """Return the file with a task's records."""
     return run_directory / "events" / f"{job}{index}.jsonl"
 
 
 def open_records(
     run_directory: Path | None, identity: TaskIdentity, complain: Callable[[str], object]
 ) -> "RecordWriter":
-    """The records of a task, in its run directory. A disk that refuses them is told: none are kept then."""
+    """Open a task's records in its run directory; if that fails, call `complain` and return a void writer."""
     path = events_file(run_directory, identity.job, identity.index) if run_directory else None
     try:
         return RecordWriter(path, identity)
@@ -163,14 +164,14 @@ def open_records(
 
 
 def draw_nonce() -> int:
-    """A number that nobody else has drawn, never 0."""
+    """Return a random number that no other process draws; it is never 0."""
     return secrets.randbits(_NONCE_BITS) | 1
 
 
 def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
-    """The fields that this event must have beside the common ones, and their kinds; none where unknown.
+    """Return name -> kind of the fields that an event must have beside the common ones.
 
-    `program`: for a record of a program of one's own, which cannot know them all.
+    An unknown event has none. `program` says that the record is a program's, which need not have all.
     """
     fields = dict(EVENTS.get(event, {}))
     if event == "finished" and job == "worker":
@@ -184,7 +185,7 @@ def required_fields(event: str, job: str, index: int, *, program: bool = False) 
 
 
 def schema_problems(values: Mapping[str, object]) -> list[str]:
-    """What keeps this object from being a record of this version, in words."""
+    """Return why an object is not a record of this version, in words; nothing if it is one."""
     if not _is_integer(values.get("v")) or values["v"] != VERSION:
         return [f"v is {values.get('v')!r}, expected {VERSION}"]
     if problems := _kind_problems(values, COMMON):
@@ -198,9 +199,9 @@ def schema_problems(values: Mapping[str, object]) -> list[str]:
 
 
 def read_records(path: Path) -> tuple[list[Record], list[str]]:
-    """Read a file of records: those that are whole, and a complaint for each line that is not.
+    """Return the valid records in a file, and a complaint for each other line.
 
-    Never raises for what the file holds; a file that cannot be opened is a complaint too.
+    No content of the file makes this raise. A file that cannot be opened gives a complaint, too.
     """
     try:
         content = path.read_bytes()
@@ -210,7 +211,7 @@ def read_records(path: Path) -> tuple[list[Record], list[str]]:
 
 
 def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
-    """Read the records in a text of this name, as `read_records` does."""
+    """Return the records in a file's content and the complaints, as `read_records` does."""
     lines = content.split(b"\n")
     records: list[Record] = []
     complaints: list[str] = []
@@ -229,10 +230,10 @@ def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
 
 
 class RecordWriter:
-    """Appends the records of one task. A disk that refuses them does not stop training; it is said once."""
+    """Appends the records of one task. If writing fails, this complains once, and training goes on."""
 
     def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
-        """Open `path` for appending, and its folders; None writes nothing. Raises OSError."""
+        """Open `path` for appending and make its folders; with None, nothing is written. Raises OSError."""
         self._identity = {**asdict(identity), "host": platform.node(), "pid": os.getpid()}
         if not identity.program:
             del self._identity["program"]
@@ -247,7 +248,7 @@ class RecordWriter:
         self._inside_line = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def write(self, event: str, fields: Mapping[str, object] | None = None) -> None:
-        """Append one record. Raises ValueError where the fields are not what the schema asks for."""
+        """Append one record. Raises ValueError if the fields do not match the schema."""
         values: dict[str, object] = {
             "v": VERSION,
             "event": event,
@@ -261,7 +262,7 @@ class RecordWriter:
             raise ValueError(f"record {event!r}: {'; '.join(problems)}")
         if self._descriptor is None:
             return
-        # A program's settings may be anything: what JSON does not have is its text.
+        # A program's settings may be any objects; those that JSON does not have are written as their texts.
         line = json.dumps(values, separators=(",", ":"), allow_nan=False, default=str) + "\n"
         whole = (("\n" if self._inside_line else "") + line).encode()
         try:
@@ -276,7 +277,7 @@ class RecordWriter:
     def write_started(
         self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
     ) -> None:
-        """Append the first record of a process; where no nonce is given, it is drawn here."""
+        """Append the first record of a process; a nonce is drawn if none is given."""
         versions = {"tensorflow": tensorflow, "python": platform.python_version()}
         own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address}
         self.write("started", {**own, **versions})
@@ -288,7 +289,7 @@ class RecordWriter:
 
 
 def _record(line: bytes) -> Record:
-    """Return the record in a line. Raises ValueError with what keeps it from being one."""
+    """Return the record in a line. Raises ValueError that says why it is not valid."""
     try:
         values = json.loads(line.decode("utf-8"), parse_int=_int64)
     except (ValueError, RecursionError) as error:
@@ -297,7 +298,7 @@ def _record(line: bytes) -> Record:
         raise ValueError("not a JSON object")
     if problems := schema_problems(values):
         raise ValueError("; ".join(problems))
-    # The names, and what many records say alike, are in memory once.
+    # Names, and texts that are equal in many records, are in memory only once.
     values = {sys.intern(name): value for name, value in values.items()}
     common: dict[str, Any] = {name: values.pop(name) for name in COMMON}
     common |= {name: sys.intern(common[name]) for name, kind in COMMON.items() if kind == "str"}
@@ -307,7 +308,10 @@ def _record(line: bytes) -> Record:
 
 
 def _int64(digits: str) -> int:
-    """An integer that every figure made of it can be computed with: none is larger than a float can be."""
+    """Return the integer for these digits. Raises ValueError if it has more than 63 bits.
+
+    So no later computation with it overflows a float.
+    """
     number = int(digits)
     if number.bit_length() > 63:
         raise ValueError(f"an integer of {len(digits)} digits")
@@ -334,7 +338,7 @@ def _is_number_or_null(value: object) -> bool:
     return value is None or _is_number(value)
 
 
-# What a field may hold. A `number` is null where it was not finite.
+# Kind -> whether a value is of it. A `number` is null if it was not finite.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "int": _is_integer,

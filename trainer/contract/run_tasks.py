@@ -1,4 +1,4 @@
-"""Which tasks of the plan a run has, which servers of its own, and what they are to each other."""
+"""The tasks of a run: those of the plan, the run's own servers, and the role of each."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +8,16 @@ from .settings import TrainingSettings
 
 SERVER: Literal["server"] = "server"
 RunJob = Literal[Job, "server"]
-# Clients compute with what servers and ps hold: they start last and end first.
+# Clients need servers and ps, so they start last and end first.
 Role = Literal["client", "server", "ps"]
 
 
 @dataclass(frozen=True)
 class RunTask:
-    """One process of a run. A `server` has the index of the worker that it serves, and that worker's host.
+    """One process of a run. A `server` has the index and the host of the worker that it serves.
 
-    `address` is where it listens ("10.89.0.11:2222"), empty where another task listens for it, or none.
+    `address` is where the task listens ("10.89.0.11:2222"). It is empty if another task listens in its place,
+    or if it does not listen.
     """
 
     job: RunJob
@@ -32,15 +33,15 @@ class RunTask:
 
 
 def has_one_client(replication: str) -> bool:
-    """Whether worker 0 alone takes steps; workers beside it, if any, serve it. Else each is a client."""
+    """Return whether only worker 0 is a client, which the other workers serve; else each worker is one."""
     return replication in {"in_graph", "local"}
 
 
 def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> tuple[RunTask, ...]:
-    """Return the tasks of a run in the plan's order, then its servers.
+    """Return the tasks of a run in the plan's order, and then its servers.
 
-    `program`: whether the user's own program runs. It gets all tasks of the plan, for psfleet cannot know
-    what it does with them.
+    `program` says whether a program runs. It gets all tasks of the plan, because psfleet does not know which
+    of them it needs.
     """
     ps, workers, chief = (plan.tasks_of(job) for job in ("ps", "worker", "chief"))
     clients: tuple[PlannedTask, ...] = chief or workers
@@ -48,7 +49,7 @@ def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> t
     if not program:
         if training.replication == "local":
             return (RunTask("worker", 0, workers[0].host),)
-        # The workers of a graph that one client builds serve already, all but the client.
+        # With one client, the other workers serve anyway, so only the client needs a server.
         clients = workers[:1] if has_one_client(training.replication) else workers
         served = clients if training.existing_servers else ()
         chief = ()

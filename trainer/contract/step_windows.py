@@ -1,4 +1,4 @@
-"""Steps gathered into `step` records: few of them, however long the run is."""
+"""Training steps gathered into windows, one for each `step` record, so that a long run has few records."""
 
 import math
 import time
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from .records import RecordWriter
 
 _RECORDS_A_RUN = 200
-# A window grows with what was done, for the loss falls in the first steps: some 300 in a million steps.
+# The first windows are short, because the loss falls most in the first steps: a window may have this part of
+# the steps before it. That makes some 300 windows in a million steps.
 _SHARE_OF_THE_PAST = 25
 _WINDOW_SECONDS = 30.0
 
@@ -18,9 +19,9 @@ class StepWindows:
     def __init__(
         self, records: RecordWriter, last_step: int, batch_size: int = 0, local_step: int = 0
     ) -> None:
-        """Take where to write, how long the run is (0: not known), and how many examples a step has.
+        """Take the writer, the run's last global step (0 if unknown), and the number of examples in a step.
 
-        `local_step` is the last step before these.
+        `local_step` is that of the last step before the first window.
         """
         self._records = records
         self._last_step = last_step
@@ -42,27 +43,27 @@ class StepWindows:
         waiting_seconds: float | None = None,
         read: int | None = None,
     ) -> None:
-        """Count a step that went from global step `before` to `after`, and what it waited where known.
+        """Count a step that went from global step `before` to `after`, and its waiting time if known.
 
-        Where its variables were `read` at an earlier global step, `before` is that of the worker's own last
-        step, which it thus missed. Staleness is of others' steps alone.
+        If the step `read` its variables at an earlier global step, `before` is the global step of this
+        worker's previous step, which the gradients then lack. Staleness counts only other workers' steps.
 
-        Then `flush_in_time`; of several steps that were taken in one call behind the last, for nobody knows
-        how long each of them took.
+        The caller must call `flush_in_time` after it; for several steps of one call, only after the last one,
+        because the time of each is unknown.
         """
         read = before if read is None else read
         missed_own = int(read < before)
         self._own_steps_behind += missed_own
-        # Synchronous gradients may be offered to a step that does not come: then `after` is `before`.
+        # If the run ends while synchronous gradients are offered, `after` equals `before`.
         self._staleness.append(max(after - read - 1 - missed_own, 0))
         if waiting_seconds is not None:
             self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
         self._add(loss, before, after, self._batch_size, 1)
 
     def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
-        """Count steps whose staleness is not known: `before` is what the task had last seen before them.
+        """Count steps of unknown staleness; `before` is the last global step that the task read before them.
 
-        A loss of None was not told. A window in which none was told has none.
+        A loss of None is unknown. A window without any known loss has no loss.
         """
         self._add(loss, before, after, examples, steps)
         self.flush_in_time()
@@ -78,40 +79,40 @@ class StepWindows:
         self._last_after = after
 
     def add_window(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
-        """Write steps as a window of their own: the loss of each, and what was read before and after them."""
+        """Write steps as one window: the loss of each, and the global steps read before and after them."""
         for loss in losses:
             self._add(loss, before, after, 0, 1)
         self.leave_unplaced(unplaced)
         self.flush()
 
     def leave_unplaced(self, steps: float) -> None:
-        """Note that so many steps of the window may be of one beside it; infinitely many: of any."""
+        """Note that so many steps of the window may belong to a neighbouring one; infinity: to any window."""
         self._unplaced = max(self._unplaced, steps)
 
     @property
     def room(self) -> int:
-        """How many more steps the window takes."""
+        """The number of steps that still fit into the window."""
         of_run = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
         return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, of_run))) - self._steps
 
     @property
     def written(self) -> bool:
-        """Whether the last step that was counted is in a record."""
+        """Whether all counted steps are in records."""
         return not self._steps
 
     def flush_in_time(self) -> None:
-        """Write the steps counted so far, where they are enough or long ago."""
+        """Write the counted steps if the window is full or 30 s old."""
         if self.room <= 0 or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 
     def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
-        """Count steps in which all workers took part, hence none is stale; `loss` is the last one's."""
+        """Count steps in which all workers took part, so that none is stale; `loss` is that of the last."""
         self._staleness += [0] * steps
         self._local_step = local_step - steps
         self.add_unread(loss, before, after, steps * self._batch_size, steps)
 
     def flush(self) -> None:
-        """Write the steps counted so far, if any."""
+        """Write the counted steps, if there are any."""
         now = time.monotonic()
         if self._steps:
             fields: dict[str, object] = {
@@ -128,7 +129,7 @@ class StepWindows:
             if self._staleness:
                 fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
                 fields["staleness_max"] = max(self._staleness)
-                # How many steps had a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
+                # The numbers of steps with a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
                 buckets = [step.bit_length() for step in self._staleness]
                 fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
             if self._unplaced:

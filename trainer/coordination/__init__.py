@@ -1,4 +1,4 @@
-"""How the tasks of a run find, await and count each other, through variables on the ps: the ledger.
+"""Coordination of a run's tasks, which find, await and count each other by variables on the ps: the ledger.
 
-It imports `process` and what is below it.
+This room imports `process` and the floors below it.
 """

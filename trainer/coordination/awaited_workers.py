@@ -1,4 +1,4 @@
-"""A worker that waits for others in the midst of training: it says for whom, and not for ever."""
+"""A worker's wait for other workers within a training step, with a report of these and a deadline."""
 
 import time
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.port_probes import Missing, listed, probe_all
 
-_SECONDS_UNTIL_TOLD = 2.0
+_SECONDS_UNTIL_REPORT = 2.0
 _SECONDS_BETWEEN_PROBES = 5.0
-# The chief knows best that the run ends; the others do so where the chief itself is gone.
+# The chief ends the run first, because it knows best. The others only do so if the chief itself is gone.
 _GRACE_SECONDS = 30.0
-# Whoever computes as slowly as this task is not gone.
+# A worker gets the time of so many steps of this task, because it may be as slow.
 _SLOW_STEPS = 10
 _SILENT = "its port answers but its part of the step has not come"
 
 
 class AwaitedWorkers:
-    """What to do while a step waits for other workers: `wait` now and then, and `over` after the step."""
+    """Watches a step's waits for other workers; call `wait` during a wait, and `over` after the step."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task = task
@@ -29,16 +29,17 @@ class AwaitedWorkers:
         self._missing: list[Missing] = []
 
     def wait(self, awaited: Sequence[int]) -> None:
-        """Keep the watchdog quiet, and tell of the workers that are awaited once this has taken a while.
+        """Notify the watchdog, and report the awaited workers once the wait has lasted 2 s.
 
-        Raises StopRequested, and TaskFailure (`peers_missing`) after `barrier_deadline_seconds` of waiting.
+        Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
+        `barrier_deadline_seconds` and the time of some steps.
         """
         self._task.raise_if_stopping()
         now = time.monotonic()
         self._since = self._since or now
-        self._task.progress.tell_in_time()
+        self._task.progress.report_if_due()
         waited = now - self._since
-        if waited < _SECONDS_UNTIL_TOLD or not awaited:
+        if waited < _SECONDS_UNTIL_REPORT or not awaited:
             return
         if now >= self._probed + _SECONDS_BETWEEN_PROBES or len(self._missing) != len(awaited):
             hosts = self._task.cluster.worker_hosts
@@ -53,7 +54,7 @@ class AwaitedWorkers:
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 
     def over(self) -> None:
-        """Note that there was a step."""
+        """Note that a step was taken, which ends the wait."""
         self._stepped = time.monotonic()
         if self._missing and self._since is not None:
             say(f"Going on after {self._stepped - self._since:.1f} s.")

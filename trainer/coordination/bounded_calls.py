@@ -1,4 +1,4 @@
-"""Calls into TensorFlow that may never return, and how to leave them behind."""
+"""Calls into TensorFlow that may never return: how to bound, abandon and repeat them."""
 
 import ctypes
 import time
@@ -16,21 +16,23 @@ v1 = tf.compat.v1
 Result = TypeVar("Result")
 
 _SECONDS_BETWEEN_SIGNS = 0.5
-# What a call does in Python ends by then; one that TensorFlow holds does not.
+# The Python part of an abandoned call ends within this time; a call that hangs in TensorFlow does not.
 _SECONDS_TO_LEAVE = 1.0
 
-# Every session that is not closed. TensorFlow closes one that nobody refers to any more, in whatever thread
-# that happens, and asks its server for ever where that has gone.
+# All open sessions. Python would close a session without references in whatever thread drops the last one,
+# and the close would wait for ever for a server that is gone.
 _OPEN: set[tf.compat.v1.Session] = set()
 
 
-# What a ps that came back empty answers. Only the trainer's own tasks know that all was set before: in
-# another program the same words are those of a forgotten initializer, or of a missing file.
+# Phrases in the errors of a ps that was restarted empty. Only the trainer's own tasks may read them like
+# that, because they know that all variables were set; in another program the same words may stand for a
+# forgotten initializer or a missing file.
 _EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")
 
 
-# TensorFlow runs each call in a thread of its own, which draws the numbers of its requests from a seed of 32
-# bits; a task refuses a number that is among the last 100,000 it has seen. That is one in some 43,000.
+# TensorFlow runs each call in a thread of its own, and draws the numbers of the thread's requests from a seed
+# of 32 bits. A task refuses a number that is among the last 100,000 that it received. That happens to one
+# call in some 43,000.
 _SAME_NUMBER = "request was received twice"
 
 
@@ -38,16 +40,16 @@ class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
     """TensorFlow did not answer in time."""
 
 
-class _LeftBehind(BaseException):
-    """Ends a call that nobody waits for any more, as soon as TensorFlow lets it go: it must do no more."""
+class _Abandoned(BaseException):
+    """Ends an abandoned call as soon as it returns from TensorFlow, so that it has no further effect."""
 
 
-# What a call to another task may raise.
+# The exceptions by which a call to another task shows that the task did not answer.
 NO_ANSWER = (tf.errors.OpError, CallTookTooLong)
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Whether this is what a task that went away, or came back empty, looks like."""
+    """Return whether an error shows that another task is gone, or was restarted empty."""
     if not isinstance(error, tf.errors.OpError):
         return isinstance(error, CallTookTooLong)
     text = str(error)
@@ -59,11 +61,11 @@ def is_lost_connection(error: Exception) -> bool:
 def call_within(
     seconds: float, function: Callable[[], Result], meanwhile: Callable[[], None] | None = None
 ) -> Result:
-    """Call a function that TensorFlow may hold for ever, as when a ps is stopped but its port answers.
+    """Return the result of a function that may hang in TensorFlow, for example if a ps process is stopped.
 
-    `meanwhile` is called now and then until it returns, as for the watchdog; what that raises ends the call.
-    Raises CallTookTooLong after `seconds`. Raises what the function raises. A call that is left behind stays
-    in its thread as long as TensorFlow holds it, and goes no further.
+    `meanwhile` is called every half second until the function returns, for example for the watchdog; an
+    exception from it abandons the call. Raises CallTookTooLong after `seconds`, and what the function raises.
+    An abandoned call stays in its thread as long as TensorFlow holds it, and then ends without any effect.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -83,25 +85,25 @@ def call_within(
                 meanwhile()
             thread.join(min(_SECONDS_BETWEEN_SIGNS, max(deadline - time.monotonic(), 0)))
     except BaseException:
-        _leave_behind(thread)
+        _abandon(thread)
         thread.join(_SECONDS_TO_LEAVE)
         raise
     if errors:
         raise errors[0]
     if not results:
-        _leave_behind(thread)
+        _abandon(thread)
         raise CallTookTooLong(f"no answer within {seconds:g} s")
     return results[0]
 
 
-def _leave_behind(thread: Thread) -> None:
+def _abandon(thread: Thread) -> None:
     if thread.ident is not None:
-        its, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_LeftBehind)
+        its, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_Abandoned)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(its, error)
 
 
 def run_once_more(run: Callable[[], Result]) -> Result:
-    """Run a session's call, and again where a request of it had the number of another's, and was refused."""
+    """Run a session's call; repeat it once if a request was refused because its number was used before."""
     try:
         return run()
     except tf.errors.AbortedError as error:
@@ -111,9 +113,10 @@ def run_once_more(run: Callable[[], Result]) -> Result:
 
 
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
-    """A session that lasts until `close_in_background` or the end of the process.
+    """Open a session that lasts until `close_in_background` or the end of the process.
 
-    `filters`: the devices that it may use, all where empty. TensorFlow waits for each of these for ever.
+    `filters` are the devices that it may use; it may use all if there are none. TensorFlow waits for ever for
+    the tasks of these devices.
     """
     session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
     _OPEN.add(session)
@@ -123,14 +126,14 @@ def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.
 def runtime_config(
     threads: int | None = None, gpu_memory_fraction: float | None = None, filters: Sequence[str] = ()
 ) -> tf.compat.v1.ConfigProto:
-    """The configuration of every server and session of ours.
+    """Return the configuration for all servers and sessions of the trainer.
 
-    `threads`: None for as many as TensorFlow takes. `gpu_memory_fraction`: what part of the memory of each
-    GPU is taken at once; None: memory is taken as it is needed, and kept. `filters`: as for `open_session`.
-    What a session says of threads and memory counts only where it has no server: a server's devices are made
-    when it starts. Idle threads do not spin, which took cores from the tasks that had something to do.
+    TensorFlow chooses the number of threads if `threads` is None. `gpu_memory_fraction` is the part of each
+    GPU's memory that is taken at once; if it is None, memory is taken as it is needed, and kept. `filters`
+    are those of `open_session`. A session's threads and memory only count if it has no server, because a
+    server's devices are made when it starts. Idle threads do not spin, because that takes cores from others.
     """
-    count = threads or 0  # TensorFlow's word for that
+    count = threads or 0  # 0 lets TensorFlow choose
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
     config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
     if gpu_memory_fraction is None:
@@ -141,7 +144,7 @@ def runtime_config(
 
 
 def close_in_background(session: tf.compat.v1.Session) -> None:
-    """Let a session go without waiting for a task that may be gone."""
+    """Close a session in another thread, without waiting for a task that may be gone."""
 
     def close() -> None:
         with suppress(tf.errors.OpError):

@@ -1,6 +1,6 @@
-"""The variables of the ledger, by the task that holds them, and what can be done with them in a graph.
+"""The variables of the ledger, by the task that holds them, and their operations in a graph.
 
-Every process builds these variables with the same names on the same devices: so they are one.
+Every process builds these variables with the same names on the same devices, so all processes share them.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ v1 = tf.compat.v1
 COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
 
-# Of a task's status, in the order of the fields of PartStatus.
+# Places in a task's status, in the order of the fields of PartStatus.
 READY, STOP, END, NONCE, LAST_STEP, BEAT = range(6)
-# What a worker that computes towers of another's graph counts, on its own device.
+# Places in the counts of a worker that computes towers, on its own device.
 TOWERS, TOWER_GLOBAL_STEP = range(2)
 
 Note = Mapping[str, object]
@@ -26,11 +26,11 @@ Note = Mapping[str, object]
 
 @dataclass(frozen=True)
 class PartStatus:
-    """What a task that serves holds about itself; nothing, where it has not told.
+    """The status that a task which serves holds about itself; the defaults stand for an unknown one.
 
-    Whether a run has begun, stop and end codes, the nonce that the chief drew for a ps, the run's last step
-    (told to those that compute towers), a number that changes while the chief is at work with a ps, why the
-    run ends, and the task's own note.
+    `ready` means that a run has begun. `nonce` is the one that the chief drew for a ps. `last_step` is the
+    run's, for workers that compute towers. `beat` changes while the chief is at work with the ps.
+    `stop_reason` is the reason why the run ends. `note` is the task's own note.
     """
 
     ready: bool = False
@@ -44,10 +44,10 @@ class PartStatus:
 
 
 class TaskPart:
-    """The variables that each task which serves holds about itself."""
+    """The variables with the status, the reason and the note of a task that serves."""
 
     def __init__(self, task: str, device: str) -> None:
-        """Add them to the default graph, for a task such as "ps0" on a device such as "/job:ps/task:0"."""
+        """Add the variables to the default graph, for a task ("ps0") on its device ("/job:ps/task:0")."""
         status = variable_on(f"status_{task}", device, [6], tf.int64)
         reason = variable_on(f"stop_reason_{task}", device, [], tf.string)
         note = variable_on(f"note_{task}", device, [], tf.string)
@@ -57,7 +57,7 @@ class TaskPart:
         self._values = v1.placeholder(tf.int64, [None])
         with tf.device(status.device):
             code = status.read_value()
-            # The reason is written before the code and read after it: whoever sees the code sees the reason.
+            # The reason is written before the code and read after it: a reader of the code gets the reason.
             with tf.control_dependencies([code]):
                 self.read = [code, reason.read_value(), note.read_value()]
             self.leave_note = note.assign(self.text).op
@@ -66,12 +66,12 @@ class TaskPart:
                 self.set_status_with_reason = v1.scatter_update(status, self._places, self._values).op
 
     def feeds(self, status: Mapping[int, int], reason: str = "") -> dict[tf.Tensor, object]:
-        """What `set_status` and `set_status_with_reason` are fed to set these places of the status."""
+        """Return the feeds for `set_status` and `set_status_with_reason`; `status` is place -> value."""
         return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
 
 class AttendancePart:
-    """The variables that only ps 0 holds, or the one process of a local run: notes, marks, counters."""
+    """The variables on ps 0 alone (or in the process of a local run): notes, marks and counters."""
 
     def __init__(self, cluster: Cluster) -> None:
         workers, device = cluster.workers, cluster.ledger_devices[0]
@@ -93,10 +93,10 @@ class AttendancePart:
 
 
 class TowerPart:
-    """What a worker holds that computes towers of another's graph: [towers, global step], the last loss."""
+    """The variables of a worker that computes towers: its counts [towers, global step], and the last loss."""
 
     def __init__(self, task: str, device: str) -> None:
-        """Add them to the default graph; checkpoints leave them out."""
+        """Add the variables to the default graph; checkpoints leave them out."""
         self.counts = variable_on(f"towers_{task}", device, [2], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
         self.loss = variable_on(f"tower_loss_{task}", device, [], tf.float32, v1.GraphKeys.LOCAL_VARIABLES)
         self.initializers = [self.counts.initializer, self.loss.initializer]
@@ -105,13 +105,13 @@ class TowerPart:
 
 
 def create_counters(cluster: Cluster) -> tf.Variable:
-    """The counters on ps 0, in the default graph: [global step, stop code, steps of worker 0, 1, ...]."""
+    """Create the counters on ps 0, in the default graph: [global step, stop code, steps of worker 0, ...]."""
     name, device = COUNTERS.rpartition("/")[2], cluster.ledger_devices[0]
     return variable_on(name, device, [FIRST_WORKER + cluster.workers], tf.int64)
 
 
 def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
-    """What `TaskPart.read` has returned."""
+    """Return the status for the values that `TaskPart.read` returned."""
     status, reason, note = values
     ready, stop, end, nonce, last_step, beat = (int(number) for number in status)
     reason_in_words = reason.decode(errors="replace")
@@ -125,7 +125,7 @@ def variable_on(
     dtype: tf.DType,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """A resource variable; its name and device are what other processes find it by. "": that in force."""
+    """Create a resource variable, which processes share by its name and device ("": the device in force)."""
     with tf.device(f"{device}/device:CPU:0"):
         return v1.get_variable(
             f"psfleet/{name}",

@@ -1,4 +1,4 @@
-"""What every part of a task needs to know about it, and how it joins the cluster."""
+"""The state that all parts of a task share, and how the task joins the cluster."""
 
 import os
 import time
@@ -19,18 +19,18 @@ from trainer.process.progress_writer import ProgressWriter
 from trainer.process.stop_request import StopRequest
 
 v1 = tf.compat.v1
-# How long to wait for a ps where the setting says not to wait for workers.
+# The seconds to wait for a ps if the setting says not to wait for workers.
 _DEADLINE_WITHOUT_BARRIER = 120.0
-# Deprecation warnings speak to who writes this program, not to who runs it.
+# Deprecation warnings are for the authors of this program, not for its users.
 tf.get_logger().setLevel("ERROR")
 
 
 @dataclass
 class RunningTask:
-    """What every part of a task knows of it.
+    """The state that all parts of a task share.
 
-    `progress` is where it tells how far it is, `target` where its sessions go once it has joined the cluster.
-    `stop` is set by SIGTERM; `started` is in seconds of the monotonic clock.
+    `progress` reports how far the task is. `target` is the server of its sessions, once it has joined the
+    cluster. SIGTERM sets `stop`. `started` is in seconds of the monotonic clock.
     """
 
     options: Options
@@ -40,47 +40,47 @@ class RunningTask:
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
     target: str = ""
-    # Held for as long as the task lives: without a reference it would go away.
+    # A reference for the life of the task, because TensorFlow ends a server without references.
     server: tf.compat.v1.train.Server | None = None
 
     def __post_init__(self) -> None:
-        """The chief alone writes down where the run stands."""
+        """Make the progress writer; only the chief's writes `progress.json`."""
         directory = self.options.run_directory if self.cluster.is_chief else None
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster and this task's place in it."""
+        """The cluster, and this task's place in it."""
         return self.options.cluster
 
     @property
     def settings(self) -> TrainingSettings:
-        """What the run trains."""
+        """The training settings."""
         return self.options.settings
 
     @property
     def threads(self) -> int:
-        """As many as the settings say, else this task's share of the cores that it may use."""
+        """The threads of the settings, or else this task's share of the cores that it may use."""
         share = len(os.sched_getaffinity(0)) // self.cluster.listeners_on_host
         return self.settings.threads or max(1, share)
 
     @property
     def patience_seconds(self) -> float:
-        """How long this task waits for another that does not answer."""
+        """The seconds that this task waits for another task that does not answer."""
         return self.settings.barrier_deadline_seconds or _DEADLINE_WITHOUT_BARRIER
 
     def raise_if_stopping(self) -> None:
-        """Raise StopRequested once the task has been told to stop."""
+        """Raise StopRequested if the task was told to stop."""
         if self.stop.is_set():
             raise StopRequested(f"{self.cluster.task} was told to stop")
 
     def join_cluster(self) -> None:
-        """Listen on this task's port, or take the server that runs there; write `started`.
+        """Listen on this task's port, or use the server that runs there; write the record `started`.
 
-        READY is for the caller to say. Raises TaskFailure of class `cluster_broke` where the port is taken:
-        its holder may be on its way out; and of class `configuration` where TensorFlow does not see the GPUs
-        that this task was given.
+        The caller notifies READY. Raises TaskFailure (`cluster_broke`) if the port is taken, because its
+        holder may be about to end, and TaskFailure (`configuration`) if TensorFlow does not see the GPUs that
+        this task was given.
         """
         cluster = self.cluster
         gpus.require_given(cluster.task, os.environ)
@@ -104,7 +104,7 @@ class RunningTask:
                 config=config,
             )
         except tf.errors.OpError as error:
-            port, said = cluster.address.rpartition(":")[2], error.message.splitlines()[0]
+            port, message = cluster.address.rpartition(":")[2], error.message.splitlines()[0]
             remedy = f"something else may hold it; `ss -ltnp sport = :{port}` on this host names it"
-            reason = f"{cluster.task} cannot listen on port {port} ({said}): {remedy}"
+            reason = f"{cluster.task} cannot listen on port {port} ({message}): {remedy}"
             raise TaskFailure(CLUSTER_BROKE, reason) from error

@@ -1,7 +1,7 @@
-"""Looks, while a session is at work, whether the tasks that it needs answer and are the same as before.
+"""The watch over the tasks that a working session needs: whether they answer, as the same processes.
 
-TensorFlow waits for ever for a task that hangs or has gone without a word, and now and then for one that was
-killed. Other sessions, to the ledger, find out.
+TensorFlow waits for ever for a task that hangs or whose host vanished, and sometimes for one that was killed.
+So this uses other sessions, to the ledger.
 """
 
 import time
@@ -16,7 +16,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.task_notes import integer_in
 from trainer.process.console import say
 
-_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_READINGS = 2.0
 _SILENCE = (
     tf.errors.UnavailableError,
     tf.errors.CancelledError,
@@ -26,7 +26,7 @@ _SILENCE = (
 
 
 class LostTask(CallTookTooLong):
-    """A task does not answer any more, or is another process: what it held is gone. `task` is its name."""
+    """A task does not answer any more, or was started again and has lost its state. `task` is its name."""
 
     def __init__(self, task: str, what: str) -> None:
         super().__init__(f"{task} {what}")
@@ -34,7 +34,7 @@ class LostTask(CallTookTooLong):
 
 
 class SessionWatch:
-    """What to do while a thread is at work with a session: `look`, as `call_within` does meanwhile."""
+    """Watches tasks while another thread works with a session; `call_within` calls `update` meanwhile."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class SessionWatch:
         served: Mapping[str, ServedPart],
         statuses: Mapping[str, PartStatus],
     ) -> None:
-        """Take whom to look at: each has a status, which says what process it was, and a part or is a ps."""
+        """Take the tasks to watch: all ps, and the `served` ones; the nonces in `statuses` identify them."""
         self._task, self._ledger = task, ledger
         self._reads: dict[str, Callable[[], PartStatus]] = {}
         if not task.cluster.is_local:
             ps = range(len(task.cluster.ledger_devices))
-            self._reads |= {f"ps{index}": lambda index=index: self._look_at_ps(index) for index in ps}  # type: ignore[misc]
+            self._reads |= {f"ps{index}": lambda index=index: self._read_ps(index) for index in ps}  # type: ignore[misc]
         self._reads |= {name: part.status for name, part in served.items()}
         self._nonces = {name: integer_in(statuses[name].note, "nonce") for name in self._reads}
         self._silent_since: dict[str, float] = {}
@@ -56,16 +56,16 @@ class SessionWatch:
 
     @property
     def all_answer(self) -> bool:
-        """Whether everybody answered the last time."""
+        """Whether all tasks answered the last time."""
         return not self._silent_since
 
-    def look(self) -> None:
-        """Keep the watchdog quiet; every 2 s see who is there, where the chief also shows that it is.
+    def update(self) -> None:
+        """Notify the watchdog and, every 2 s, read all tasks' statuses; the chief also writes its beat.
 
-        Raises LostTask where one is another process than it was, or has not answered for as long as this task
-        waits for others, and tf.errors.OpError where it answers that it knows nothing of the run.
+        Raises LostTask if a task was started again, or has not answered for as long as this task waits for
+        others. Raises tf.errors.OpError if a task answers that its part of the ledger does not exist.
         """
-        self._task.progress.tell_in_time()
+        self._task.progress.report_if_due()
         if time.monotonic() < self._next:
             return
         for name, read in self._reads.items():
@@ -78,19 +78,23 @@ class SessionWatch:
                 raise LostTask(name, "was started again")
             if self._silent_since.pop(name, None) is not None:
                 say(f"{name} answers again.")
-        self._next = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        self._next = time.monotonic() + _SECONDS_BETWEEN_READINGS
 
-    def _look_at_ps(self, index: int) -> PartStatus:
+    def _read_ps(self, index: int) -> PartStatus:
         if self._task.cluster.is_chief:
             self._ledger.beat(index)
         return self._ledger.status(index)
 
     def _note_silence(self, name: str) -> None:
-        """Count it from the first answer that did not come: this process may have been stopped itself."""
+        """Note that a task did not answer; raise LostTask if that has lasted too long.
+
+        The time counts from the first missing answer, not from the last one that came: this process itself
+        may have been stopped in between.
+        """
         if name not in self._silent_since:
             self._silent_since[name] = time.monotonic()
             say(f"{name} does not answer.")
         silent = time.monotonic() - self._silent_since[name]
         if silent >= self._task.patience_seconds:
             raise LostTask(name, f"has not answered for {silent:.0f} s")
-        self._task.progress.tell_in_time()
+        self._task.progress.report_if_due()

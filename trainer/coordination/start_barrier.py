@@ -1,4 +1,4 @@
-"""The start barrier: no worker trains before every task is there, and whoever is missing is named."""
+"""The start barrier: no worker trains before all tasks are there, and the missing tasks are named."""
 
 import math
 import time
@@ -21,7 +21,7 @@ from trainer.process.port_probes import Missing, listed, probe_all
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_LINE_UP = 3.0
-# A ps that came back forgets who was there. The others report again within this time unless they are gone.
+# A restarted ps has lost the workers' notes. Workers that are still there report again within this time.
 _SECONDS_TO_REPORT_AGAIN = 10.0
 
 
@@ -31,9 +31,9 @@ Prepare = Callable[[Ledger, Statuses, Statuses], None]
 
 @dataclass(frozen=True)
 class Gathering:
-    """Everyone is there: the nonces of each, and the last step of the run as the chief has set it.
+    """The gathered tasks: their nonces, and the run's last step as the chief computed it.
 
-    `served` has the note of each task beside the ps that serves this client, `watch` looks at all these tasks
+    `served` has the notes of the tasks, other than the ps, that serve this client. `watch` watches all tasks
     while a session to them is at work.
     """
 
@@ -52,28 +52,28 @@ class _NotThere(Exception):  # noqa: N818 - not an error
 
 
 class Barrier:
-    """A worker's way to the others, at its start and again after a ps was lost.
+    """A worker's wait for the other tasks, at its start and again after the loss of a ps.
 
-    `ledger` is there as far as the ps have been reached.
+    `ledger` is None until the ps are reached.
     """
 
     def __init__(self, task: RunningTask) -> None:
         self._task, self._cluster = task, task.cluster
         self._own_server = f"server{self._cluster.index}"
         self._served: dict[str, ServedPart] = {}
-        # Of the waiting: when it began, or somebody was last seen at work for it; and the chief's beats.
+        # The time since which the deadline counts: the begin of the wait, or the chief's last sign of work.
         self._since = 0.0
         self._beats: tuple[int, ...] = ()
         self.ledger: Ledger | None = None
 
     def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
-        """Leave `note` on ps 0 and return when everyone is there and the variables are set.
+        """Leave `note` on ps 0, wait until all tasks are there and the variables are set, and return them.
 
-        `prepare` is the chief's: it sets the variables and makes the ps ready. It is told what the ps and
-        the other tasks that serve this client hold about themselves.
-        After a loss (`recovering`) other workers need not be there: the run goes on with those who are.
-        Raises TaskFailure past the deadline or where tasks differ, RunEnding and StopRequested. As long as
-        the chief is seen to set the variables, however many they are, there is no deadline.
+        Only the chief has `prepare`, which sets the variables and makes the ps ready. It gets the ledger, the
+        statuses of the ps, and those of the other tasks that serve this client. After a loss (`recovering`)
+        other workers need not be there: the run goes on with the present ones. Raises TaskFailure after the
+        deadline or if the settings of tasks differ, RunEnding, and StopRequested. There is no deadline while
+        the chief sets the variables, however long that takes.
         """
         since = self._since = time.monotonic()
         seconds_for_workers = math.inf if self._task.settings.barrier_deadline_seconds else 0.0
@@ -97,7 +97,7 @@ class Barrier:
             self._task.stop.wait(_POLL_SECONDS)
 
     def line_up(self, ledger: Ledger) -> None:
-        """Wait a moment, with the session open, for those who are still opening theirs; all start at once."""
+        """Wait up to 3 s until all workers have opened their sessions, so that all start at the same time."""
         ledger.mark(AT_START)
         deadline = time.monotonic() + _SECONDS_TO_LINE_UP
         while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
@@ -105,28 +105,28 @@ class Barrier:
             time.sleep(0.02)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
-        """The ledger for a task that leaves before it has met the others; None where the ps do not answer."""
+        """Return the ledger for a task that leaves before the barrier; None if no ps answers in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() <= deadline:
             with suppress(_NotThere):
-                ledger = self._reached()
-                # Whoever fails tells so, also where another has ended the run already.
+                ledger = self._open_ledger()
+                # A failed task reports its failure, even if another task has ended the run already.
                 self._require_notes(self._read_statuses(ledger))
                 return ledger
             time.sleep(_POLL_SECONDS)
         return None
 
     def drop_ledger(self) -> None:
-        """Forget sessions to tasks that may be gone."""
+        """Close and forget the sessions to tasks that may be gone."""
         for session in (self.ledger, *self._served.values()):
             if session is not None:
                 session.close()
         self.ledger, self._served = None, {}
 
     def end_served(self, code: int, reason: str) -> None:
-        """Tell the tasks beside the ps that serve this client to end, as far as they can be reached."""
+        """Tell the tasks, other than the ps, that serve this client to end, if they can be reached."""
         unreachable = self._unreachable(self._cluster.served)
-        if self._own_server in unreachable:  # every session goes through it
+        if self._own_server in unreachable:  # all of this client's sessions go through it
             return
         for task in self._cluster.served:
             if task in unreachable:
@@ -137,7 +137,7 @@ class Barrier:
                 say(f"{task} was not told to end: {type(error).__name__}")
 
     def _gather(self, note: Note, prepare: Prepare | None, waits_until: float) -> Gathering:
-        ledger = self._reached()
+        ledger = self._open_ledger()
         statuses = self._statuses(ledger)
         notes = ledger.notes()
         if notes.get(self._cluster.index) != note:
@@ -153,7 +153,7 @@ class Barrier:
         if not all(status.ready for status in statuses.values()):
             absent = [worker for worker in self._cluster.clients if worker not in notes]
             if absent and (prepare is None or time.monotonic() < waits_until):
-                # Nothing listens for them, or they have not reported.
+                # Either nothing listens at their addresses, or they have not reported.
                 listeners = [self._cluster.listener_of(worker) for worker in absent]
                 silent_ports = self._unreachable(listeners)
                 raise _NotThere(
@@ -161,14 +161,14 @@ class Barrier:
                     for worker, listener in zip(absent, listeners, strict=True)
                 )
             if prepare is None:
-                self._see_chief(statuses)
+                self._extend_while_chief_works(statuses)
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
             set_variables = partial(prepare, ledger, statuses, served)
             try:
-                call_within(math.inf, set_variables, watch.look)
+                call_within(math.inf, set_variables, watch.update)
             finally:
                 self._since = time.monotonic()
-            # Someone may have given up meanwhile: then the run ends before it begins.
+            # Another task may have given up meanwhile: then the run ends before it begins.
             statuses, notes = self._statuses(ledger), ledger.notes()
         last_step = integer_in(notes.get(0, note), "last_step")
         for task in served:
@@ -186,14 +186,17 @@ class Barrier:
             watch=watch,
         )
 
-    def _see_chief(self, statuses: Statuses) -> None:
-        """Begin to wait anew where the chief has shown meanwhile that it is at work."""
+    def _extend_while_chief_works(self, statuses: Statuses) -> None:
+        """Restart the time of the wait if the chief's beats have changed."""
         beats = tuple(status.beat for status in statuses.values())
         if beats != self._beats:
             self._since, self._beats = time.monotonic(), beats
 
-    def _reached(self) -> Ledger:
-        """The ledger, once all listen that its session goes to. Raises _NotThere."""
+    def _open_ledger(self) -> Ledger:
+        """Return the ledger; open it if needed, once the ps and this client's own server listen.
+
+        Raises _NotThere.
+        """
         if self.ledger is None:
             unreachable = self._unreachable(self._cluster.listeners)
             if any(task.startswith("ps") or task == self._own_server for task in unreachable):
@@ -207,7 +210,7 @@ class Barrier:
         return self._served[task]
 
     def _statuses(self, ledger: Ledger) -> Statuses:
-        """What each ps holds. Raises RunEnding where one says so, and _NotThere."""
+        """Return the status of each ps. Raises RunEnding if the run ends, and _NotThere."""
         statuses = self._read_statuses(ledger)
         for status in statuses.values():
             if status.end or status.stop:
@@ -216,12 +219,12 @@ class Barrier:
         return statuses
 
     def _read_statuses(self, ledger: Ledger) -> Statuses:
-        """What each ps holds, also where the run ends; nothing of one that does not answer."""
+        """Return the status of each ps; an empty one for a ps that does not answer."""
         count = len(self._cluster.ledger_devices)
         return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in range(count)}
 
     def _require_notes(self, statuses: Statuses) -> None:
-        """Raise _NotThere where a ps has left none; all sessions are forgotten then: theirs may be dead."""
+        """Raise _NotThere if a ps has no note; drop all sessions then, because those to it may be dead."""
         silent = [self._missing(task) for task, status in statuses.items() if not status.note]
         if silent:
             self.drop_ledger()
@@ -244,7 +247,7 @@ class Barrier:
         return statuses, silent
 
     def _unreachable(self, tasks: Iterable[str]) -> dict[str, Missing]:
-        """Those of the tasks, but for this one, whose port does not answer."""
+        """Return the tasks, other than this one, whose port does not answer."""
         others = {task: self._cluster.address_of(task) for task in tasks if task != self._cluster.task}
         return {task: self._missing(task, reason) for task, reason in probe_all(others).items()}
 

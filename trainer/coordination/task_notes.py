@@ -1,4 +1,4 @@
-"""What a task leaves for the others to read: who it is, and what a run's tasks must have in common."""
+"""Notes: what a task writes into the ledger about itself, so that others can identify and compare it."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ from trainer.process.failure import TaskFailure
 
 
 def worker_note(task: RunningTask, last_step: int) -> dict[str, object]:
-    """What a client leaves on ps 0: who it is, and what it must have in common with the others."""
+    """Return the note that a client leaves on ps 0."""
     return {**serving_note(task), "settings": _shared_settings(task), "last_step": last_step}
 
 
 def serving_note(task: RunningTask) -> dict[str, object]:
-    """What a task that serves leaves in its own part of the ledger."""
+    """Return the note that a task which serves leaves in its own part of the ledger."""
     note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
     if task.cluster.job == "worker":
         note |= {"settings": _shared_settings(task), "batch_size": task.settings.batch_size}
@@ -28,7 +28,7 @@ def _shared_settings(task: RunningTask) -> dict[str, object]:
 
 
 def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
-    """Raise TaskFailure where another task was started for another cluster or with other settings."""
+    """Raise TaskFailure (`configuration`) if another task has another cluster or other settings."""
     for other, theirs in others.items():
         for part in ("cluster", "settings"):
             own, its = note[part], theirs.get(part)
@@ -43,6 +43,6 @@ def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
 
 
 def integer_in(note: Note, name: str) -> int:
-    """An integer of a note; 0 where it holds none."""
+    """Return an integer field of a note; 0 if the note has none of this name."""
     value = note.get(name)
     return value if isinstance(value, int) else 0

@@ -1,4 +1,4 @@
-"""How a step is made: a graph and a session for each replication, asynchronous, synchronous and in-graph.
+"""The replication engines: a graph and a session each for asynchronous, synchronous and in-graph training.
 
-It imports `model` and what is below it.
+This room imports `model` and the floors below it.
 """

@@ -1,4 +1,4 @@
-"""The chief's part in synchronous training: it ends each round once the gradients are there."""
+"""The chief's part in synchronous training: a thread that ends each round once its gradients are there."""
 
 import time
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from trainer.process.console import say
 
 v1 = tf.compat.v1
 
-# What is left after a worker's admission is to send a number to each ps. One that has not come that far by
-# now was killed or stopped in between.
+# After its admission a worker only has to send a number to each ps. A worker that takes longer than this was
+# killed or stopped in between.
 _SECONDS_TO_DELIVER = 3.0
 _SECONDS_TO_END = 5.0
 _SECONDS_TO_ANSWER = 10.0
 
 
 class Aggregator:
-    """A thread that waits until a round's gradients are there, and then makes the global step of them.
+    """A thread that waits until a round's gradients are there, and then applies them as one global step.
 
-    While it waits no step is under way: it ends, and the variables are saved, at a step's boundary. While
-    somebody holds `between_steps`, none begins.
+    The thread ends only between two global steps. While another thread holds the lock `between_steps`, no
+    global step begins: so the variables can be saved.
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations, last_step: int) -> None:
@@ -44,12 +44,12 @@ class Aggregator:
         self._thread = Thread(target=self._run, name="aggregator", daemon=True)
 
     def start(self) -> None:
-        """Open a round, and go on from there."""
+        """Start the thread, which opens a round first."""
         self._waker.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """End between two steps; waits for that, but not for ever where a ps does not answer."""
+        """End the thread between two global steps; wait for that, for 5 s at most if a ps does not answer."""
         self._stopping.set()
         self._thread.join(_SECONDS_TO_END)
         if self._thread.is_alive():
@@ -58,18 +58,18 @@ class Aggregator:
 
     @property
     def hangs(self) -> bool:
-        """Whether TensorFlow has held the thread for long."""
+        """Whether a call of the thread into TensorFlow has lasted for more than 10 s."""
         called_at = self._called_at
         return called_at is not None and time.monotonic() - called_at > _SECONDS_TO_ANSWER
 
     def raise_if_failed(self) -> None:
-        """Raise what the thread has died of."""
+        """Raise the exception that ended the thread, if any."""
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
-            standing = self._open(self._look())
+            standing = self._open(self._wait_for_gradients())
             while not self._over(standing):
                 if len(standing.contributors) >= self._operations.replicas:
                     standing = self._step(standing)
@@ -78,7 +78,7 @@ class Aggregator:
                     say(f"{names} stopped amid its gradients: the step is taken again without them.")
                     standing = self._open(standing)
                 else:
-                    standing = self._look()
+                    standing = self._wait_for_gradients()
         except BaseException as error:
             self._error = error  # raised in the thread that waits for the rounds
 
@@ -87,7 +87,8 @@ class Aggregator:
         ended = bool(counters[STOP_CODE]) or counters[GLOBAL_STEP] >= self._last_step
         return ended or self._stopping.is_set()
 
-    def _look(self) -> Standing:
+    def _wait_for_gradients(self) -> Standing:
+        """Return the standing after the aggregator's bell, which the waker also rings now and then."""
         with self._called():
             return Standing.from_values(self._waker.watch(self._wait))
 
@@ -102,11 +103,11 @@ class Aggregator:
         return replace(standing, round=following, counters=tuple(map(int, counters)))
 
     def _open(self, standing: Standing) -> Standing:
-        """Leave behind what another aggregator, or a worker that was killed, has left in the accumulators.
+        """Open a new round, and drop what an earlier aggregator or a killed worker left in the accumulators.
 
         Workers that had offered gradients see that their round has passed, and offer new ones.
         """
-        # Beyond the rounds of every earlier process of this run: a ps that came back does not remember them.
+        # The number must exceed those of all earlier processes of this run, which a restarted ps forgets.
         first = max(standing.round + 1, int(time.time() * 1000))
         operations = self._operations
         with self.between_steps, self._called():
@@ -115,14 +116,14 @@ class Aggregator:
             held = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]
             if held:
                 self._session.run(held)
-            # What was dropped has moved its accumulator on by one; now all are alike again.
+            # Each drop has raised the step of its accumulator by one; this makes all steps equal again.
             self._session.run(operations.move, {operations.next_round: first + 1})
             self._session.run(operations.open, {operations.next_round: first + 1})
         self._half_delivered = ((), 0.0)
         return replace(standing, round=first + 1)
 
     def _is_stuck(self, standing: Standing) -> bool:
-        """Whether a worker that was admitted has not delivered for so long that it never will."""
+        """Whether an admitted worker has not delivered for so long that it is taken to be gone."""
         which, since = self._half_delivered
         if standing.half_delivered != which:
             self._half_delivered = (standing.half_delivered, time.monotonic())

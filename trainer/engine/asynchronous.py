@@ -1,6 +1,6 @@
-"""Asynchronous training: each worker applies its gradients to the ps without waiting for anyone.
+"""Asynchronous training: each worker applies its gradients to the ps without waiting for other workers.
 
-In one process (`local`) it is the same, for nobody else is there.
+A `local` run, which is a single process, uses the same engine.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
 
 
 class AsynchronousGraph(TrainingGraph):
-    """A step applies this worker's gradients and adds one to the global step and to this worker's count.
+    """A graph whose steps apply this worker's gradients and raise the global step and this worker's count.
 
-    Several steps are there in a row, for one call: each reads the variables after the step before was
-    counted; with `pull_ahead`, while that one computes. `calls`: number of steps -> their losses, and what
-    `apply_and_count` gave for each.
+    It has several steps in a row, so that one call into TensorFlow can take several. Each step reads the
+    variables once the previous step is counted; with `pull_ahead`, already while the previous one computes.
+    `calls` maps a number of steps to their losses and to what `apply_and_count` returned for each.
     """
 
     waiting_seconds = 0.0
 
     def build_step(self) -> None:
-        """Add the steps of a call."""
+        """Add the steps to the graph."""
         index, most = self.cluster.index, self.settings.steps_per_call
         losses: list[tf.Tensor] = []
         counted: list[tf.Tensor] = []
@@ -32,12 +32,12 @@ class AsynchronousGraph(TrainingGraph):
             losses.append(loss)
             counted.append(self.apply_and_count(gradients, [index], counted[-1:], pulled_after))
         self.step = [losses[0], counted[0]]
-        # Each number of steps is a graph of its own to TensorFlow: not all of them, and one close to any.
+        # TensorFlow prepares a graph of its own for each number of steps, so only powers of two are offered.
         sizes = {most, *(2**power for power in range(1, most.bit_length()))}
         self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes - {1}}
 
     def session(self, target: str) -> "AsynchronousSession":
-        """A session to the ps and this worker."""
+        """Return a session to the ps and this worker."""
         return AsynchronousSession(self, target)
 
     def _call(self, losses: Sequence[tf.Tensor], counted: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
@@ -47,7 +47,7 @@ class AsynchronousGraph(TrainingGraph):
 
 
 class AsynchronousSession(TrainingSession):
-    """Takes several steps in one call where nobody waits for what is between them."""
+    """A session that can take several steps in one call into TensorFlow."""
 
     def __init__(self, graph: AsynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
@@ -55,7 +55,7 @@ class AsynchronousSession(TrainingSession):
         self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
-        """Take so many steps at most."""
+        """Take up to `most` steps in one call, and return the result of each."""
         size = max((size for size in self._calls if size <= most), default=1)
         if size == 1:
             return super().steps(most, raise_if_stopping)

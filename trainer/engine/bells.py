@@ -1,8 +1,9 @@
-"""Bells on ps 0: who waits there for others is woken, and nobody looks in vain.
+"""Bells on ps 0: a task that waits there for others sleeps until one of them rings.
 
-A bell is a queue. To ring it is to put a token into it unless one is there, to wait for it is to take one. A
-token says no more than "look": one too many costs a look. One too few is made good by the `Waker`, as where a
-host went without a word amid a wait, whose call on the ps then takes one token of the process that follows.
+A bell is a queue on the ps. To ring it puts a token into the queue, unless there is one already. To wait for
+it takes a token out. A token only means that the waiting task should read the state again, so a superfluous
+one does no harm. The `Waker` makes up for a missing one. A token gets lost if, for example, a host vanishes
+during a wait: its pending call on the ps then takes a token that was meant for the restarted process.
 """
 
 import time
@@ -23,15 +24,18 @@ _LONGEST_WAIT = 0.25
 
 
 def create_bell(name: str) -> tf.queue.QueueBase:
-    """The bell of this name, on the device in force: one for all processes."""
+    """Create the bell of this name on the device in force; all processes share it."""
     return v1.FIFOQueue(-1, tf.int32, [[]], shared_name=f"psfleet/bell/{name}")
 
 
 def ring(bells: Sequence[tf.queue.QueueBase], condition: bool | tf.Tensor = True) -> tf.Operation:
-    """Ring those that are silent, where a condition holds: the bell of a worker that is gone never fills."""
+    """Return the operation that rings the bells, if the condition holds.
+
+    A bell that has a token gets no other, so the bell of a worker that is gone does not fill up.
+    """
     places, nowhere = tf.range(len(bells)), len(bells)
     is_silent = tf.equal(tf.stack([bell.size() for bell in bells]), 0)
-    # One token or none for each bell, without a branch.
+    # One token or none for each bell, without a branch in the graph.
     *tokens, _ = tf.dynamic_partition(
         places, tf.where(is_silent & condition, places, nowhere), num_partitions=len(bells) + 1
     )
@@ -39,9 +43,9 @@ def ring(bells: Sequence[tf.queue.QueueBase], condition: bool | tf.Tensor = True
 
 
 class Waker:
-    """A thread that rings a bell which is waited for once that lasts 0.25 s.
+    """A thread that rings a bell whenever a wait for it has lasted 0.25 s.
 
-    So who waits sees soon what rings no bell: a stop code, SIGTERM, that the chief is gone.
+    So a waiting task soon notices events that ring no bell: a stop code, SIGTERM, or the loss of the chief.
     """
 
     def __init__(self, ring: Callable[[], object]) -> None:
@@ -49,15 +53,15 @@ class Waker:
         self._since: float | None = None
 
     def start(self) -> None:
-        """Begin, and ring: the first look waits for nobody."""
+        """Start the thread, which rings once at first, so that the first wait returns at once."""
         Thread(target=self._run, name="waker", daemon=True).start()
 
     def stop(self) -> None:
-        """End; does not wait for a call that TensorFlow holds, as where the ps is gone."""
+        """Let the thread end, without waiting for it: its call may hang if the ps is gone."""
         self._ended.set()
 
     def watch(self, wait: Callable[[], Result]) -> Result:
-        """Make a call that waits for the bell; from one thread at a time."""
+        """Return the result of a call that waits for the bell. Only one thread at a time may use this."""
         self._since = time.monotonic()
         try:
             return run_once_more(wait)
@@ -75,5 +79,5 @@ class Waker:
                 left = _LONGEST_WAIT
 
     def _ring_quietly(self) -> None:
-        with suppress(tf.errors.OpError):  # who waits sees the same
+        with suppress(tf.errors.OpError):  # the waiting thread gets the same error
             run_once_more(self._ring)

@@ -1,8 +1,8 @@
-"""Where the variables and operations of a run really were: the report of one task.
+"""The device report of a task: on which devices its variables and operations really were.
 
-TensorFlow's own `log_device_placement` prints a line for each operation as it was asked for. This is taken
-from the partitions that TensorFlow executed, after it had merged and split operations, and counts these by
-what they are for.
+TensorFlow's own `log_device_placement` prints a line for each operation of the graph that was built. This
+report is taken from the partitions that TensorFlow executed, after it had merged and split operations, and
+it counts the operations by their purpose.
 """
 
 import re
@@ -36,7 +36,7 @@ _SCOPES = {
     "psfleet": LEDGER,
     "wire": TRANSFERS,
 }
-# They compute nothing.
+# Operations that compute nothing are not counted.
 _UNCOUNTED = {"Const", "NoOp", "VarHandleOp", "Placeholder"}
 _TRANSFERS = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
 _TRANSFER_NAME = re.compile(r"_S\d+$")
@@ -45,10 +45,10 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def report(task: str, partition_graphs: Iterable[Any]) -> Report:
-    """What `devices/<task>.json` holds, from the GraphDefs of RunMetadata.partition_graphs.
+    """Return the content of `devices/<task>.json`, given the GraphDefs in RunMetadata.partition_graphs.
 
-    They are there after a run with RunOptions(output_partition_graphs=True); of several runs, operations that
-    are in more than one count once. Constants are not counted.
+    TensorFlow fills these in a run with RunOptions(output_partition_graphs=True). The GraphDefs of several
+    runs may be given; an operation in more than one counts once. Constants are not counted.
     """
     nodes = {(node.device, node.name): node for graph in partition_graphs for node in graph.node}
     variables = {
@@ -67,9 +67,9 @@ def report(task: str, partition_graphs: Iterable[Any]) -> Report:
 
 
 def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
-    """What an operation is for: one of the groups above, or its own name up to the first slash.
+    """Return an operation's group: one of operation_groups.py, or its own name up to the first slash.
 
-    Names of optimizers and of gradients count wherever they stand in the name, as in "tower_1/gradients/..".
+    Names of optimizers and of gradients count at any place in the name, as in "tower_1/gradients/..".
     """
     parts = [_NUMBER.sub("", part) for part in name.split("/")]
     if parts[0] == "tower" and len(parts) > 1:
@@ -99,14 +99,14 @@ def _groups(nodes: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
 
 
 def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401
-    """Whether it computes with nothing but values of the ledger, such as the global step."""
+    """Whether an operation computes only with values of the ledger, such as the global step."""
     sources = [(node.device, source.partition(":")[0]) for source in node.input if not source.startswith("^")]
     found = {groups[source] for source in sources if source in groups}
     return found == {LEDGER} and node.op not in _TRANSFERS
 
 
 def write(path: Path, content: Report) -> None:
-    """Write a task's report as JSON; a disk that refuses is said, and does not stop training."""
+    """Write a task's report as JSON; print a line if that fails, but do not stop training."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content, indent=1)

@@ -1,9 +1,10 @@
-"""Whether the gradients that a worker pushes are those of its loss, by what the loss itself says.
+"""A numerical test whether the gradients that a worker applies are those of its loss.
 
-Along its gradient g a loss changes by |g|^2 to a step, however the gradient was found. So the gradients are
-taken where they are applied, and the loss is computed once a little up and once a little down from the
-parameters. The *fit* is how far it changes between the two, as a part of what the gradients foretell: 1 for
-those of this loss, about 0 for noise. It is how gradient checkers go about it, along a single direction.
+If the parameters move by s times the gradient g, for a small s, the loss changes by s |g|^2. So the gradients
+are taken where they are applied, and the loss is computed twice: a little up and a little down from the
+parameters, along the gradients. The *fit* is the ratio of the measured change to the change that the
+gradients predict: 1 for gradients of this loss, about 0 for noise. Gradient checkers use the same central
+difference; this one takes a single direction.
 """
 
 import math
@@ -17,17 +18,18 @@ import tensorflow as tf
 from trainer.engine.optimizers import Gradients
 from trainer.model.data import Examples
 from trainer.model.models.model import Model, ModelContext, Values
-from trainer.model.pieces import AnyVariable, joined, pieces_of
+from trainer.model.pieces import AnyVariable, join_values, pieces_of
 
-# Of the loss: how far it is to change, and what it may differ by where it is computed again: one that differs
-# more draws random numbers.
+# As parts of the loss: the change to aim at, and the most by which two computations at the same point may
+# differ. If they differ more, the loss draws random numbers.
 _CHANGE, _SAME = 0.01, 1e-4
-# Of the parameters' norm: how far they are moved. Less is rounding, more is no slope any more.
+# As parts of the parameters' norm: how far the parameters are moved. Rounding dominates a smaller move, and
+# the loss is not linear over a larger one.
 _LEAST_MOVE, _MOST_MOVE = 1e-4, 0.1
 
 
-class Lesson(NamedTuple):
-    """The loss of a batch as a worker computes it at these values; its gradients are times `weight`."""
+class WorkerLoss(NamedTuple):
+    """A worker's loss of a batch at these values; its gradients are multiplied by `weight`."""
 
     context: ModelContext
     values: Values
@@ -38,9 +40,10 @@ class Lesson(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientFit:
-    """The loss of a batch, the norm of its gradients, and how far they fit: 0 where there are none.
+    """The loss of a batch, the norm of its gradients, and their fit.
 
-    `fit` is nan for a loss that draws random numbers, both for gradients that are all of some rows of tables.
+    If all gradients are zero, the fit is 0. It is nan if the loss draws random numbers. Norm and fit are both
+    nan if every gradient covers only some rows of a table (tf.IndexedSlices).
     """
 
     loss: float
@@ -48,34 +51,41 @@ class GradientFit:
     fit: float
 
     @classmethod
-    def of(cls, found: Sequence[float]) -> "GradientFit":
-        """Compute it of the loss here, again, up and down, the norm, and how far up and down are."""
-        loss, again, up, down, norm, move = map(float, found)
-        foretold = 2 * move * norm
-        fit = (up - down) / foretold if foretold else 0.0
+    def of(cls, measured: Sequence[float]) -> "GradientFit":
+        """Return the fit for these numbers.
+
+        They are the loss, the same loss computed again, the loss up and down the gradients, the norm of the
+        gradients, and the distance to the points up and down.
+        """
+        loss, again, up, down, norm, move = map(float, measured)
+        predicted = 2 * move * norm
+        fit = (up - down) / predicted if predicted else 0.0
         return cls(loss, norm, fit if abs(again - loss) <= _SAME * abs(loss) else math.nan)
 
 
 class GradientCheck:
-    """Checks what is `given` to the optimizer for a lesson, on any examples of its worker."""
+    """The operations that compare a worker's loss with the gradients that are applied for it.
+
+    They take any batch of the worker's examples.
+    """
 
     def __init__(
-        self, model: Model, variables: Sequence[AnyVariable], lesson: Lesson, given: Gradients
+        self, model: Model, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: Gradients
     ) -> None:
-        """Add it to the default graph."""
-        self.batch = lesson.batch
-        gradients = {variable.op.name: gradient for gradient, variable in given}
-        with tf.device(lesson.context.devices.worker), tf.name_scope("gradient_check"):
-            slopes = [_slope(variable, gradients, lesson.weight) for variable in variables]
-            # What the model reads for itself is read once for all.
+        """Add the operations to the default graph."""
+        self.batch = of_worker.batch
+        gradients = {variable.op.name: gradient for gradient, variable in applied}
+        with tf.device(of_worker.context.devices.worker), tf.name_scope("gradient_check"):
+            slopes = [_slope(variable, gradients, of_worker.weight) for variable in variables]
+            # A variable that travels alone is read once, so that all losses have the same value of it.
             values = [
                 value if slope is None else tf.convert_to_tensor(value)
-                for value, slope in zip(lesson.values, slopes, strict=True)
+                for value, slope in zip(of_worker.values, slopes, strict=True)
             ]
             moved = [pair for pair in zip(values, slopes, strict=True) if pair[1] is not None]
             norm = _norm([slope for _, slope in moved])
             size = _norm([value for value, _ in moved])
-            move = _CHANGE * tf.abs(tf.cast(lesson.loss, tf.float32)) / (2 * norm)
+            move = _CHANGE * tf.abs(tf.cast(of_worker.loss, tf.float32)) / (2 * norm)
             move = tf.minimum(tf.maximum(move, _LEAST_MOVE * size), _MOST_MOVE * (1 + size))
             step = tf.math.divide_no_nan(move, norm)
 
@@ -84,19 +94,19 @@ class GradientCheck:
                     value if slope is None else value + tf.cast(steps * step, slope.dtype) * slope
                     for value, slope in zip(values, slopes, strict=True)
                 ]
-                return model.loss(lesson.context, there, *lesson.batch)
+                return model.loss(of_worker.context, there, *of_worker.batch)
 
-            found = [lesson.loss, loss_at(0.0), loss_at(1.0), loss_at(-1.0), norm, move]
-            self._found = tf.stack([tf.cast(one, tf.float32) for one in found])
+            measured = [of_worker.loss, loss_at(0.0), loss_at(1.0), loss_at(-1.0), norm, move]
+            self._measured = tf.stack([tf.cast(one, tf.float32) for one in measured])
 
     def in_session(self, session: tf.compat.v1.Session) -> Callable[[Examples], GradientFit]:
-        """What checks them on a batch of these examples."""
-        run: Callable[..., Any] = session.make_callable(self._found, feed_list=list(self.batch))
+        """Return a function that computes the fit on a batch of examples, in this session."""
+        run: Callable[..., Any] = session.make_callable(self._measured, feed_list=list(self.batch))
         return lambda batch: GradientFit.of(run(batch.features, batch.labels))
 
 
 def batch_of(examples: Examples, size: int, number: int) -> Examples:
-    """So many of these examples, others for each number; some twice where there are fewer."""
+    """Return batch `number` of these examples, in their order; it repeats examples if there are too few."""
     places = (np.arange(size) + number * size) % len(examples)
     return Examples(examples.features[places], examples.labels[places])
 
@@ -109,9 +119,9 @@ def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 def _slope(
     variable: AnyVariable, gradients: Mapping[str, tf.Tensor | tf.IndexedSlices], weight: float | tf.Tensor
 ) -> tf.Tensor | None:
-    """The gradient of a variable; None where it has none, or one of some rows only, as of a large table."""
+    """Return a variable's gradient, or None if it has none or only one of some rows, as of a large table."""
     pieces = [gradients.get(piece.op.name) for piece in pieces_of(variable)]
     if any(piece is None or isinstance(piece, tf.IndexedSlices) for piece in pieces):
         return None
-    whole = joined(variable, [tf.identity(piece) for piece in pieces])
+    whole = join_values(variable, [tf.identity(piece) for piece in pieces])
     return whole / tf.cast(weight, whole.dtype)

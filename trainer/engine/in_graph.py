@@ -1,8 +1,9 @@
 """In-graph replication: one client builds a graph with a tower on every worker.
 
-A tower reads batches of its own on its worker and computes the gradients of its loss there. Their mean,
-weighted by the examples of each tower, is applied once to the variables on the ps. On every worker but the
-client's a variable of that worker (`ledger_parts`) counts its towers, where its process finds them.
+A tower reads its own batches on its worker and computes the gradients of its loss there. The mean of all
+towers' gradients, weighted by their numbers of examples, is applied once to the variables on the ps. A
+variable on each worker (`ledger_parts`), except on the client, counts the worker's towers; the worker's
+process reads it there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ v1 = tf.compat.v1
 
 
 class _Tower(NamedTuple):
-    """What one worker computes in a step: its loss, weighted gradients, and how many examples weigh them."""
+    """One worker's part of a step: its loss, its number of examples, and its gradients times that number."""
 
     loss: tf.Tensor
     examples: tf.Tensor
@@ -27,35 +28,35 @@ class _Tower(NamedTuple):
 
 
 class InGraphGraph(TrainingGraph):
-    """A step adds one to the global step and to the count of every worker."""
+    """A graph whose steps raise the global step and the count of every worker by one."""
 
     def build_step(self) -> None:
-        """Add the towers, and what is made of their gradients."""
-        # The number of examples in a batch is each worker's own setting: it is known when a session begins.
+        """Add the towers, and the operations that apply the mean of their gradients."""
+        # The batch size is each worker's own setting, which the client learns before a session begins.
         self._batch_sizes: list[tf.Tensor] = []
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
         total = tf.add_n([tower.examples for tower in towers])
         means = []
-        self._given: list[list[tuple[tf.Tensor, tf.Variable]]] = [[] for _ in towers]
+        self._of_towers: list[list[tuple[tf.Tensor, tf.Variable]]] = [[] for _ in towers]
         for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
             variable = of_variable[0][1]
             with tf.device(variable.device), tf.name_scope("aggregation"):
                 dense = [tf.convert_to_tensor(gradient) for gradient, _ in of_variable]
                 gradient = tf.add_n(dense)
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
-            for given, of_tower in zip(self._given, dense, strict=True):
-                given.append((of_tower, variable))
+            for of_tower, gradient in zip(self._of_towers, dense, strict=True):
+                of_tower.append((gradient, variable))
         counted = self.apply_and_count(means, range(len(towers)))
-        of_towers = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
+        counts = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
-        self.step = [loss, counted, *of_towers]
+        self.step = [loss, counted, *counts]
 
-    def given(self) -> Sequence[Gradients]:
-        """What of each tower goes into the mean."""
-        return self._given
+    def applied_gradients(self) -> Sequence[Gradients]:
+        """Return each tower's gradients, as they go into the mean."""
+        return self._of_towers
 
-    def hear(self, served: Mapping[str, Note]) -> None:
-        """Take the batch size of each worker from its note."""
+    def use_notes(self, served: Mapping[str, Note]) -> None:
+        """Set the batch size of each worker from its note."""
         for worker, (_, feeds) in enumerate(self.iterator_starts):
             batch_size = served.get(f"worker{worker}", {}).get("batch_size")
             own = self.settings.batch_size

@@ -1,4 +1,4 @@
-"""The optimizers that can be asked for, one for each device that holds variables."""
+"""The optimizers that `--optimizer` names, one instance for each device that holds variables."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,20 +19,20 @@ _KINDS: dict[str, Callable[[float], tf.compat.v1.train.Optimizer]] = {
 
 
 class Optimizers:
-    """What an optimizer needs beside gradients lies on the device that it is for: nothing of it travels.
+    """One optimizer for each device: its slots and other numbers lie there, so only gradients travel.
 
-    Slots are named after their variable, as in "hidden/weights/Adam". Numbers that are of no variable are
-    there on each device: "beta1_power", "beta1_power_1" and so on, which hold the same.
+    A slot is named after its variable, as in "hidden/weights/Adam". Each device has its own copy of a number
+    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values.
     """
 
     def __init__(self, name: str, learning_rate: float) -> None:
         self._kind, self._learning_rate = _KINDS[name], learning_rate
         self._optimizers: dict[str, tf.compat.v1.train.Optimizer] = {}
-        # By the variable's name, what is first applied to it.
-        self.given: dict[str, tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]] = {}
+        # Variable's name -> the gradient of the first step that is built, and the variable.
+        self.first_applied: dict[str, tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]] = {}
 
     def apply(self, gradients: Gradients) -> list[tf.Operation]:
-        """Apply gradients; for each device an operation that lies there."""
+        """Return the operations that apply the gradients, one on each device that holds variables."""
         of_devices: dict[str, list[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]]] = {}
         for gradient, variable in gradients:
             of_devices.setdefault(variable.device, []).append((gradient, variable))
@@ -42,6 +42,6 @@ class Optimizers:
         if device not in self._optimizers:
             self._optimizers[device] = self._kind(self._learning_rate)
         for gradient, variable in gradients:
-            self.given.setdefault(variable.op.name, (gradient, variable))
+            self.first_applied.setdefault(variable.op.name, (gradient, variable))
         with tf.device(device):
             return self._optimizers[device].apply_gradients(gradients)

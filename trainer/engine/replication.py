@@ -1,4 +1,4 @@
-"""The replication engines by the name that `--replication` gives them."""
+"""The replication engines, by the values of `--replication`."""
 
 from trainer.coordination.running_task import RunningTask
 from trainer.engine import device_report
@@ -18,10 +18,10 @@ ENGINES: dict[str, type[TrainingGraph]] = {
 
 
 def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
-    """The graph of this worker for the run's replication; its first step writes the device report."""
+    """Return this worker's graph for the run's replication; its first step writes the device report."""
     graph = ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
     directory, name = task.options.run_directory, task.cluster.task
     if directory is not None:
         path = directory / "devices" / f"{name}.json"
-        graph.tell_partitions = lambda graphs: device_report.write(path, device_report.report(name, graphs))
+        graph.report_partitions = lambda graphs: device_report.write(path, device_report.report(name, graphs))
     return graph

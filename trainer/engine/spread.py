@@ -1,11 +1,11 @@
-"""A model's variables on the ps, each of which holds as many bytes as the others: see placement.py."""
+"""Creation of a model's variables on the ps, as placement.py places them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from trainer.engine.placement import Asked, Piece, place
+from trainer.engine.placement import Piece, ToPlace, place
 from trainer.model.models.model import Model, ModelContext
 from trainer.model.pieces import AnyVariable, CutVariable
 
@@ -13,24 +13,24 @@ v1 = tf.compat.v1
 
 
 def create_on_ps(model: Model, context: ModelContext) -> Sequence[AnyVariable]:
-    """The model's variables, in the default graph; where there are several ps, placed and cut for these.
+    """Create the model's variables in the default graph; with several ps, they are spread and cut.
 
-    For that they are created twice, the first time in a graph that nothing comes of: it shows how large they
-    are, and which of them the model itself has placed.
+    The variables are created twice then. The first time is in a throw-away graph, which shows how large they
+    are, and which of them the model itself places.
     """
     ps = context.devices.ps
     if len(ps) < 2:
         return model.create_variables(context)
-    asked: list[Asked] = []
+    to_place: list[ToPlace] = []
 
-    def ask(create: Callable[..., tf.Variable], **arguments: object) -> tf.Variable:
+    def note_size(create: Callable[..., tf.Variable], **arguments: object) -> tf.Variable:
         variable = create(**arguments)
-        asked.append(_asked(model, variable))
+        to_place.append(_to_place(model, variable))
         return variable
 
-    with tf.Graph().as_default(), v1.device("/job:ps"), v1.variable_creator_scope(ask):
+    with tf.Graph().as_default(), v1.device("/job:ps"), v1.variable_creator_scope(note_size):
         model.create_variables(context)
-    places = iter(place(asked, len(ps)))
+    places = iter(place(to_place, len(ps)))
 
     def create_placed(create: Callable[..., tf.Variable], **arguments: Any) -> AnyVariable:  # noqa: ANN401
         pieces = next(places)
@@ -45,20 +45,20 @@ def create_on_ps(model: Model, context: ModelContext) -> Sequence[AnyVariable]:
         return model.create_variables(context)
 
 
-def _asked(model: Model, variable: tf.Variable) -> Asked:
+def _to_place(model: Model, variable: tf.Variable) -> ToPlace:
     place = tf.DeviceSpec.from_string(variable.device)
     numbers, width = variable.shape.num_elements() or 0, variable.dtype.size
     if (place.job, place.task) != ("ps", None):
-        return Asked(numbers if place.job == "ps" else 0, width, ps=place.task or 0)
-    # What learns are floats, and a constraint may be one on all of them.
+        return ToPlace(numbers if place.job == "ps" else 0, width, ps=place.task or 0)
+    # Only floats are trained, and a constraint may apply to the whole variable.
     whole = not variable.dtype.is_floating or variable.constraint is not None or model.travels_alone(variable)
-    return Asked(numbers, width, whole=whole)
+    return ToPlace(numbers, width, whole=whole)
 
 
 def _cut(
     create: Callable[..., tf.Variable], arguments: dict[str, Any], pieces: Sequence[Piece], ps: Sequence[str]
 ) -> CutVariable:
-    """A variable for each piece, with its part of the first value that the whole would have."""
+    """Create one variable for each piece, with its part of the whole variable's initial value."""
     first, made = arguments["initial_value"], []
     with tf.name_scope(arguments["name"] or "Variable") as scope:
         with tf.name_scope("Initializer"):

@@ -1,7 +1,8 @@
 """Synchronous training: a global step applies the mean of `replicas_to_aggregate` workers' gradients.
 
-Each worker offers one gradient, a mean over its batch, and waits until the chief's aggregator has made a step
-of those that came first. Workers beyond `replicas_to_aggregate` are backups: what comes too late is dropped.
+Each worker offers the gradients of one batch, and waits until the chief's aggregator has made a global step
+of those that came first. Workers beyond `replicas_to_aggregate` are backups: gradients that come too late
+are dropped.
 """
 
 import math
@@ -21,10 +22,10 @@ from trainer.process.failure import RunEnding, StopRequested
 
 
 class SynchronousGraph(TrainingGraph):
-    """A step offers this worker's gradients; the chief's graph also has what makes a global step of them."""
+    """A graph whose steps offer this worker's gradients; the chief uses it to make global steps, too."""
 
     def build_step(self) -> None:
-        """Add the offer, and the chief's operations."""
+        """Add the operations that offer gradients, and those of the chief."""
         workers = self.cluster.workers
         replicas = self.settings.replicas_to_aggregate or workers
         self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
@@ -33,17 +34,17 @@ class SynchronousGraph(TrainingGraph):
         self.rounds.build(loss, gradients, self.optimizers)
         self.step = self.rounds.offer
 
-    def given(self) -> Sequence[Gradients]:
-        """What is offered, on its way into the mean."""
-        return [self.rounds.given]
+    def applied_gradients(self) -> Sequence[Gradients]:
+        """Return the gradients that this worker offers, as they go into the mean."""
+        return [self.rounds.offered]
 
     def session(self, target: str) -> "SynchronousSession":
-        """A session to the ps and this worker."""
+        """Return a session to the ps and this worker."""
         return SynchronousSession(self, target)
 
 
 class SynchronousSession(TrainingSession):
-    """Offers gradients, one a round, and waits in between; the chief's session also runs the aggregator."""
+    """A session that offers gradients once a round and waits in between; the chief's runs the aggregator."""
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
@@ -55,33 +56,33 @@ class SynchronousSession(TrainingSession):
         self._standing: Standing | None = None
 
     def initialise(self) -> None:
-        """Give every variable its first value; no round is open until the aggregator begins."""
+        """Give every variable its initial value; no round is open until the aggregator begins."""
         self.session.run(self._rounds.initializer)
         super().initialise()
 
     def begin(self) -> None:
-        """Start what wakes this worker; where this is the chief, the aggregator, too."""
+        """Start the thread that wakes this worker and, on the chief, the aggregator."""
         self._waker.start()
         if self._is_chief:
             self._aggregator = Aggregator(self.session, self._rounds, self.last_step)
             self._aggregator.start()
 
     def end(self) -> None:
-        """Stop both, the aggregator at a step's boundary."""
+        """Stop both threads; the aggregator stops between two global steps."""
         if self._aggregator is not None:
             self._aggregator.stop()
         self._aggregator = None
         self._waker.stop()
 
-    def held_still(self) -> AbstractContextManager[object]:
-        """Let the aggregator begin no step meanwhile."""
-        return super().held_still() if self._aggregator is None else self._aggregator.between_steps
+    def updates_paused(self) -> AbstractContextManager[object]:
+        """Return a context in which the aggregator begins no global step."""
+        return super().updates_paused() if self._aggregator is None else self._aggregator.between_steps
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
-        """Offer one batch's gradients and wait for the end of the round.
+        """Offer one batch's gradients, wait for the end of the round, and return the result.
 
-        Raises RunEnding, and what `raise_if_stopping` raises, only before the offer: one that was made counts
-        as a step of this worker, whatever becomes of it.
+        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offer. An offer counts as a
+        training step of this worker, even if it is dropped.
         """
         began = time.monotonic()
         standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
@@ -89,13 +90,13 @@ class SynchronousSession(TrainingSession):
             raise RunEnding(standing.counters[STOP_CODE], "")
         offered = time.monotonic()
         loss, numbers = self._waker.watch(self._step)
-        # By the clock of ps 0, which may be set meanwhile.
+        # The last number is measured by the clock of ps 0, which may have been set meanwhile.
         seconds_of_call = time.monotonic() - offered
         seconds_of_offer = seconds_of_call - min(max(float(numbers[-1]) / 1e6, 0.0), seconds_of_call)
         before, standing = map(Standing.from_values, np.split(numbers[:-1], 2))
         self._offered = before.round
         if math.isfinite(loss):
-            # Who was told to stop hears of it again before the next step.
+            # A stop request is raised again before the next step.
             with suppress(StopRequested):
                 standing = self._wait_beyond(self._offered, standing, raise_if_stopping)
         self._standing = standing
@@ -105,11 +106,11 @@ class SynchronousSession(TrainingSession):
     def _wait_beyond(
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
     ) -> Standing:
-        """Wait until another round is open than this one; the run's end and its last step end this too."""
+        """Wait for a later round than `round_`, a stop code, or the last step; return the standing then."""
         while True:
             if standing is not None:
                 others = tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
-                # The chief, where enough gradients are there and it makes no step.
+                # Once enough gradients are there, the round waits for the chief alone.
                 self.awaited = (0,) if len(standing.contributors) >= self._rounds.replicas else others
                 if standing.round > round_:
                     return standing
@@ -117,7 +118,7 @@ class SynchronousSession(TrainingSession):
                     return standing
             if self._aggregator is not None:
                 self._aggregator.raise_if_failed()
-            # Where TensorFlow holds the aggregator, this thread must look held too: to the watchdog.
+            # If a call of the aggregator hangs, this thread must not satisfy the watchdog either.
             if self._aggregator is None or not self._aggregator.hangs:
                 raise_if_stopping()
             standing = Standing.from_values(self._waker.watch(self._wait))

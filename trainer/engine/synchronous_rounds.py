@@ -1,14 +1,14 @@
-"""The graph of synchronous steps: gradients gathered on the ps in rounds, and their mean applied once.
+"""The graph of synchronous steps: gradients are gathered on the ps in rounds, and their mean is applied once.
 
-The algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981), on TensorFlow's
-conditional accumulators, one for each variable on that variable's ps. A *round* is an attempt at a global
-step. Gradients computed in a round that has passed are dropped, by the accumulators themselves. Within a
-round the first `replicas` workers whose gradients lie on every ps are admitted, each once: so every mean is
-over the same workers, and the counters on ps 0 get exactly these.
+This is the algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981). It uses
+TensorFlow's conditional accumulators, one for each variable, on that variable's ps. A *round* is an attempt
+at a global step. The accumulators themselves drop gradients that were computed in an earlier round. In each
+round, the first `replicas` workers whose gradients lie on every ps are admitted, each once. So the means of
+all variables are over the same workers, and the counters on ps 0 count exactly these workers.
 
-A variable on ps 0 says where that stands: [the open round, the round each worker was last admitted to, the
-last round for which all gradients of each worker have been added]. A worker's bell (bells.py) is rung when a
-round is opened, the aggregator's when a round has its gradients.
+A variable on ps 0 holds the standing: [the open round, the last round to which each worker was admitted, the
+last round for which all gradients of each worker have been added]. A worker's bell (bells.py) rings when a
+round is opened, the aggregator's bell when a round has its gradients.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from trainer.engine.optimizers import Gradients, Optimizers
 
 v1 = tf.compat.v1
 
-# No round is open: the variables are being set, or the chief's aggregator has not begun.
+# The number of the open round while none is: the variables are being set, or the aggregator has not begun.
 CLOSED = 0
-# Accumulators drop what has this step, whatever theirs is.
+# Accumulators drop gradients with this step, because their own step is always higher.
 _REFUSED = -1
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The rounds as ps 0 holds them, and the counters of the ledger, not older than these."""
+    """The rounds as ps 0 holds them, and the counters of the ledger, which are read after the rounds."""
 
     round: int
     admitted: tuple[int, ...]
@@ -41,7 +41,7 @@ class Standing:
 
     @classmethod
     def from_values(cls, values: npt.NDArray[np.int64]) -> "Standing":
-        """Read the values of both variables, one after the other."""
+        """Return the standing for the values of both variables, rounds first."""
         open_round, *numbers = (int(value) for value in values)
         workers = (len(numbers) - FIRST_WORKER) // 3
         admitted, delivered = numbers[:workers], numbers[workers : 2 * workers]
@@ -54,21 +54,21 @@ class Standing:
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The workers whose gradients are not."""
+        """The workers whose gradients are not yet in every accumulator of the open round."""
         return tuple(worker for worker, last in enumerate(self.delivered) if last != self.round)
 
     @property
     def half_delivered(self) -> tuple[int, ...]:
-        """The workers that were admitted to the open round, with gradients still to be added."""
+        """The workers that were admitted to the open round but still have gradients to add."""
         return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
 
 
 @dataclass
 class RoundOperations:
-    """What workers and the chief do in a round; every process builds the same variables on the ps.
+    """The operations of workers and the chief in a round; every process builds the same variables on the ps.
 
-    A mean is over `replicas` gradients of so many `workers`, of which this is `worker`. The rounds lie where
-    the `counters` of trainer/coordination/ledger.py do.
+    A mean is over the gradients of `replicas` of the `workers`; this process is worker number `worker`. The
+    rounds are on the device of the `counters` (trainer/coordination/ledger.py).
     """
 
     workers: int
@@ -76,12 +76,12 @@ class RoundOperations:
     replicas: int
     counters: tf.Variable
     accumulators: list[tuple[tf.compat.v1.ConditionalAccumulator, tf.Variable]] = field(default_factory=list)
-    given: list[tuple[tf.Tensor, tf.Variable]] = field(default_factory=list)
+    offered: list[tuple[tf.Tensor, tf.Variable]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Add the rounds to the default graph."""
         with tf.device(self.counters.device):
-            # Not among the variables that are saved: rounds belong to the processes, not to the model.
+            # A local variable is not saved: rounds belong to the processes, not to the model.
             places = [1 + 2 * self.workers]
             self._rounds = variable_on("rounds", "", places, tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name="psfleet/rounds_mutex", container="")
@@ -94,9 +94,9 @@ class RoundOperations:
         self.wait, self.wait_for_gradients = self._read_after(own), self._read_after(aggregators)
 
     def build(self, loss: tf.Tensor, gradients: Gradients, optimizers: Optimizers) -> None:
-        """Add `offer`, `advance` and what opens a round.
+        """Add `offer`, `advance`, and the operations that open a round.
 
-        The gradients must be of variables that were read after `standing`.
+        The gradients must be computed with variables that were read after `standing`.
         """
         with tf.name_scope("aggregation"):
             received = []
@@ -118,22 +118,22 @@ class RoundOperations:
             return tf.concat([rounds, counters], axis=0)
 
     def _read_after(self, bell: tf.queue.QueueBase) -> tf.Tensor:
-        """The standing once this bell has rung."""
+        """Return the standing, read once this bell has rung."""
         with tf.device(self.counters.device), tf.control_dependencies([bell.dequeue()]):
             return self._read_standing()
 
     def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
-        """Offer one batch's gradients, and wait for this worker's bell.
+        """Add `offer`, which offers one batch's gradients and waits for this worker's bell.
 
-        Gives the loss, and in one tensor the standing before, the standing after, and for how many
-        microseconds of ps 0 the bell was waited for.
+        It returns the loss and one tensor with the standing before, the standing after, and the microseconds
+        of waiting for the bell, by the clock of ps 0.
         """
         local_step = self._admission(received)
         added = []
         for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
             with tf.device(variable.device):
                 added.append(accumulator.apply_grad(gradient, local_step=local_step))
-                self.given.append((gradient, variable))
+                self.offered.append((gradient, variable))
         with tf.device(self.counters.device), tf.control_dependencies(added):
             delivered = self._set(1 + self.workers + self.worker, local_step)
             with tf.control_dependencies([delivered]):
@@ -150,9 +150,10 @@ class RoundOperations:
             self.offer = [loss, tf.concat([self.standing, after, [waited]], axis=0)]
 
     def _admission(self, received: Sequence[tf.Tensor]) -> tf.Tensor:
-        """The step to add gradients with: this worker's round where it is admitted.
+        """Return the step with which to add gradients: this worker's round if it is admitted, else _REFUSED.
 
-        Asked only once the gradients lie on every ps, so that a slow link takes nobody's place.
+        A worker is admitted only once its gradients lie on every ps, so that one with a slow link does not
+        take the place of a faster worker.
         """
         with tf.device(self.counters.device):
             own_round = self.standing[0]
@@ -172,9 +173,10 @@ class RoundOperations:
                 return tf.where(is_wanted, own_round, tf.constant(_REFUSED, tf.int64))
 
     def _build_advance(self, optimizers: Optimizers) -> None:
-        """Apply the means, add `increment` to the counters, open `next_round`; gives the counters.
+        """Add `advance`: it applies the means, adds `increment` to the counters and opens `next_round`.
 
-        For when all gradients are there: it must not wait, for then it could be cut in the middle.
+        It returns the counters. It is run only once all gradients are there, so that it never waits: a global
+        step that waits could be interrupted in the middle.
         """
         means: list[tuple[tf.Tensor, tf.Variable]] = []
         for accumulator, variable in self.accumulators:
@@ -185,7 +187,7 @@ class RoundOperations:
         with tf.device(self.counters.device):
             with tf.control_dependencies(optimizers.apply(means)):
                 counters = self.counters.assign_add(self.increment, read_value=True)
-            # Taking a mean has moved its accumulator on to the next round.
+            # Taking a mean has already moved its accumulator on to the next round.
             with tf.control_dependencies([counters]):
                 opened = self._set(0, self.next_round)
             with tf.control_dependencies([opened]):
@@ -194,7 +196,7 @@ class RoundOperations:
                 self.advance = tf.identity(counters)
 
     def _build_opening(self) -> None:
-        """Move all accumulators to `next_round`, count and drop what they hold, and let workers see it."""
+        """Add the operations that move all accumulators to `next_round`, empty them, and open that round."""
         self.counts, self.drops, moves = [], [], []
         for accumulator, variable in self.accumulators:
             with tf.device(variable.device):
@@ -206,5 +208,5 @@ class RoundOperations:
             self.open = ring(self._bells)
 
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
-        """Set one number of the rounds, whatever others do to the other numbers meanwhile."""
+        """Return the operation that sets one number of the rounds and leaves the others as they are."""
         return v1.scatter_update(self._rounds, [place], [value]).op

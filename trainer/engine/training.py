@@ -1,8 +1,8 @@
-"""What every replication has in common: a worker's graph, and its session to the ps.
+"""The base classes of the replication engines: a worker's graph, and its session to the ps.
 
-How a step is made is a replication engine: a subclass of `TrainingGraph` that builds its operations, and,
-where one call into TensorFlow is not all of a step, one of `TrainingSession` that takes it. asynchronous.py
-is the plainest, replication.py names all.
+An engine is a subclass of `TrainingGraph` that builds the operations of a training step. If a step takes more
+than one call into TensorFlow, the engine also has a subclass of `TrainingSession`. asynchronous.py is the
+simplest engine; replication.py lists all of them.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
-from trainer.engine.gradient_check import GradientCheck, GradientFit, Lesson, batch_of
+from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss, batch_of
 from trainer.engine.optimizers import Gradients, Optimizers
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
@@ -26,7 +26,7 @@ from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext
-from trainer.model.pieces import CutVariable, wholes
+from trainer.model.pieces import CutVariable, join_pieces
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -34,11 +34,11 @@ v1 = tf.compat.v1
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step of this worker: its loss, the global step before, and the counters of ps 0 after.
+    """The result of one step of this worker: its loss, the global step before, the counters of ps 0 after.
 
-    `waiting_seconds`: how long the step waited for other workers; None where that is not known.
-    `global_step_read`: when its variables were read. Where that was before this worker's own last step was
-    counted, `global_step_before` is that of the count.
+    `waiting_seconds` is how long the step waited for other workers; None if that is unknown.
+    `global_step_read` is the global step at which the variables were read. If that was before this worker's
+    previous step was counted, `global_step_before` is the global step of that count.
     """
 
     loss: float
@@ -49,15 +49,15 @@ class StepResult:
 
 
 class TrainingGraph(ABC):
-    """Variables spread over the ps, everything else on this worker; all sessions of a process share it.
+    """A worker's graph: variables are spread over the ps, everything else is on this worker.
 
-    An engine finds here, when its `build_step` is called: `model_variables`, `optimizers`, `counters` (what
-    they count is said in ledger.py), `read_counters`, `context`, `learn` and `next_batch`. What it
-    creates in the collection of global variables is initialised, saved and restored with the model.
+    All sessions of a process share it. An engine's `build_step` can use `model_variables`, `optimizers`,
+    `counters` (described in ledger.py), `read_counters`, `context`, `learn` and `next_batch`. The variables
+    that it creates in the collection of global variables are initialised, saved and restored with the model.
 
     Attributes:
-        step: the loss, what `apply_and_count` gives, and what else a step runs.
-        waiting_seconds: of every step, as in StepResult.
+        step: the loss, the result of `apply_and_count`, and what else a step runs.
+        waiting_seconds: the value for every step's StepResult.
 
     """
 
@@ -67,11 +67,11 @@ class TrainingGraph(ABC):
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
         self.context = self.context_on(cluster.device)
-        # What starts the batches of a session, and what to feed to it.
+        # The operations that start a session's batches, each with its feeds.
         self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
-        # Called once in a process, with the graphs as TensorFlow executed the first step.
-        self.tell_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
-        self._lessons: list[Lesson] = []
+        # Called once in a process, with the partitions that TensorFlow executed in the first step.
+        self.report_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
+        self._worker_losses: list[WorkerLoss] = []
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
@@ -84,10 +84,11 @@ class TrainingGraph(ABC):
                 name = model.optimizer_name(settings)
                 self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
                 self.build_step()
-                # Of an asynchronous worker's steps in a row the first, of a client each worker's.
+                # An asynchronous worker has several steps in a row: only the first is tested. A client
+                # tests the tower of each worker.
                 self.gradient_checks = [
-                    GradientCheck(model, self.model_variables, lesson, given)
-                    for lesson, given in zip(self._lessons, self.given(), strict=False)
+                    GradientCheck(model, self.model_variables, of_worker, applied)
+                    for of_worker, applied in zip(self._worker_losses, self.applied_gradients(), strict=False)
                 ]
                 self.evaluation = Evaluation(model, self.context, self.model_variables)
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
@@ -95,53 +96,57 @@ class TrainingGraph(ABC):
             self.saved_parameters = [variable for variable in held if variable is not self.counters]
             self.initializers = [variable.initializer for variable in held]
             cut = [variable for variable in self.model_variables if isinstance(variable, CutVariable)]
-            self.variables = wholes(held, cut)
+            self.variables = join_pieces(held, cut)
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 
     @abstractmethod
     def build_step(self) -> None:
-        """Add `step`; called once, while the graph is built, with this worker's devices."""
+        """Add `step`; this is called once, while the graph is built, with this worker's devices in force."""
 
-    def given(self) -> Sequence[Gradients]:
-        """Of each `learn`, in their order, the gradients where they are applied; the first are enough."""
-        return [list(self.optimizers.given.values())]
+    def applied_gradients(self) -> Sequence[Gradients]:
+        """Return the gradients of each `learn` as they are applied, in the order of the calls.
+
+        An engine may leave out the later calls.
+        """
+        return [list(self.optimizers.first_applied.values())]
 
     def session(self, target: str) -> "TrainingSession":
-        """A session to all that this worker's steps need, which must answer: TensorFlow waits for ever."""
+        """Return a session to the tasks that this worker's steps need.
+
+        All of these must answer: TensorFlow waits for ever for one that does not.
+        """
         return TrainingSession(self, target)
 
-    def hear(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most replications need not know
-        """Be told, before each session, what the tasks that serve this client say of themselves."""
+    def use_notes(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most engines need no notes
+        """Take the notes of the tasks that serve this client; this is called before each session."""
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
-        """Place what is built inside: variables on the ps, operations on this worker."""
+        """Place the variables that are built in this context on the ps, and operations on this worker."""
         ps = len(self.cluster.ps_devices)
-        # The variables of a ps lie in its host's memory, whatever GPUs it may see: each step reads and writes
-        # them over the network, which goes through that memory. And every task's graph must say the same of a
-        # variable: TensorFlow would choose for each graph anew, and one on a GPU is not the one on the CPU.
+        # Variables are in the memory of a ps's host, even if it has a GPU: each step reads and writes them
+        # over the network, which goes through that memory. All tasks' graphs must also agree on a variable's
+        # device: TensorFlow would choose one for each graph, and a variable on a GPU is another than the one
+        # of the same name on the CPU.
         setter = v1.train.replica_device_setter(ps, "/job:ps/device:CPU:0", worker_device)
         with v1.device(setter or worker_device):
             yield
 
     def context_on(self, worker_device: str) -> ModelContext:
-        """What the model's functions are told where their operations go to this worker."""
+        """Return the context for the model's functions if their operations go to this worker."""
         return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
 
     def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Features and labels of a worker's next batch, from an iterator that each session starts.
-
-        Where it is read is for the caller to say.
-        """
+        """Return features and labels of a worker's next batch, from an iterator that each session starts."""
         return self.next_batches(worker, batch_size, 1)[0]
 
     def next_batches(
         self, worker: int, batch_size: int | tf.Tensor, count: int
     ) -> Sequence[tuple[tf.Tensor, tf.Tensor]]:
-        """As `next_batch`, so many, read one after the other."""
+        """Return `count` batches as `next_batch` does, which are read one after the other."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
-        with tf.device("/device:CPU:0"):  # which reads for a GPU, too
+        with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
             dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
             iterator = v1.data.make_initializable_iterator(dataset)
             self.iterator_starts.append((iterator.initializer, feeds))
@@ -158,17 +163,18 @@ class TrainingGraph(ABC):
         after: Sequence[tf.Tensor] = (),
         pulled_after: Sequence[tf.Tensor] = (),
     ) -> tf.Tensor:
-        """Apply gradients and count that for these workers: [the global step before, *the counters after].
+        """Apply gradients and count a step for these workers: [the global step before, *the counters after].
 
-        Counted on ps 0 once each ps has applied its own; one tensor, for each that travels is a call. What is
-        read for it is read `after` these; the global step before as the variables were, `pulled_after` these.
+        ps 0 counts once each ps has applied its gradients. The result is a single tensor, because each tensor
+        that travels costs a call. The counters and the optimizers' own numbers are read `after` these
+        tensors; the global step before is read after `pulled_after`, as the model's variables are.
         """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
         with tf.control_dependencies(pulled_after), tf.device(self.counters.device):
             before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
         with tf.control_dependencies(after), tf.device(self.counters.device):
-            # What an optimizer reads of its own, as the powers of beta, is of this step, too.
+            # An optimizer's own numbers, such as the powers of beta, must be those of this step, too.
             applied = self.optimizers.apply(gradients)
             with tf.control_dependencies([*applied, before]):
                 counters = self.counters.assign_add(one_step, read_value=True)
@@ -181,21 +187,21 @@ class TrainingGraph(ABC):
         weight: float | tf.Tensor = 1.0,
         after: Sequence[tf.Tensor] = (),
     ) -> tuple[tf.Tensor, Gradients]:
-        """The loss of a batch, and its gradients times `weight`; the variables are read `after` these."""
+        """Return a batch's loss, and its gradients times `weight`; the variables are read `after` these."""
         values = self._wire.pull(after)
-        # What is not packed is read by the model.
+        # The model itself reads the variables that are not packed.
         with tf.control_dependencies([] if self._wire.packs_all else after):
             loss = self.model.loss(context, values, *batch)
-        self._lessons.append(Lesson(context, values, batch, loss, weight))
+        self._worker_losses.append(WorkerLoss(context, values, batch, loss, weight))
         return loss, self._wire.push(v1.gradients(loss, values, tf.cast(weight, loss.dtype)))
 
 
 class TrainingSession:
-    """What a worker does with its graph while the ps are there. Every method may raise tf.errors.OpError.
+    """A worker's session, which lasts until a ps is lost. Every method may raise tf.errors.OpError.
 
     Attributes:
-        last_step: of the run; set before the first step.
-        awaited: the workers that `step` waits for, while it waits for others.
+        last_step: the run's last global step; it is set before the first step.
+        awaited: the indices of the workers for which `step` waits, while it waits.
 
     """
 
@@ -215,64 +221,66 @@ class TrainingSession:
             raise
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
-        """Take one batch and let the model learn from it, as this replication does.
+        """Take one training step, as this replication does, and return its result.
 
-        Where that means to wait for others, say in `awaited` for whom, and call `raise_if_stopping` now and
-        then, for the watchdog too: it raises StopRequested once this task has been told to stop, and
-        TaskFailure (`peers_missing`) where that takes too long. Whoever waits also looks at the counters:
-        once they hold a stop code or the last step it returns, and the caller acts on the counters returned.
+        An engine that waits for other workers puts them into `awaited`, and regularly calls
+        `raise_if_stopping`, which also notifies the watchdog. That raises StopRequested once this task was
+        told to stop, and TaskFailure (`peers_missing`) if the wait takes too long. The engine also reads the
+        counters while it waits, and returns once they hold a stop code or the last step. The caller acts on
+        the counters of the result.
         """
         loss, (before, *counters), *_ = self._step()
         counts = tuple(int(count) for count in counters)
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
-        """Take up to so many steps, each as `step` does; where steps are for others to join in, one."""
+        """Take up to `most` steps as `step` does; a replication whose steps need other workers takes one."""
         return [self.step(raise_if_stopping)]
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
-        """What runs the operations of a step; the process's first run also tells where they were executed."""
+        """Return a function that runs a step's operations; the first run of a process reports partitions."""
         session, graph = self.session, self._graph
         plain: Callable[[], list[Any]] = session.make_callable(step)
 
         def run() -> list[Any]:
-            tell, graph.tell_partitions = graph.tell_partitions, None
-            if tell is None:
+            report, graph.report_partitions = graph.report_partitions, None
+            if report is None:
                 return run_once_more(plain)
             options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
             values: list[Any] = session.run(step, options=options, run_metadata=metadata)
-            tell(metadata.partition_graphs)
+            report(metadata.partition_graphs)
             return values
 
         return run
 
     def begin(self) -> None:
-        """Start what runs beside the steps. The variables are set, and all tasks have lined up."""
+        """Start the threads that run beside the steps, once the variables are set and all tasks are ready."""
 
     def end(self) -> None:
-        """Stop and join what `begin` has started, on every way out and whether or not the ps still answer.
+        """Stop and join the threads that `begin` started, even if the ps do not answer.
 
-        Called before the chief saves for the last time, and before a session whose ps was lost is closed.
+        This is called before the chief saves for the last time, and before a session with a lost ps is
+        closed.
         """
 
-    def held_still(self) -> AbstractContextManager[object]:
-        """Keep the chief's own part beside the steps from changing the variables while they are saved."""
+    def updates_paused(self) -> AbstractContextManager[object]:
+        """Return a context in which the chief's own threads do not change the variables, to save them."""
         return nullcontext()
 
     def close(self) -> None:
-        """Let the session go; never waits for a ps that is gone."""
+        """Close the session without waiting for a ps that is gone."""
         close_in_background(self.session)
 
     def counters(self) -> tuple[int, ...]:
-        """[global step, stop code, steps of worker 0, ...] as they are now."""
+        """Return the current counters: [global step, stop code, steps of worker 0, ...]."""
         return tuple(int(count) for count in self.session.run(self._graph.read_counters))
 
     def fingerprint(self) -> tuple[str, int] | None:
-        """The model's fingerprint and its global step; None where a step was made meanwhile."""
+        """Return the model's fingerprint and its global step; None if a step changed the model meanwhile."""
         return self._graph.fingerprint.run(self.session)
 
     def check_gradients(self, number: int) -> dict[str, GradientFit]:
-        """Worker -> how its gradients fit its loss, on the batch of this number; nothing is changed by it."""
+        """Return worker -> how its gradients fit its loss, on batch `number`; the model is not changed."""
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
         size = graph.settings.batch_size
@@ -282,17 +290,17 @@ class TrainingSession:
         }
 
     def watched(self) -> dict[str, float]:
-        """The values that the model wants to be seen in its step lines."""
+        """Return the values of the model's watched tensors."""
         return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
 
     def initialise(self) -> None:
-        """Give every variable its first value; the counters start at 0."""
+        """Give every variable its initial value; the counters start at 0."""
         self.session.run(self._graph.initializers)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set every variable as RestoreOperation.run does."""
+        """Set every variable to its value in the checkpoint, as RestoreOperation.run does."""
         self._graph.restore_operation.run(self.session, checkpoint)
 
     def evaluate(self, examples: Examples) -> dict[str, float]:
-        """The model's metrics over these examples."""
+        """Return the model's metrics over these examples."""
         return self._graph.evaluation.run(self.session, examples)

@@ -1,9 +1,9 @@
-"""How the model's variables come to a worker, and their gradients back: one tensor each way for each ps.
+"""The transfer of variables to a worker and of gradients back, packed into one tensor for each ps.
 
-Each tensor that travels is a call, whose price is that of some 100 kB. So the variables of a ps, and the
-pieces of those that are cut, are laid one behind the other there, and taken apart by the worker, and the
-gradients the other way round. What is large travels by itself: to lay it down is to copy it. Nothing else
-knows of it: variables, their slots and their names are as they would be without.
+Each tensor that travels costs a call, and a call costs as much time as some 100 kB. So each ps concatenates
+its variables, and its pieces of cut variables, into one tensor, which the worker splits again. Gradients
+travel in the same way in the other direction. A large variable travels by itself, because concatenating it
+would copy it. No other part of the code depends on this: variables, their slots and names do not change.
 """
 
 from collections import defaultdict
@@ -14,26 +14,26 @@ import tensorflow as tf
 
 from trainer.engine.optimizers import Gradients
 from trainer.model.models.model import Values
-from trainer.model.pieces import AnyVariable, CutVariable, apart, joined, pieces_of
+from trainer.model.pieces import AnyVariable, CutVariable, join_values, pieces_of, split_value
 
 v1 = tf.compat.v1
 
-# From so many bytes on a variable or a piece is a tensor of its own.
+# A variable or piece of at least so many bytes travels as a tensor of its own.
 LARGE = 1 << 20
 
 
 class _Pack(NamedTuple):
-    """Variables of one type on one device, or pieces of some."""
+    """Variables or pieces of one type on one device, which travel as one tensor."""
 
     device: str
     pieces: list[tf.Variable]
 
 
 class Wire:
-    """What a worker pulls from the ps, and what it pushes.
+    """The operations by which a worker pulls variables from the ps and pushes gradients to them.
 
-    Packed are all variables on a ps but those that travel alone: these the model reads for itself, which may
-    be a few rows of one, or where it lies. What is packed and float32 travels as `dtype`, both ways.
+    All variables on a ps are packed, except those that travel alone. These the model reads itself: only a
+    few rows, or on the ps. Packed float32 values travel as `dtype` in both directions.
     """
 
     def __init__(
@@ -58,38 +58,43 @@ class Wire:
         self._packs = [_Pack(device, pieces) for (device, *_), pieces in packs.items()]
 
     def pull(self, after: Sequence[tf.Tensor] = ()) -> Values:
-        """What the model computes with: of each variable that is packed its value, as it is `after` these."""
-        found: dict[str, tf.Tensor] = {}
+        """Return the values for the model; packed variables are read `after` these tensors are computed.
+
+        A variable that is not packed is returned itself.
+        """
+        values: dict[str, tf.Tensor] = {}
         for device, pieces in self._packs:
             with tf.device(device), tf.control_dependencies(after):
-                flat = _laid([piece.read_value() for piece in pieces], self._dtype)
-            found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
+                flat = _packed([piece.read_value() for piece in pieces], self._dtype)
+            values.update(zip(_names(pieces), _unpacked(flat, pieces), strict=True))
         with tf.name_scope("wire"):
             return [
-                joined(variable, [found[name] for name in names]) if names[0] in found else variable
+                join_values(variable, [values[name] for name in names]) if names[0] in values else variable
                 for variable in self._variables
                 for names in [_names(pieces_of(variable))]
             ]
 
     def push(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Gradients:
-        """The gradients of what was pulled, those of packed variables there where their variable lies.
+        """Return the gradients of the pulled values; those of packed variables are on the variable's device.
 
-        None is of a variable that the loss does not depend on.
+        A gradient is None if the loss does not depend on the variable; it is left out.
         """
-        found: dict[str, tf.Tensor | tf.IndexedSlices] = {}
+        pushed: dict[str, tf.Tensor | tf.IndexedSlices] = {}
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if gradient is not None:
                 with tf.name_scope("wire"):
-                    found.update(zip(_names(pieces_of(variable)), apart(variable, gradient), strict=True))
+                    pushed.update(
+                        zip(_names(pieces_of(variable)), split_value(variable, gradient), strict=True)
+                    )
         for device, packed in self._packs:
-            pieces = [piece for piece in packed if piece.op.name in found]
+            pieces = [piece for piece in packed if piece.op.name in pushed]
             if not pieces:
                 continue
-            flat = _laid([tf.convert_to_tensor(found[name]) for name in _names(pieces)], self._dtype)
+            flat = _packed([tf.convert_to_tensor(pushed[name]) for name in _names(pieces)], self._dtype)
             with tf.device(device):
-                found.update(zip(_names(pieces), _apart(flat, pieces), strict=True))
+                pushed.update(zip(_names(pieces), _unpacked(flat, pieces), strict=True))
         every = [piece for variable in self._variables for piece in pieces_of(variable)]
-        return [(found[piece.op.name], piece) for piece in every if piece.op.name in found]
+        return [(pushed[piece.op.name], piece) for piece in every if piece.op.name in pushed]
 
 
 def _names(pieces: Sequence[tf.Variable]) -> list[str]:
@@ -97,19 +102,19 @@ def _names(pieces: Sequence[tf.Variable]) -> list[str]:
 
 
 def _is_on_ps(variable: tf.Variable) -> bool:
-    """Whether it is: in a local run all is in one process, and nothing travels."""
+    """Whether a variable is on a ps; in a local run none is, and nothing travels."""
     return bool(tf.DeviceSpec.from_string(variable.device).job == "ps")
 
 
-def _laid(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
-    """These, one behind the other, and as `dtype` where they are float32."""
+def _packed(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+    """Return the tensors concatenated, and cast to `dtype` if they are float32."""
     with tf.name_scope("wire"):
         flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
         return tf.cast(flat, dtype) if flat.dtype == tf.float32 else flat
 
 
-def _apart(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """The pieces of what was laid, each of the shape and the type of its variable."""
+def _unpacked(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """Return the tensors in a packed one, each with the shape and the type of its variable."""
     with tf.name_scope("wire"):
         flat = tf.cast(flat, variables[0].dtype.base_dtype)
         pieces = tf.split(flat, [variable.shape.num_elements() for variable in variables])

@@ -1,5 +1,5 @@
-"""What the files and units of a host's tasks say, for the trainer and for Ansible's modules alike.
+"""A host's resources, host checks, units and files, for the trainer and for Ansible's modules.
 
-`plugins/module_utils/host` is a link to this folder. So nothing here imports more than Python itself has, and
-these files name each other by relative imports alone.
+`plugins/module_utils/host` is a link to this folder. So its files import only Python's standard library, and
+each other only by relative imports.
 """

@@ -1,4 +1,4 @@
-"""The accounts that psfleet makes on a host; one that somebody else has made is left alone."""
+"""The accounts that psfleet makes on a host, told apart from those that it has not made."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import suppress
 
 from .check import Finding, failed, joined, ok
 
-# The comments that the role ssh_mesh gives to its accounts: root alone can write them.
+# The comments that the role ssh_mesh gives to its accounts; only root can write them.
 COMMENTS = ("psfleet trainer", "psfleet login")
 
 
 def is_ours(comment: str) -> bool:
-    """Tell by an account's comment whether psfleet has made it; what chfn adds follows a comma."""
+    """Return, by an account's comment, whether psfleet made it; what chfn adds follows a comma."""
     return comment.partition(",")[0] in COMMENTS
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
-    """Return those of the accounts that this host has, or its directory of users, by name."""
+    """Return name -> account, for those of the names that this host or its directory service knows."""
     found = {}
     for name in names:
         with suppress(KeyError):
@@ -27,7 +27,7 @@ def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
 
 
 def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
-    """Say whether the accounts (name -> variable that names it) are free or psfleet's own."""
+    """Return whether the accounts are free or psfleet's own; `names` is name -> the variable with it."""
     failures = [
         failed(
             f"{names[name]} is {name}, an account that psfleet has not made "

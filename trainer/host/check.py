@@ -1,4 +1,4 @@
-"""One thing that was looked at on a host: what was found, and what to do where it is not as it should be."""
+"""Host checks: the result of one question about a host, and the remedy if something is wrong."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-# "skipped": not looked at, because an earlier one of its chain failed or it does not apply; `found` says why.
+# "skipped": the check was not made, because an earlier one failed or it does not apply; `found` says why.
 State = Literal["ok", "warning", "failed", "skipped"]
 
 
 class Finding(NamedTuple):
-    """A check without its name, which those know who list it.
+    """The result of a host check, without the check's name.
 
-    `found` is one line of what is there, `remedy` what to do, naming the variable or the command; it is empty
-    where the state is "ok" or "skipped".
+    `found` is a line that says what is there. `remedy` says what to do, with the variable or the command; it
+    is empty if the state is "ok" or "skipped".
     """
 
     state: State
@@ -28,16 +28,16 @@ failed, skipped = partial(Finding, "failed"), partial(Finding, "skipped")
 
 
 def joined(findings: Sequence[Finding]) -> Finding:
-    """Return several findings of one state as one, what they have in common once."""
+    """Return several findings of the same state as one; equal texts appear once."""
     found = "; ".join(dict.fromkeys(finding.found for finding in findings))
     return Finding(findings[0].state, found, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
 
 
 @dataclass(frozen=True)
 class Check:
-    """A finding under its `name` (a column of doctor.yml's table, such as "driver").
+    """A finding with its `name`, which is a column of doctor.yml's table, such as "driver".
 
-    `task` is such as "worker0" where it is a task's, "" where it is the host's.
+    `task` is the name of the task that it is about, such as "worker0"; "" if it is about the host.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Check:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Check:
-        """Return the check that `to_json` described; raises KeyError where a field is missing."""
+        """Return the check for an object of `to_json`. Raises KeyError if a field is missing."""
         name, found, remedy = str(content["name"]), str(content["found"]), str(content.get("remedy", ""))
         return cls(name, content["state"], found, remedy)
 
@@ -63,6 +63,6 @@ def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
 
 
 def reasons_of(checks: Iterable[Check]) -> str:
-    """Return what failed, a numbered line each; empty where nothing did."""
+    """Return the failed checks, one numbered line each; "" if none failed."""
     failures = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     return "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, 1))

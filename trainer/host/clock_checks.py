@@ -1,4 +1,4 @@
-"""Whether a host's clock goes with the controller's, which signs the certificates of the hosts."""
+"""The check whether a host's clock agrees with the controller's, which signs the hosts' certificates."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from .check import Finding, failed, ok, warning
 
 # Certificates are valid from an hour before they are signed (psfleet/carry/certificates.py).
 ALLOWED_SECONDS = 3600.0
-# Records of tasks on several hosts are put in order by their clocks.
+# The records of tasks on several hosts are sorted by the hosts' clocks, so a larger difference shows.
 UNNOTICED_SECONDS = 2.0
 REMEDY = "let the hosts and the controller take the time from NTP: sudo timedatectl set-ntp true"
 
 
 def clock_offset(asked: float, began: float, ended: float, answered: float) -> tuple[float, float]:
-    """Return how far a host's clock is ahead, and how far that may be wrong, in seconds.
+    """Return how far a host's clock is ahead of the controller's, and the uncertainty of that, in seconds.
 
-    The host read its own clock when it `began` and `ended` to look; the controller read its own when it
-    `asked` and when it was `answered`. All are Unix times. The way there and the way back may differ, by all
-    that they took.
+    All arguments are Unix times. The controller read its clock when it `asked` and when it was `answered`;
+    the host read its own when the step `began` and `ended` there. The two ways may take different times: the
+    uncertainty is half of both together.
     """
     on_the_way = max((answered - asked) - (ended - began), 0.0)
     return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
 
 
 def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
-    """Return what is said of the clock, for what `clock_offset` gave."""
+    """Return the finding about the clock, for the result of `clock_offset`."""
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"
     given = f"(give or take {_seconds(uncertainty_seconds)})"

@@ -1,6 +1,6 @@
-"""Directories that are named by their content, and the links that say which one is in use.
+"""Directories that are named by the hash of their content, and the links to the one in use.
 
-Used on the controller, which packs them, and on the hosts, which unpack them.
+The controller packs them, and the hosts unpack them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HASH_DIGITS = 12
-# What Python leaves beside a program's source. What begins with a dot, such as .git, is no content either,
-# nor is the lock of what a program requires: a deployment writes it, and has taken the program's hash before.
+# Not part of a program's content: byte code; names that begin with a dot, such as .git; and the lock of the
+# program's requirements, which a deployment writes after it has computed the program's hash.
 BYTE_CODE = "__pycache__"
 LOCK_SUFFIX = ".psfleet.lock"
 BLOCK_BYTES = 1 << 20
@@ -27,11 +27,11 @@ BLOCK_BYTES = 1 << 20
 def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
     """Return the regular files of `root` by their path relative to it, with "/", in a fixed order.
 
-    `root` may be one file: it is then the only one, under its own name. A link to a file counts as the file.
-    Without `hidden`, byte code, psfleet's locks and all that begins with a dot is left out.
+    If `root` is a file, it is the only one, under its own name. A link to a file counts as the file. Without
+    `hidden`, byte code, psfleet's locks and names that begin with a dot are left out.
 
-    Raises ValueError for a link to a folder and for a name that is not UTF-8, which cannot be carried as they
-    are, and OSError for a folder that cannot be read.
+    Raises ValueError for a link to a folder and for a name that is not UTF-8, because neither can be carried,
+    and OSError for a folder that cannot be read.
     """
     if root.is_file():
         return {root.name: root}
@@ -65,14 +65,14 @@ def _utf8(name: str) -> str:
 
 
 def content_files(root: Path) -> dict[str, Path]:
-    """Return the files that make up the content of a program: `root` itself, or those below it."""
+    """Return the files of a program's content: `root` itself if it is a file, else those below it."""
     return files_below(root, hidden=False)
 
 
 def content_hash(root: Path) -> str:
     """Return the first 12 hex digits of the SHA-256 over the relative paths and bytes of a file or folder.
 
-    A file has the hash of a folder that holds it alone.
+    A file has the same hash as a folder with only this file.
     """
     digest = hashlib.sha256()
     for name, path in content_files(root).items():
@@ -95,11 +95,11 @@ def _add_content(digest: hashlib._Hash, path: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the files of a tar archive below `folder`, as root's and readable by all.
+    """Unpack the files of a tar archive below `folder`; they belong to root and are readable by all.
 
-    Raises ValueError where the archive holds something else than files below its own root.
+    Raises ValueError if the archive has anything but files below its own root.
     """
-    # Python 3.11.2, which Debian 12 has, knows no extraction filters yet.
+    # Debian 12 has Python 3.11.2, which has no extraction filters yet.
     with tarfile.open(archive) as stream:
         for member in stream:
             parts = Path(member.name).parts
@@ -114,14 +114,14 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def points_to(link: Path, target: str) -> bool:
-    """Tell whether `link` is a symbolic link to exactly `target`."""
+    """Return whether `link` is a symbolic link to exactly `target`."""
     return link.is_symlink() and str(link.readlink()) == target
 
 
 def point(link: Path, target: str) -> None:
-    """Make `link` point to `target` in one step: at no moment is there no link.
+    """Make `link` point to `target` atomically, so that the link always exists.
 
-    Raises ValueError where something else than a link is in the way.
+    Raises ValueError if something other than a link is at its place.
     """
     if link.exists() and not link.is_symlink():
         raise ValueError(f"{link} is not a symbolic link; move it away")
@@ -134,9 +134,9 @@ def point(link: Path, target: str) -> None:
 
 @contextmanager
 def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock file `path`. The lock goes with the process, so a killed one leaves none behind.
+    """Hold the lock file `path` in this context. The lock ends with the process, even if that is killed.
 
-    Raises TimeoutError where another process holds it for longer than `timeout_seconds`.
+    Raises TimeoutError if another process holds it for longer than `timeout_seconds`.
     """
     deadline = time.monotonic() + timeout_seconds
     with path.open("a", encoding="utf-8") as stream:
@@ -152,7 +152,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Write a directory's entries to the disk."""
+    """Flush a directory's entries to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What deploy.yml left on a host: which environment, which release of the trainer, which plan."""
+"""The deployment of a host: its environment, the release of the trainer, and the plan."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .task_traces import bytes_of, read_object
 
 NOT_DEPLOYED = "not deployed"
 MARKER = ".complete"
-# Of a cluster of thousands of tasks; it is root's file.
+# Enough for a plan with thousands of tasks. The file is root's, so its size is no attack.
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is in use: `plan` is its hash, "" where nothing was deployed.
+    """The deployment in use: `plan` is the plan's hash, "" if nothing is deployed.
 
-    `environment` and `release` are the hashes that the links `environment` and `current` name, "" where there
-    is no such link. `tensorflow` is the version in an environment that is whole, "" where it is not.
+    `environment` and `release` are the hashes in the links `environment` and `current`, "" without the link.
+    `tensorflow` is the version in the environment, "" if the environment is not complete.
     """
 
     plan: str = ""
@@ -34,9 +34,9 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Today:
-    """What a deployment would leave now: hashes of the plan, the trainer's release and the host's lock.
+    """The deployment that deploy.yml would make today: the hashes of plan, trainer's release and host's lock.
 
-    `lock` is "" where the host is not supported.
+    `lock` is "" if the host is not supported.
     """
 
     plan: str
@@ -45,18 +45,18 @@ class Today:
 
 
 def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan of a file, of the one with this hash no more than that, {} where nobody asked."""
+    """Return the plan in a file; only its hash if that is `plan_hash`; {} if `plan_hash` is ""."""
     plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
     return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
 def is_installed(install_directory: Path, lock: str) -> bool:
-    """Tell whether the environment of a lock is there entire. One of a program's own is made from it."""
+    """Return whether the environment of a lock is complete; a program's own environment builds on it."""
     return bool(lock) and (install_directory / "environments" / lock / MARKER).is_file()
 
 
 def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:
-    """Look at what is deployed on this host."""
+    """Return the deployment of this host."""
     plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
     return Deployment(
         plan=str(plan.get("hash") or ""),
@@ -67,25 +67,25 @@ def read_deployment(install_directory: Path, configuration_directory: Path) -> D
 
 
 def installed_tensorflow(install_directory: Path) -> str:
-    """Return the version of TensorFlow in the environment in use, "" where none is whole."""
+    """Return the version of TensorFlow in the environment in use; "" if none is complete."""
     marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")
     words = marker.split()
     return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
 
 
 def lacks_cuda(install_directory: Path) -> bool:
-    """Tell whether TensorFlow in the environment in use is the one that was built without CUDA."""
+    """Return whether the environment in use has the TensorFlow that was built without CUDA."""
     packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
     return any(packages)
 
 
 def in_use(install_directory: Path, link: str) -> str:
-    """Return the hash that a link names, `environment` or `current`; "" where there is no such link."""
+    """Return the hash in a link (`environment` or `current`); "" if there is no such link."""
     return _target(install_directory / link).name
 
 
 def _target(link: Path) -> Path:
-    """Return where a link leads, a path without a name where it is none."""
+    """Return the target of a link; an empty path if it is no link."""
     try:
         return link.parent / os.readlink(link)  # noqa: PTH115 - Python 3.8 has no other
     except OSError:

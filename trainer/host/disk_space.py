@@ -1,4 +1,4 @@
-"""Whether a host has the disk that a step needs, asked before the step."""
+"""The free disk space of a host, compared with what a step needs before the step begins."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# Bytes that a run needs to write anything that counts.
+# The least free bytes with which a run can write its files.
 LEAST_ROOM = 1_000_000
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def existing_parent(path: Path) -> Path:
-    """Return the nearest directory above `path`, or itself, that exists."""
+    """Return `path` if it is an existing directory, else its nearest existing parent."""
     while not path.is_dir():
         path = path.parent
     return path
 
 
 def login_home() -> Path:
-    """Return the home of the user that Ansible logged in as: what it carries comes there first."""
+    """Return the home of the user as whom Ansible logged in, to which it carries files first."""
     return existing_parent(Path(pwd.getpwuid(login_user()).pw_dir))
 
 
 def login_user() -> int:
-    """Return the number of the user that logged in, however that became root.
+    """Return the uid of the user that logged in, even if Ansible became root since.
 
-    It has the nearest process above this one that is not root's: sudo, su and doas differ in what they
-    leave in the environment, not in that.
+    It is the owner of the nearest parent process that is not root's. sudo, su and doas leave different
+    variables in the environment, but all of them leave this process.
     """
     process, user = os.getpid(), os.getuid()
     while process > 1 and not user:
@@ -43,9 +43,9 @@ def login_user() -> int:
 
 
 def lacking_space(*needed: tuple[Path, int]) -> str:
-    """Return in words where fewer bytes are free than are needed, or an empty string.
+    """Return in words where fewer bytes are free than needed; "" if there are enough everywhere.
 
-    The paths need not be there yet. Those of one file system share what is free in it.
+    The paths need not exist yet. Paths on the same file system share its free space.
     """
     together: dict[int, tuple[Path, int]] = {}
     for path, size in ((path, size) for path, size in needed if size):
@@ -60,9 +60,9 @@ def lacking_space(*needed: tuple[Path, int]) -> str:
 
 
 def taken(*folders: Path) -> int:
-    """Return the bytes of disk that are free once these folders are gone.
+    """Return the bytes of disk that removing these folders would free.
 
-    A file that has a name elsewhere too takes none: an environment may share its files with another.
+    A file with another hard link elsewhere frees none, because environments may share files.
     """
     names: Counter[tuple[int, int]] = Counter()
     found = {}
@@ -80,12 +80,12 @@ def _below(*folders: Path) -> Iterator[os.stat_result]:
     for folder in folders:
         for parent, _, files in os.walk(folder):
             for name in (".", *files):
-                with suppress(FileNotFoundError):  # somebody writes there
+                with suppress(FileNotFoundError):  # another process may change the folder meanwhile
                     yield os.lstat(os.path.join(parent, name))  # noqa: PTH118 - a Path takes much longer
 
 
 def readable(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes with a unit, such as "1.5 GB"."""
     for factor, unit in UNITS:
         if size >= factor:
             return f"{size / factor:.1f} {unit}"

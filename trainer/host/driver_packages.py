@@ -1,4 +1,4 @@
-"""What it does to a host to install NVIDIA's driver from packages, said before it is done."""
+"""What installing NVIDIA's driver from packages would do to a host, described before it is done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .host_facts import Distribution
 from .nvidia import GpuFacts
 from .systems.system import System
 
-# 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws: the kind of kernel follows the version.
+# The flavour of a kernel follows its version: 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
 # What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
@@ -18,7 +18,7 @@ _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """The packages to install, what that means, in sentences, and why it is not done, "" where it may be."""
+    """The packages to install, sentences that say what that does, and a reason to refuse, "" if none."""
 
     packages: tuple[str, ...]
     says: tuple[str, ...]
@@ -53,9 +53,9 @@ def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
 def describe_installation(
     facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
 ) -> DriverPackages:
-    """Return what an installation will do. `unknown` are the packages that no source of the host has.
+    """Return what an installation would do. `unknown` are the packages that no source of the host has.
 
-    `chosen` says that somebody has named the packages, and answers for their signatures.
+    `chosen` says that the user named the packages, and so vouches for their signatures.
     """
     return DriverPackages(
         packages=tuple(packages),
@@ -89,7 +89,7 @@ def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list
 
 
 def _of_no_use(facts: GpuFacts) -> str:
-    """Return why no package gives the host its GPUs, "" where one may."""
+    """Return why no package can make the GPUs usable; "" if one may."""
     if set(facts.bus_drivers) == {"vfio-pci"}:
         return (
             "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "

@@ -1,4 +1,4 @@
-"""What is wrong, of all that TensorFlow and Python print with it: what is noise, is known here alone."""
+"""The words of an error, picked out of all the lines that TensorFlow and Python print with it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ MOST_LINES, LONGEST_LINE, MOST_LOGGED = 5, 300, 20
 
 _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
-# What TensorFlow's runtime says as it starts and goes on, and what Python adds to a warning.
+# Lines that TensorFlow's runtime prints in normal operation, and lines that Python adds to a warning.
 _OF_A_LIBRARY = re.compile(
     r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
     r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:|warnings\.warn\("
     r"|\*\*\* Check failure stack trace|\s*@ +0x|\s*File \"[^\"]+\", line |\s*\[\[\{\{node "
 )
-# Where an error's message ends: where its node was made, with which others. What is logged behind it.
+# The first line after an error's message: where its node was created, or with which others. Then log lines.
 _END = re.compile(r"Original stack trace for |Colocation Debug Info|During handling of the above")
 _BEHIND = re.compile(rf"{_IGNORED}|[IWEF]\d{{4}} [\d:.]+ ")
-# Between its lines: that it is one, which node it was, where that was defined, what to try, who saw it.
+# Lines within a message that add no reason: headings, nodes, where they were defined, hints, and tasks.
 _BESIDE = re.compile(
     r"Traceback \(most recent|Detected at node |Node: |\[\[\{\{node |Hint: |\d+ root error\(s\) found"
     r"|\d+ (?:successful operations|derived errors ignored)|(?:[A-Z_]+: )?From /job:\S+:$"
@@ -32,19 +32,22 @@ _ASIDE = re.compile(
     r"\{\{function_node \S*\}\}\s*|\s*\[Op:\S+\](?: name:.*)?|\s*\[type\.googleapis\.com/\S+\]"
     r"|^\s*\(\d+\) (?=[A-Z_]+: )|^tensorflow\.python\.framework\.errors_impl\."
 )
-# The class of an error that says nothing else in its first line.
+# An error's first line with nothing but the class.
 _CLASS = re.compile(
     r"((?:\w+: )*[\w.]*\w(?:Error|Exception)): *(?:[\w ]*execution error:|From /job:\S+:|\d+ root .*)?$"
 )
 _RECENT = "Recent warning and error logs:"
 _STATUS = re.compile(r"(?:status|\.cc:\d+ ): ([A-Z_]+): *(.+)")
-# What comes of another error, which TensorFlow's log names.
+# Errors that follow from another error, which TensorFlow's log names.
 _CONSEQUENCES = ("ABORTED", "CANCELLED", "OUT_OF_RANGE")
 _CONSEQUENCE = re.compile(r"is closed and has insufficient elements|(?:ABORTED|CANCELLED): ")
 
 
 def in_short(text: str) -> str:
-    """Return the words of an error in at most five lines, its own line first; of such a text, the same."""
+    """Return an error's words in at most five lines, the error itself first.
+
+    The function returns its own results unchanged.
+    """
     said, recent = _parts(text)
     words = list(_own_words(said))
     known = "\n".join(words)
@@ -57,12 +60,12 @@ def in_short(text: str) -> str:
 
 
 def error_in_short(error: BaseException) -> str:
-    """Return what went wrong in at most five lines: the class of an exception, and its message."""
+    """Return the class and the message of an exception in at most five lines."""
     return in_short("".join(traceback.format_exception_only(type(error), error)))
 
 
 def exception_in(text: str) -> str:
-    """Return class and message of the last exception that was printed, as it was; "" where there is none."""
+    """Return class and message of the last exception in a text, unchanged; "" if there is none."""
     lines = text.splitlines()
     starts = [
         number
@@ -77,30 +80,30 @@ def exception_in(text: str) -> str:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the last of what a task printed, without what only its libraries say."""
+    """Return the last lines that a task printed, without those of its libraries."""
     return "\n".join(
         [_cut(line) for line in lines if line.strip() and not is_of_a_library(line)][-MOST_LINES:]
     )
 
 
 def is_of_a_library(line: str) -> bool:
-    """Tell whether a line of a task's output is what libraries print however it goes."""
+    """Return whether a line of a task's output is one that libraries print in normal operation."""
     return bool(_OF_A_LIBRARY.match(line))
 
 
 def _parts(text: str) -> tuple[list[str], str]:
-    """Return the lines of an error, and what TensorFlow has added of its log."""
+    """Return the lines of an error, and the part of its log that TensorFlow added."""
     lines = takewhile(lambda line: not _END.match(line), text.splitlines())
     said, _, recent = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
     return said.splitlines(), recent
 
 
 def _own_words(lines: Iterable[str]) -> Iterator[str]:
-    """Give the lines that say what is wrong, the class of the error before the first."""
+    """Yield the lines that say what is wrong; the first one begins with the class of the error."""
     known: set[str] = set()
     before = ""
     for line in _without_dumps(lines):
-        # What a host says may have any length: no pattern looks at all of a line without end.
+        # A host may print lines of any length, so the patterns only see a part of a very long one.
         cleaned = _ASIDE.sub("", _cut(line.rstrip(), 4000))
         if named := _CLASS.match(cleaned):
             before = f"{named[1]}: "
@@ -113,7 +116,7 @@ def _own_words(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
-    """Leave out the frames of a stack with their source, and what a graph is made of."""
+    """Yield the lines without stack frames, their source lines, and dumps of graph nodes."""
     depth, in_frame = 0, False
     for line in lines:
         of_frame = in_frame and line.startswith("    ")
@@ -127,7 +130,7 @@ def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _within(lines: list[str]) -> list[str]:
-    """Keep the first lines and the last, as of an error that shows a large value between."""
+    """Return the first and the last lines, because an error may show a large value in between."""
     return lines if len(lines) <= MOST_LINES else [*lines[:2], "...", *lines[-2:]]
 
 

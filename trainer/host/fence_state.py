@@ -1,4 +1,4 @@
-"""The fence of this host as it is: what it has to be made of, and whether it stands as deploy.yml left it."""
+"""The fence of this host: what the host adds to its rules, and whether it is as deploy.yml left it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .wording import first_of
 
 RULES, RECORD = "fence.nft", "fence.json"
 DEPLOY = "ansible-playbook deploy.yml"
-# What nft says of the rules in an empty network: nobody sees them there, and they guard nothing.
+# Loads rules in an empty network namespace, where they have no effect, and lists them as nft prints them.
 _APART = ("unshare", "--net", "sh", "-c", 'nft --file "$1" && nft --stateless list table inet psfleet', "sh")
 
 
 class FenceError(ValueError):
-    """Why there can be no fence, or none like the one that was asked for."""
+    """A reason why the fence cannot be built as the inventory wants it."""
 
 
 class UnknownUserError(FenceError):
-    """The tasks' user is not there yet."""
+    """The tasks' user does not exist yet."""
 
 
 def survey(fence: Fence, *, strict: bool = True) -> Fence:
-    """Return a fence with what this host finds now.
+    """Return the fence with this host's current uid, addresses of names, and resolvers.
 
-    Raises FenceError where it does not know the user or, if `strict`, where names lead nowhere.
+    Raises FenceError if the host has no such user or, if `strict`, if a name does not resolve.
     """
     try:
         uid = pwd.getpwnam(fence.user).pw_uid
@@ -64,14 +64,14 @@ def _plain(address: str) -> str:
 
 
 def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
-    """Return whom programs of this host ask for names."""
+    """Return the name servers in this host's /etc/resolv.conf."""
     lines = [line.split() for line in text_of(root / "etc/resolv.conf").splitlines()]
     found = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:] and to_ip(words[1])]
     return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
 
 
 def listed_apart(rules: Path) -> str:
-    """Return how nft lists the table that a file makes. Raises FenceError with its words where none."""
+    """Return nft's listing of the table that a file makes. Raises FenceError with nft's words on an error."""
     status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
     if status:
         raise FenceError(f"nft does not take {rules}: {complaint.strip()}")
@@ -79,18 +79,18 @@ def listed_apart(rules: Path) -> str:
 
 
 def listed() -> str:
-    """Return how nft lists the table that stands, "" where there is none."""
+    """Return nft's listing of the live table; "" if there is none."""
     return ask(["nft", "--stateless", "list", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)[1]
 
 
 def take_down() -> None:
-    """Take the table away, if it is there."""
+    """Remove the live table, if there is one."""
     if listed():
         ask(["nft", "delete", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)
 
 
 def fence_problem(configuration: Path) -> str:
-    """Say why the fence of this host is not what deploy.yml wrote to `configuration`; "" where it is."""
+    """Return why this host's fence is not the one that deploy.yml wrote to `configuration`; "" if it is."""
     rules = configuration / RULES
     try:
         fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
@@ -107,7 +107,7 @@ def fence_problem(configuration: Path) -> str:
 
 
 def changes(then: Fence, now: Fence) -> str:
-    """Say what the host finds otherwise than when it was deployed; "" where nothing is."""
+    """Return what the host resolves differently than at its deployment; "" if nothing differs."""
     found = [
         f"{name} was {_shown(addresses)} when deploy.yml ran, and is {_shown(now.names.get(name, ()))} now"
         for name, addresses in then.names.items()
@@ -125,7 +125,7 @@ def _shown(addresses: Sequence[str]) -> str:
 
 
 def difference(wanted: str, live: str) -> str:
-    """Say what of the table is missing, and what is there beside it; "" where nothing is."""
+    """Return what the live table lacks, and what it has in addition; "" if it is as wanted."""
     if not live:
         return "the table inet psfleet is not there"
     # nft breaks the lines of what a set holds.

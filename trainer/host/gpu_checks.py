@@ -1,4 +1,4 @@
-"""What stands between a host's tasks and their GPUs: checks from the PCI bus to the GPUs of each task."""
+"""The host checks of GPUs, in the order from the PCI bus to the GPUs of each task."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .systems.system import System
 from .wording import dotted
 
 GPU_MACHINE = "x86_64"
-# What the wheel of TensorFlow 2.21 is built for, and what its CUDA 12 needs.
+# The compute capabilities of the wheel of TensorFlow 2.21, and the oldest driver for its CUDA 12.
 OLDEST_CAPABILITY = (6, 0)
 FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
 OLDEST_DRIVER = 525
-# The first driver of CUDA 12.5. Older ones run what is built for CUDA 12, but may not compile its PTX.
+# The first driver of CUDA 12.5. Older drivers run code for CUDA 12, but may not compile its PTX.
 JIT_DRIVER = 555
 UVM_NODE = "/dev/nvidia-uvm"
 
-if TYPE_CHECKING:  # Python 3.8 takes it for annotations alone
+if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
     Task = Mapping[str, Any]
 
 
@@ -71,9 +71,9 @@ def _driver(facts: GpuFacts, host: str, system: System | None) -> Finding:
         f"set nvidia_cuda_driver to present (host_vars/{host}.yml, or its group's), or install a driver, "
         f"{JIT_DRIVER} or newer, yourself; then deploy again"
     )
-    # Without /proc/driver, as in a container, or where a newer driver writes it otherwise, nvidia-smi tells.
-    told = (gpu.driver for gpu in facts.gpus if gpu.driver[:1].isdigit())
-    version = facts.driver or next(told, "")
+    # In a container there is no /proc/driver, and a newer driver may write it differently: ask nvidia-smi.
+    versions = (gpu.driver for gpu in facts.gpus if gpu.driver[:1].isdigit())
+    version = facts.driver or next(versions, "")
     if version:
         return _driver_version(version, install)
     others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
@@ -130,7 +130,7 @@ def _driver_version(version: str, install: str) -> Finding:
     return ok(version)
 
 
-# What nvidia-smi says, and what helps.
+# Words of nvidia-smi, and the remedy.
 _SMI_REMEDIES = (
     ("version mismatch", "the driver was upgraded and the old one is still loaded: reboot"),
     ("couldn't communicate", "`modprobe nvidia` says why; `dmesg | grep -i nvrm` has more"),
@@ -155,7 +155,7 @@ def _uvm(facts: GpuFacts) -> Finding:
     if UVM_NODE in facts.nodes:
         return ok(UVM_NODE)
     if facts.nvidia_modprobe:
-        # As after every boot of a machine without a desktop.
+        # The node is missing after each boot of a machine without a desktop.
         return ok(f"psfleet-gpu-devices.service makes {UVM_NODE} before a task starts")
     return failed(
         f"{UVM_NODE} is not there, CUDA does not work without, and nvidia-modprobe, which makes it, is not "
@@ -171,7 +171,7 @@ def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Finding:
 
 
 def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Yield what each GPU of a task lacks of what TensorFlow needs."""
+    """Yield a finding for everything that keeps TensorFlow from using a GPU of a task."""
     there = {gpu.index: gpu for gpu in facts.gpus}
     for task in tasks:
         for index in task["gpus"]:

@@ -1,6 +1,6 @@
-"""Whether a host can be part of a cluster: checks of what `host_facts` read, and the environment it gets.
+"""The checks whether a host can be part of a cluster, by `host_facts`, and the environment that it gets.
 
-No check hides another: none needs the one before it, so all that is wrong is said at once.
+No check depends on an earlier one, so all problems are found at once.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ OLDEST_SYSTEMD = 248
 # The wheels are manylinux_2_27.
 OLDEST_GLIBC = (2, 27)
 GIB = 2**30
-# A task has a quarter of a GiB of its own before it has read any data. TensorFlow's code takes as much again,
-# once on a host for all its tasks.
+# A task needs a quarter of a GiB before it reads any data. TensorFlow's code needs as much again, but only
+# once for all tasks of a host.
 FEWEST_BYTES_OF_TASK = GIB // 4
 BYTES_OF_CODE = GIB // 4
 BYTES_OF_TASK = GIB // 2
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the inventory asks of a host.
+class HostNeeds:
+    """What the inventory needs of a host.
 
-    `python_version` is package_store_python_version ("" for the host's own), `gpus` whether one of its tasks
-    has GPUs, `cuda_source` nvidia_cuda_source, `tasks` how many tasks the plan has there, `fence` is
-    port_fence_enabled, `mesh` whether trainer_encryption asks for WireGuard.
+    `python_version` is package_store_python_version ("" for the host's own). `gpus` says whether any of its
+    tasks has GPUs. `cuda_source` is nvidia_cuda_source. `tasks` is the number of its tasks in the plan.
+    `fence` is port_fence_enabled. `mesh` says whether trainer_encryption is wireguard.
     """
 
     python_version: str = ""
@@ -50,23 +50,23 @@ class Asked:
         return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
 
 
-def host_chain(facts: HostFacts, asked: Asked) -> list[Check]:
+def host_chain(facts: HostFacts, needs: HostNeeds) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
     return checks_of(
         {
-            "system": _system(facts, asked),
-            "processor": _processor(facts, asked.device),
+            "system": _system(facts, needs),
+            "processor": _processor(facts, needs.device),
             "libc": _libc(facts),
-            "python": _python(facts, asked.python_version),
-            "memory": _memory(facts, asked.tasks),
+            "python": _python(facts, needs.python_version),
+            "memory": _memory(facts, needs.tasks),
         }
     )
 
 
 def data_check(directory: str, *, carried: bool = False) -> Finding:
-    """Return the check `data`: whether the folder is there that the tasks of the host are to read.
+    """Return the check `data`: whether the folder that the host's tasks read exists.
 
-    `carried` says that deploy.yml has brought it.
+    `carried` says that deploy.yml brings it to the host.
     """
     if not directory:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
@@ -79,34 +79,35 @@ def data_check(directory: str, *, carried: bool = False) -> Finding:
     return ok(directory)
 
 
-def host_environment(facts: HostFacts, asked: Asked) -> tuple[HostEnvironment, Interpreter]:
-    """Return the environment that a host gets, and the Python that it is made from.
+def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:
+    """Return the environment that a host gets, and the Python from which it is made.
 
-    Raises ValueError where there is none; the checks `processor` and `python` say why.
+    Raises ValueError if there is none; the checks `processor` and `python` say why.
     """
-    python = choose_python(facts, asked.python_version)
+    python = choose_python(facts, needs.python_version)
     if python is None:
-        raise ValueError(_python(facts, asked.python_version).found)
-    return HostEnvironment(asked.device, python.version, facts.machine), python
+        raise ValueError(_python(facts, needs.python_version).found)
+    return HostEnvironment(needs.device, python.version, facts.machine), python
 
 
-def choose_python(facts: HostFacts, asked: str) -> Interpreter | None:
-    """Return the Python that a host's environment is made from; None where none of the host's will do.
+def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
+    """Return the Python from which a host's environment is made; None if the host has no suitable one.
 
-    That is the one asked for; else the host's own where TensorFlow has a wheel for it; else the newest.
+    It is the `wanted` version if there is one; else the host's python3, if TensorFlow has a wheel for it;
+    else the newest.
     """
     fitting = {
         python.version: python for python in facts.pythons if not problems("cpu", python.version, MACHINES[0])
     }
-    if asked:
-        return fitting.get(asked)
+    if wanted:
+        return fitting.get(wanted)
     if facts.default_python in fitting:
         return fitting[facts.default_python]
     return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
 
 
-def _system(facts: HostFacts, asked: Asked) -> Finding:
-    """Say whether distribution, systemd and programs are there as roles and units need them."""
+def _system(facts: HostFacts, needs: HostNeeds) -> Finding:
+    """Return whether distribution, systemd and programs are as roles and units need them."""
     distribution = _distribution(facts)
     failures = [distribution] if distribution.state == "failed" else []
     if facts.systemd is None or not facts.booted:
@@ -115,8 +116,8 @@ def _system(facts: HostFacts, asked: Asked) -> Finding:
     elif facts.systemd < OLDEST_SYSTEMD:
         remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
         failures.append(failed(f"its systemd is {facts.systemd}", remedy))
-    lacking = [program for program in facts.missing_programs if asked.fence or program != "nft"]
-    lacking += facts.missing_for_mesh if asked.mesh else ()
+    lacking = [program for program in facts.missing_programs if needs.fence or program != "nft"]
+    lacking += facts.missing_for_mesh if needs.mesh else ()
     if lacking:
         failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking)))
     return joined(failures) if failures else distribution
@@ -146,7 +147,7 @@ def _how_to_install(facts: HostFacts, lacking: Sequence[str]) -> str:
 
 
 def _processor(facts: HostFacts, device: str) -> Finding:
-    """Say whether TensorFlow has machine code for the processor."""
+    """Return whether TensorFlow has machine code for the processor."""
     found = facts.processor or facts.machine
     missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
     if missing:
@@ -173,7 +174,7 @@ def _processor(facts: HostFacts, device: str) -> Finding:
 
 
 def _libc(facts: HostFacts) -> Finding:
-    """Say whether the C library is one that the wheels are linked with."""
+    """Return whether the C library fits the wheels."""
     oldest = dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
@@ -184,19 +185,19 @@ def _libc(facts: HostFacts) -> Finding:
     return ok(found)
 
 
-def _python(facts: HostFacts, asked: str) -> Finding:
-    """Say which Python the environment is made from, and what is there where none can be."""
-    chosen = choose_python(facts, asked)
+def _python(facts: HostFacts, wanted: str) -> Finding:
+    """Return the Python from which the environment is made, or those that the host has if none fits."""
+    chosen = choose_python(facts, wanted)
     if chosen is not None:
         return ok(f"Python {chosen.version} ({chosen.path})")
     there = ", ".join(f"Python {python.version}" for python in facts.pythons) or "no Python 3"
     found = f"it has {there}"
-    if asked:
-        missing = problems("cpu", asked, MACHINES[0])
+    if wanted:
+        missing = problems("cpu", wanted, MACHINES[0])
         remedy = "; ".join(missing) or (
-            f"install python{asked} there, or leave package_store_python_version empty for the host's own"
+            f"install python{wanted} there, or leave package_store_python_version empty for the host's own"
         )
-        return failed(f"package_store_python_version is {asked}; {found}", remedy)
+        return failed(f"package_store_python_version is {wanted}; {found}", remedy)
     missing = problems("cpu", facts.pythons[-1].version, MACHINES[0]) if facts.pythons else []
     span = f"{SUPPORTED_PYTHONS[0]} to {SUPPORTED_PYTHONS[-1]}"
     remedy = "; ".join([*missing, f"install one of Python {span} beside it, or use {SUPPORTED}"])
@@ -204,7 +205,7 @@ def _python(facts: HostFacts, asked: str) -> Finding:
 
 
 def _memory(facts: HostFacts, tasks: int) -> Finding:
-    """Say whether the host's tasks fit into its memory, and have room there to train."""
+    """Return whether the host's tasks fit into its memory, with room to train."""
     known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
     fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK, tasks * BYTES_OF_TASK
     for_tasks = f"for {counted(tasks, 'task')}"

@@ -1,7 +1,7 @@
-"""What a host is, as far as it decides whether it can be part of a cluster. Nothing is changed there.
+"""The facts of a host that decide whether it can be part of a cluster. Reading them changes nothing.
 
-Everything is read below a `root`, so that the files of other systems can be read here as well. This runs on
-hosts that may turn out too old: it needs Python 3.8 alone, as Ansible does.
+Everything is read below a `root`, so that copies of other hosts' files can be read, too. Python 3.8 suffices,
+as for Ansible, because the host may be too old.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# Of the system alone: what a user has put before it is no part of what a unit finds.
+# The system's own directories; a unit does not see what a user puts before them in PATH.
 SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
-# What roles and units call, besides what Ansible itself needs.
+# Programs that roles and units call, besides those that Ansible itself needs.
 PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "nft", "tail", "sleep", "cp", "mv")
-# What WireGuard takes; where the kernel lacks it also wireguard-go.
+# Programs for WireGuard; if the kernel lacks WireGuard, wireguard-go is needed, too.
 MESH_PROGRAMS = ("wg", "wg-quick", "ip")
 SECONDS_TO_ANSWER = 20.0
-# cgroup v1 says "no limit" by the largest number of pages; nothing has that much memory.
+# cgroup v1 writes "no limit" as the largest number of pages, which is above this.
 NO_LIMIT_BYTES = 2**60
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """A Linux distribution by /etc/os-release: `identity` ("debian"), `version` ("12", "" of a rolling one).
+    """A Linux distribution by /etc/os-release: `identity` ("debian"), `version` ("12"; "" if it is rolling).
 
-    `like` are those that it is made from, `name` is what people read ("Debian GNU/Linux 12 (bookworm)").
+    `like` are the distributions on which it builds; `name` is for people ("Debian GNU/Linux 12 (bookworm)").
     """
 
     identity: str
@@ -51,14 +51,14 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What was read of a host.
+    """The facts of a host.
 
-    `machine` as the kernel names it ("x86_64"); `avx` is None where it cannot be told. `libc` is "glibc",
-    "musl" or "", `libc_version` (2, 36). `pythons` are those of the system, by version; `default_python` is
-    the version of python3, "" without one. `systemd` is its version, None without one; `booted` whether it is
-    what the host was booted with. `missing_programs` are names, `missing_for_mesh` those that WireGuard takes
-    beside them. `memory_bytes` is what the kernel has, `memory_limit_bytes` what a control group leaves of
-    it; None where nothing says so.
+    `machine` is the kernel's name for it ("x86_64"). `avx` is None if unknown. `libc` is "glibc", "musl" or
+    ""; `libc_version` is such as (2, 36). `pythons` are the system's, the oldest first; `default_python` is
+    the version of python3, "" without one. `systemd` is its version, None without one; `booted` says whether
+    the host was booted with it. `missing_programs` are names; `missing_for_mesh` are those that WireGuard
+    needs in addition. `memory_bytes` is the kernel's memory, `memory_limit_bytes` the limit of the control
+    group; None if unknown or without a limit.
     """
 
     distribution: Distribution
@@ -80,7 +80,7 @@ class HostFacts:
 def read_host_facts(
     root: Path = Path("/"), machine: str = "", programs: Sequence[str] = PROGRAMS
 ) -> HostFacts:
-    """Look at this host, or at the files of another one below `root`, whose `machine` is given then."""
+    """Return the facts of this host, or of a copy below `root`, for which `machine` must be given."""
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
     libc_version = parse_version("glibc", _printed(find_program(root, "getconf"), "GNU_LIBC_VERSION"))
@@ -132,33 +132,33 @@ def _unquoted(value: str) -> str:
 
 
 def first_value(text: str, key: str) -> str:
-    """Return the value of the first "key : value" line of a file in /proc, "" where there is none."""
+    """Return the value in the first "key : value" line of a text of /proc; "" if there is none."""
     match = re.search(rf"^{key}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
     return match[1] if match else ""
 
 
 def parse_avx(cpuinfo: str) -> bool | None:
-    """Tell whether the processor has AVX, None where /proc/cpuinfo lists no x86 flags."""
+    """Return whether the processor has AVX; None if /proc/cpuinfo lists no x86 flags."""
     flags = first_value(cpuinfo, "flags").split()
     return "avx" in flags if flags else None
 
 
 def parse_version(program: str, words: str) -> tuple[int, ...]:
-    """Return (2, 36) of "glibc 2.36" and (252,) of "systemd 252 (252.38-1)"; () of anything else."""
+    """Return (2, 36) for "glibc 2.36" and (252,) for "systemd 252 (252.38-1)"; () for anything else."""
     match = re.match(rf"{program} ([0-9]+)(?:\.([0-9]+))?", words)
     return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def parse_memory(meminfo: str) -> int | None:
-    """Return MemTotal of /proc/meminfo in bytes, None where it is not there."""
+    """Return MemTotal of /proc/meminfo in bytes; None if it is missing."""
     kilobytes = first_value(meminfo, "MemTotal").rpartition(" kB")[0]
     return int(kilobytes) * 1024 if kilobytes.isdigit() else None
 
 
 def read_memory_limit(root: Path) -> int | None:
-    """Return the bytes that the control group of the host allows (v2, then v1), None where it sets no limit.
+    """Return the memory limit in bytes of the host's root control group (v2, then v1); None without a limit.
 
-    Only a container has one there; that of a service or slice is what its administrator wants of it.
+    Only a container has a limit there. Those of services and slices do not count.
     """
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = text_of(root / "sys/fs/cgroup" / name).strip()
@@ -168,7 +168,7 @@ def read_memory_limit(root: Path) -> int | None:
 
 
 def read_pythons(root: Path) -> tuple[Interpreter, ...]:
-    """Return the system's Pythons that start and are what their names say, the oldest first."""
+    """Return the system's Pythons that start and have the version in their names, the oldest first."""
     found: dict[str, Interpreter] = {}
     for directory in SYSTEM_DIRECTORIES:
         for path in sorted((root / directory).glob("python3.*")):
@@ -179,20 +179,20 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
 
 
 def _version_of(interpreter: str | None) -> str:
-    """Return the version that an interpreter says of itself, "" where it does not start."""
+    """Return an interpreter's version, as it prints it; "" if it does not start."""
     return _printed(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
 def _printed(program: str | None, *arguments: str) -> str:
-    """Return what a program prints, "" where there is none, or where it fails."""
+    """Return a program's output; "" if there is no program or it fails."""
     status, printed, _ = (1, "", "") if program is None else ask([program, *arguments], SECONDS_TO_ANSWER)
     return printed.strip() if status == 0 else ""
 
 
 def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
-    """Return a program's exit status, what it printed, and what it complained of.
+    """Run a program; return its exit status, its standard output and its standard error.
 
-    Of one that cannot be run, or that does not answer within so many seconds, the complaint says so.
+    If it cannot be run, or does not end within `seconds`, the last text says so.
     """
     name, streams = Path(command[0]).name, subprocess.PIPE
     try:
@@ -209,7 +209,7 @@ def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
     try:
         printed, complaint = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        # One that waits within a driver cannot be killed, and is not waited for.
+        # A process that hangs in a driver cannot be killed; so this does not wait for its end.
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=1)
@@ -218,7 +218,7 @@ def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
 
 
 def text_of(file: Path) -> str:
-    """Return what is in a file, "" where it cannot be read."""
+    """Return the content of a file; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -230,12 +230,12 @@ def _missing(root: Path, programs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _wireguard(root: Path) -> bool:
-    """Tell whether the kernel has WireGuard, as part of it, as a module, or loaded."""
+    """Return whether the kernel has WireGuard: built in, as a module, or loaded."""
     modules = root / "lib/modules" / os.uname().release
     listed = "".join(text_of(modules / name) for name in ("modules.dep", "modules.builtin"))
     return (root / "sys/module/wireguard").is_dir() or "/wireguard.ko" in listed
 
 
 def find_program(root: Path, name: str) -> str | None:
-    """Return the path of a program of the system, None where it is not there."""
+    """Return the path of a program of the system; None if there is none."""
     return shutil.which(name, path=":".join(str(root / folder) for folder in SYSTEM_DIRECTORIES))

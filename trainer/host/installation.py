@@ -1,4 +1,4 @@
-"""How an environment is filled from wheels, by uv alone: on a host, or on the controller for many hosts."""
+"""Filling an environment from wheels with uv, on a host or on the controller for many hosts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO
 
 BLOCK_BYTES = 1 << 20
-# The place of an environment in the scripts of one that was filled elsewhere.
+# Stands for the environment's path in the scripts of an environment that was filled on the controller.
 ELSEWHERE = b"/psfleet-filled-elsewhere"
-# Compiles what its account has below a folder, a process for each core; no module of it is run.
+# Compiles the account's own modules below a folder, with a process for each core. It runs none of them.
 COMPILE = """
 import compileall, functools, os, pathlib, sys
 from concurrent.futures import ProcessPoolExecutor
@@ -24,27 +24,27 @@ with ProcessPoolExecutor() as pool:
 
 
 def python_command(version: str) -> list[str]:
-    """Return how a Python is started that sees nothing but itself."""
+    """Return the command of a Python that sees only its standard library."""
     return [f"python{version}", "-I", "-S"]
 
 
 def empty_command(place: Path, version: str) -> list[str]:
-    """Return the command that makes an environment of this host's Python with nothing in it."""
+    """Return the command that makes an empty environment with this host's Python."""
     return [*python_command(version), "-m", "venv", "--without-pip", str(place)]
 
 
 def filling_commands(place: Path, unpacked: Path, version: str) -> list[list[str]]:
-    """Return the commands that fill an empty environment from an archive of wheels that was unpacked."""
-    # The lock is whole: uv need not look for what its packages require, some of which a base has.
+    """Return the commands that fill an empty environment from an unpacked archive of wheels."""
+    # The lock is complete, so uv must not resolve requirements; a base environment may have some of them.
     install = [str(unpacked / "uv"), "pip", "install", "--quiet", f"--python={place}"]
     install += ["--require-hashes", "--no-deps", "--no-index", f"--find-links={unpacked / 'wheels'}"]
     install += [f"--requirement={unpacked / 'requirements.txt'}"]
-    # Without byte code each start of a task takes three seconds longer, and tasks may not write it.
+    # Without byte code each start of a task takes three seconds longer, and tasks must not write any.
     return [install, [*python_command(version), "-c", COMPILE, str(place / "lib")]]
 
 
 def filling_settings(home: Path) -> dict[str, str]:
-    """Return the environment of these commands. They write below `home`, beside the place."""
+    """Return the environment variables of these commands, which write only to `home` and the place."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
@@ -59,9 +59,9 @@ def filling_settings(home: Path) -> dict[str, str]:
 
 
 def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
-    """Let what lies in bin/ of an environment, and its configuration, name its own place rather than `base`.
+    """Replace the path `base` by the environment's own path in its bin/ and its configuration.
 
-    `own_place` is where it is to be, if that is not here.
+    `own_place` is the path where the environment will be, if it is not `place`.
     """
     for path in [place / "pyvenv.cfg", *(place / "bin").iterdir()]:
         content = b"" if path.is_symlink() else path.read_bytes()
@@ -73,11 +73,11 @@ def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
 
 
 def unpack_filled(archive: Path, place: Path) -> None:
-    """Unpack an environment that was filled elsewhere into one that is empty. Raises ValueError, OSError."""
+    """Unpack an environment that the controller filled into an empty one. Raises ValueError, OSError."""
     command = ["tar", "--extract", "--file=-", "--no-same-owner"]
     command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time
     with tempfile.TemporaryFile() as said, archive.open("rb") as stream:
-        # Where it ends before it has read all, it says why.
+        # If tar ends early, the write fails, and tar's own message says why.
         with (
             suppress(BrokenPipeError),
             subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as tar,
@@ -102,16 +102,16 @@ class _Buffer(ctypes.Structure):
 
 
 def decompressed(stream: IO[bytes]) -> Iterator[memoryview]:
-    """Yield what Zstandard (RFC 8878) has packed, by the library that the host's dpkg needs, too.
+    """Yield the decompressed content of a Zstandard stream (RFC 8878), by the library that dpkg needs, too.
 
-    Each block holds until the next is asked for. Raises ValueError where it is damaged, or ends too early.
+    Each block is valid until the next one. Raises ValueError if the stream is damaged or ends too early.
     """
     library = ctypes.CDLL("libzstd.so.1")
     library.ZSTD_createDStream.restype = ctypes.c_void_p
     library.ZSTD_decompressStream.restype = ctypes.c_size_t
     context = ctypes.c_void_p(library.ZSTD_createDStream())
     space = ctypes.create_string_buffer(BLOCK_BYTES)
-    left = 1  # bytes that it would like next; 0 at the end of a frame
+    left = 1  # the library's hint for the next read; 0 at the end of a frame
     try:
         while block := stream.read(BLOCK_BYTES):
             given = _Buffer(ctypes.cast(ctypes.c_char_p(block), ctypes.c_void_p), len(block), 0)

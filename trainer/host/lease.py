@@ -1,4 +1,4 @@
-"""Which playbook acts on a host: one at a time, by a lease that ends by itself where nobody renews it."""
+"""The lease of a host: one playbook at a time may change it, and a lease that is not renewed ends."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from pathlib import Path
 
 from .task_traces import object_in
 
-# Nothing of it outlives a reboot.
+# /run is empty after a reboot, so no lease survives one.
 FILE = Path("/run/psfleet.lease")
 SECONDS = 90.0
-# What whoever renews one hears of it that was taken by somebody else since, or went with a reboot.
+# The answer to a renewal if another playbook has taken the lease since, or a reboot has ended it.
 LOST = "it is another's by now"
 _MOST_BYTES = 4096
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 def seconds_up() -> float:
-    """Return how long this host has been up, asleep or not: nobody sets this clock."""
+    """Return the seconds since this host's boot, with those asleep; this clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The last lease of this host. `token` is "" once it was given back. Moments are of `seconds_up`."""
+    """The last lease of this host. `token` is "" once it was given back. Times are those of `seconds_up`."""
 
     token: str = ""
     holder: str = ""
     began: float = 0.0
     ends: float = 0.0
-    made: float = 0.0  # the file: a reset removes it
-    acted: float = 0.0  # until when anybody had it who may have changed the host
+    made: float = 0.0  # when the file was made; a reset removes it
+    acted: float = 0.0  # when the last holder that may have changed the host lost the lease
 
     def hinders(self, token: str, now: float) -> str:
-        """Return what keeps the holder of another token from acting, in words; empty for nothing."""
+        """Return in words why the holder of another token must not act; "" if it may."""
         if not self.token or self.token == token or now >= self.ends:
             return ""
         return (
@@ -47,25 +47,25 @@ class Lease:
             f"{self.ends - now:.0f} s, or as long as it goes on"
         )
 
-    def outdates(self, token: str, looked: float, now: float) -> str:
-        """Return why what was seen at a moment need not be so any more, in words; empty where it is."""
-        if looked < 0 or self.token == token:
+    def outdates(self, token: str, seen_at: float, now: float) -> str:
+        """Return in words why the host's state at `seen_at` may have changed since; "" if it has not."""
+        if seen_at < 0 or self.token == token:
             return ""
-        if self.acted <= looked <= now and not 0 < looked < self.made:
+        if self.acted <= seen_at <= now and not 0 < seen_at < self.made:
             return ""
         who = self.holder or "another playbook, or a reboot,"
         return f"{who} has acted there since this one looked: try again"
 
 
-def look(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
-    """Return the moment of a look at this host, 0 where nobody had a lease since it was booted or reset.
+def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
+    """Return the time for a reading of this host's state; 0 if there was no lease since boot or reset.
 
-    Whoever has one is waited for, as long as patience (s) lasts: what is seen before it ends does not count.
-    Where something is `deployed`, there is a file from then on: that a reset removes it is seen.
+    A current lease is waited for, up to `patience` seconds, because its holder may still change the state. If
+    anything is `deployed`, this makes the lease's file, so that its removal shows a later reset.
     """
     end = seconds_up() + patience
     while read(file).hinders("", seconds_up()) and seconds_up() < end:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     if deployed and read(file) == Lease():
         with _opened(file) as descriptor:
             if _lease_of(descriptor) == Lease():
@@ -74,7 +74,7 @@ def look(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
 
 
 def read(file: Path) -> Lease:
-    """Return the last lease of this host, one without a holder where there is none."""
+    """Return the last lease of this host; one without a holder if there is none."""
     try:
         with _opened(file, os.O_RDONLY) as descriptor:
             return _lease_of(descriptor)
@@ -82,10 +82,10 @@ def read(file: Path) -> Lease:
         return Lease()
 
 
-def take(file: Path, mine: Lease, patience: float, looked: float = -1) -> str:
-    """Take the lease, and return ""; or what keeps it from being taken, once patience (s) has run out.
+def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
+    """Take the lease and return ""; if it cannot be taken within `patience` seconds, return why.
 
-    `mine` has the token and the holder, who `looked` at the host at that moment; -1 for whoever did not.
+    `mine` has the token and the holder. `seen_at` is when the holder read the host's state, -1 for never.
     """
     begin = seconds_up()
     while True:
@@ -96,28 +96,28 @@ def take(file: Path, mine: Lease, patience: float, looked: float = -1) -> str:
                 last = replace(last, acted=min(last.ends, now))
             problem = last.hinders(mine.token, now)
             if not problem:
-                if outdated := last.outdates(mine.token, looked, now):
+                if outdated := last.outdates(mine.token, seen_at, now):
                     return outdated
                 mine = replace(mine, began=now, ends=now + SECONDS, made=last.made, acted=last.acted)
                 _write(descriptor, mine)
                 return ""
         if seconds_up() - begin >= patience:
             return problem
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def renew(file: Path, token: str) -> bool:
-    """Let a lease that was taken last longer; tell whether it is still that of this token."""
+    """Extend a lease; return whether it is still that of this token."""
     return _change(file, token, lambda last, now: replace(last, ends=now + SECONDS))
 
 
 def give_back(file: Path, token: str) -> None:
-    """End a lease; that of another token stays."""
+    """End the lease of this token; another token's stays."""
     _change(file, token, lambda last, now: replace(last, token="", ends=0.0, acted=now))
 
 
 def undo(file: Path, token: str) -> None:
-    """End a lease under which nothing was changed; that of another token stays."""
+    """End the lease of this token, under which nothing was changed; another token's stays."""
     _change(file, token, lambda last, _: replace(last, token="", holder="", ends=0.0))
 
 
@@ -129,7 +129,7 @@ def _change(file: Path, token: str, change: Callable[[Lease, float], Lease]) -> 
                 return False
             _write(descriptor, change(last, seconds_up()))
             return True
-    except FileNotFoundError:  # of a host that was booted since, or reset: it is not to come back
+    except FileNotFoundError:  # after a reboot or a reset the lease must not come back
         return False
 
 
@@ -143,7 +143,7 @@ def _lease_of(descriptor: int) -> Lease:
 
 @contextmanager
 def _opened(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    """Open the file, which is root's alone, while nobody else changes it."""
+    """Open the file, which only root may use, and lock it in this context."""
     descriptor = os.open(file, mode | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""All that hosts of the cluster have each other do over SSH: sshd runs this file whatever is asked for.
+"""The commands that hosts of the cluster may run on each other over SSH: sshd runs this file for any command.
 
-It stands alone on a host, where the host's own Python runs it as the account that logged in:
-`/usr/bin/python3.X -I -S FILE ENVIRONMENTS [shell]`. With `shell` it hands on to one what it does not know.
+On a host it is a single file, which the host's own Python runs as the account that logged in:
+`/usr/bin/python3.X -I -S FILE ENVIRONMENTS [shell]`. With `shell`, a shell gets all unknown commands.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 NAME = "hostname"
-# The hash of an archive's lock, its bytes, the place to begin at, and how many seconds to wait for more.
+# The hash of an archive's lock, its size, the offset to begin at, and how many seconds to wait for more.
 GIVE = re.compile(r"give ([0-9a-f]{1,64}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,2})")
 BLOCK_BYTES = 1 << 20
 
 
 def main() -> str | None:
-    """Do what is asked for; return why not, which Python then says."""
+    """Run the command; return None, or the reason for a refusal, which sys.exit prints."""
     environments, *may = sys.argv[1:]
     asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if asked == NAME:
@@ -36,7 +36,10 @@ def main() -> str | None:
 
 
 def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:
-    """Print the archive of an environment from `offset` on, while that still comes to this host."""
+    """Print an environment's archive from `offset` on, even while this host still receives it.
+
+    Return None, or why it cannot be given.
+    """
     archive, installed = environments / f".archive-{lock_hash}", environments / lock_hash / ".complete"
     file, since = None, time.monotonic()
     while offset < size and time.monotonic() - since < silent:

@@ -1,4 +1,4 @@
-"""The mesh of WireGuard among the hosts of a plan: what wg-quick makes of it, and whether it stands so."""
+"""The WireGuard mesh among the hosts of a plan: its configuration, and whether the interface matches it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .host_facts import SECONDS_TO_ANSWER, ask
 from .wording import first_of
 
 INTERFACE = "psfleet"
-CONFIGURATION = f"mesh/{INTERFACE}.conf"  # of the configuration directory; wg-quick names the interface so
+CONFIGURATION = f"mesh/{INTERFACE}.conf"  # below the configuration directory; names the interface
 KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw480]=")
 # All hosts of a plan are in one network of 2^64 addresses.
 _PREFIX = 64
 
 
 class Peer(NamedTuple):
-    """Another host: `address` is its own in the mesh, `endpoint` where WireGuard's datagrams go."""
+    """Another host; `address` is its address in the mesh, WireGuard sends its datagrams to `endpoint`."""
 
     host: str
     address: str
@@ -26,7 +26,7 @@ class Peer(NamedTuple):
 
 
 def configuration(key: str, address: str, port: int, peers: Sequence[Peer]) -> str:
-    """Return the file for wg-quick(8) of a host with this private key."""
+    """Return the configuration for wg-quick(8) of a host with this private key."""
     lines = [
         "# Written by psfleet's deploy.yml.",
         "[Interface]",
@@ -46,12 +46,12 @@ def configuration(key: str, address: str, port: int, peers: Sequence[Peer]) -> s
 
 
 def of_interface(text: str) -> str:
-    """Return what a file of `configuration` says of the interface, without its peers."""
+    """Return the part of a `configuration` about the interface, without the peers."""
     return text.partition("\n\n")[0].strip()
 
 
 class Mesh(NamedTuple):
-    """What makes a mesh the one it should be: key and port of the interface, key -> address of its peers."""
+    """The parts of a mesh to compare: key and port of the interface, and key -> address of its peers."""
 
     key: str
     port: str
@@ -59,25 +59,25 @@ class Mesh(NamedTuple):
 
     @classmethod
     def configured(cls, text: str) -> Mesh:
-        """Return what a file of `configuration` says; nothing of what it lacks."""
+        """Return the mesh in a `configuration`; missing parts are empty."""
         of_interface = dict(re.findall(r"^(PrivateKey|ListenPort) = (.+)$", text, re.MULTILINE))
         peers = re.findall(r"^PublicKey = (.+)\nAllowedIPs = (.+)$", text, re.MULTILINE)
         return cls(of_interface.get("PrivateKey", ""), of_interface.get("ListenPort", ""), dict(peers))
 
     @classmethod
     def dumped(cls, text: str) -> Mesh:
-        """Return what `wg show INTERFACE dump` prints, of which wg(8) has the fields."""
+        """Return the mesh in the output of `wg show INTERFACE dump`; its fields are in wg(8)."""
         first, *others = (line.split("\t") for line in text.splitlines())
         return cls(first[0], first[2], {fields[0]: fields[3] for fields in others})
 
 
 def dump() -> str:
-    """Return what `wg` tells of the interface, "" where there is none."""
+    """Return the output of `wg show INTERFACE dump`; "" if there is no interface."""
     return ask(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)[1]
 
 
 def mesh_problem(configured: str, dumped: str) -> str:
-    """Say why what was dumped is not what a file of `configuration` says; "" where it is."""
+    """Return how the dumped mesh differs from a `configuration`; "" if they agree."""
     if not dumped:
         return f"WireGuard's interface {INTERFACE} is not there"
     live, wanted = Mesh.dumped(dumped), Mesh.configured(configured)

@@ -1,4 +1,4 @@
-"""Whether a host finds the others by the names that the plan gives them."""
+"""The host check `names`: whether a host resolves the names that the plan gives to the hosts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .wording import counted, first_of
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a name is on a host: IP addresses; none where it does not resolve, and `problem` says why."""
+    """The IP addresses of a name on a host; if it has none, `problem` says why."""
 
     addresses: tuple[str, ...]
     problem: str = ""
 
 
 def names_in(addresses: Mapping[str, str]) -> list[str]:
-    """Return those of the plan's addresses (by host) that are names, each once."""
+    """Return the names among the plan's addresses (host -> address), each once."""
     return sorted({address for address in addresses.values() if not _is_ip(address)})
 
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
-    """Ask this host for names, as its programs do: by /etc/nsswitch.conf, so by /etc/hosts and DNS."""
+    """Resolve names on this host as its programs do: by /etc/nsswitch.conf, so by /etc/hosts and DNS."""
     with ThreadPoolExecutor(16) as pool:
-        asked = {name: pool.submit(_resolve, name) for name in names}
-    return {name: answer.result() for name, answer in asked.items()}
+        resolutions = {name: pool.submit(_resolve, name) for name in names}
+    return {name: resolution.result() for name, resolution in resolutions.items()}
 
 
 def _resolve(name: str) -> Resolution:
@@ -39,9 +39,10 @@ def _resolve(name: str) -> Resolution:
 
 
 def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
-    """Return the check `names` of `host`. `addresses` are the plan's, by host; `resolved` what `host` finds.
+    """Return the check `names` of `host`; `addresses` are the plan's, `resolved` are the host's resolutions.
 
-    A name for itself may be a loopback address: the tasks listen on every address. Debian's 127.0.1.1 is.
+    A host's own name may resolve to a loopback address, as Debian's 127.0.1.1, because tasks listen on every
+    address.
     """
     names = names_in(addresses)
     if not names:

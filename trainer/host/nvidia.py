@@ -1,4 +1,4 @@
-"""What a host has of NVIDIA's: devices on the bus, driver, GPUs as nvidia-smi counts them, device nodes."""
+"""A host's NVIDIA hardware and driver: devices on the bus, driver, GPUs by nvidia-smi, device nodes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from .host_facts import ask, find_program, text_of
 
 VENDOR = "0x10de"
-DISPLAY_CLASS = "0x03"  # of PCI: VGA, 3D and other display controllers
+DISPLAY_CLASS = "0x03"  # PCI's class of VGA, 3D and other display controllers
 FIELDS = ("index", "name", "uuid", "compute_cap", "driver_version")
 MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
-# A driver of 470 does not know the capability; older ones nothing of MIG, and most nothing of a fabric.
+# Driver 470 does not have the field for the capability, older ones lack that for MIG, most that for a fabric.
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
-# Without nvidia-persistenced nvidia-smi wakes each GPU first, which takes seconds for each of them.
+# Without nvidia-persistenced, nvidia-smi wakes each GPU first, which takes seconds for each GPU.
 SMI_SECONDS = 60.0
-# Of a GPU whose infoROM is corrupted, which computes all the same: the list, a line that warns, this status.
+# If the infoROM of a GPU is corrupted, which still computes, nvidia-smi warns and ends with this status.
 WARNED, WARNING = 14, "WARNING:"
 
 _VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
 _UNKNOWN_FIELD = re.compile(r'Field "(?P<field>[^"]+)" is not a valid field to query')
 _CAPABILITY = re.compile(r"(?P<major>[0-9]+)\.(?P<minor>[0-9]+)")
-# nvidia-current.ko and nvidia-tesla-535.ko are Debian's. The kernel has others that begin with nvidia.
+# nvidia-current.ko and nvidia-tesla-535.ko are Debian's. Other modules named nvidia* are not the driver.
 _MODULE = re.compile(r"nvidia(-current|-tesla)?(-[0-9]+)?(-open)?\.ko(\.(xz|gz|zst))?")
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -33,10 +33,10 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 class Gpu:
     """A GPU as nvidia-smi lists it.
 
-    `index` is nvidia-smi's number, `compute_capability` such as (9, 0), None where the driver does not tell
-    it, `driver` its version, such as "550.54.15". `mig` says that the GPU is cut into MIG devices, so that
-    CUDA does not count it as nvidia-smi does. `fabric` is its state in a fabric of NVSwitches, such as
-    "Completed", "" where it is in none.
+    `index` is nvidia-smi's number. `compute_capability` is such as (9, 0), or None if the driver does not
+    report it. `driver` is the driver's version, such as "550.54.15". `mig` says that the GPU is split into
+    MIG devices, which CUDA numbers differently than nvidia-smi. `fabric` is its state in a fabric of
+    NVSwitches, such as "Completed", or "" if it is in none.
     """
 
     index: int
@@ -49,13 +49,13 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What a host has of NVIDIA's, as far as a program can tell.
+    """The facts about a host's NVIDIA hardware and driver.
 
-    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of them, ""
-    for none. `driver`: version of the loaded kernel module, "" where none is. `smi`: why nvidia-smi did not
-    answer, "" where it did. `gpus`: what it listed. `nodes`: paths below /dev. `secure_boot`: None where the
-    firmware does not tell. `kernel`: the one that runs. `module_kernels`: the kernels for which a module of
-    NVIDIA's is there. `nvidia_modprobe`: whether the program that makes the nodes is installed.
+    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of these,
+    "" for none. `driver`: version of the loaded kernel module, "" if none is loaded. `smi`: why nvidia-smi
+    failed, "" if it did not. `gpus`: the GPUs that it listed. `nodes`: paths below /dev. `secure_boot`: None
+    if unknown. `kernel`: the running kernel. `module_kernels`: the kernels with an NVIDIA module.
+    `nvidia_modprobe`: whether the program that makes the nodes is installed.
     """
 
     bus: tuple[str, ...] = ()
@@ -71,9 +71,9 @@ class GpuFacts:
 
 
 def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
-    """Look at this host, or at the copy of one below `root`.
+    """Return the facts of this host, or of a copy of a host below `root`.
 
-    Where the driver is installed, nvidia-smi loads it and makes its device nodes, so it is asked first.
+    nvidia-smi runs first, because it loads an installed driver and makes its device nodes.
     """
     gpus, smi = _ask_smi(root)
     devices = [
@@ -96,14 +96,14 @@ def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
 
 
 def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
-    """Return the GPUs in what `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits` printed.
+    """Return the GPUs in the output of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`.
 
-    Raises ValueError with its words where they are no such list, or where a GPU does not answer.
+    Raises ValueError with nvidia-smi's words if they are not such a list, or if a GPU does not answer.
     """
-    told = [line.strip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in told if not line.startswith(WARNING)]
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in printed if not line.startswith(WARNING)]
     if not lines:
-        raise ValueError("; ".join(told) or "nvidia-smi listed no GPU")
+        raise ValueError("; ".join(printed) or "nvidia-smi listed no GPU")
     return tuple(_gpu(line, fields) for line in lines)
 
 
@@ -128,7 +128,7 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
 
 
 def parse_driver_version(text: str) -> str:
-    """Return the driver's version from /proc/driver/nvidia/version, "" where there is none."""
+    """Return the driver's version in /proc/driver/nvidia/version; "" if there is none."""
     found = _VERSION.search(text)
     return found["version"] if found else ""
 
@@ -142,16 +142,16 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
     while True:
         command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
         status, *printed = ask(command, SMI_SECONDS)
-        said = "\n".join(printed)  # it explains itself on either stream
-        unknown = _UNKNOWN_FIELD.search(said)
+        text = "\n".join(printed)  # nvidia-smi may print errors to either stream
+        unknown = _UNKNOWN_FIELD.search(text)
         if unknown is None or unknown["field"] not in set(fields) & set(OPTIONAL_FIELDS):
             break
         fields.remove(unknown["field"])
-    words = "; ".join(line.strip() for line in said.splitlines() if line.strip())
+    words = "; ".join(line.strip() for line in text.splitlines() if line.strip())
     if status not in {0, WARNED}:
         return (), words or f"nvidia-smi ended with exit status {status}"
     try:
-        return parse_smi(said, fields), ""
+        return parse_smi(text, fields), ""
     except ValueError as error:
         return (), str(error)
 
@@ -160,7 +160,7 @@ def _secure_boot(root: Path) -> bool | None:
     if not (root / "sys/firmware/efi").is_dir():
         return False
     try:
-        # Four bytes of attributes, and the value.
+        # The file has four bytes of attributes, and then the value.
         return (root / _SECURE_BOOT).read_bytes()[-1:] == b"\1"
     except OSError:
         return None

@@ -1,6 +1,7 @@
-"""An archive that a host takes from a neighbour, which may still receive it itself.
+"""An archive that a host takes from a neighbour, which may still be receiving it itself.
 
-After Kascade (Martin, Loup, Buchert, Nussbaum: Scalable and Reliable Data Broadcast with Kascade, 2014).
+This follows Kascade (Martin, Loup, Buchert, Nussbaum: Scalable and Reliable Data Broadcast with Kascade,
+2014).
 """
 
 from __future__ import annotations
@@ -15,49 +16,50 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 BLOCK_BYTES = 1 << 20
-# A neighbour that gives no whole part for so long is left for the next one.
+# If a neighbour sends no whole part for so long, the host turns to the next one.
 SILENT_SECONDS = 60
 SECONDS_TO_SAY_WHY, MOST_BYTES_SAID = 5, 300
 SSH = ("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5")
 
-# A neighbour, and the place in the archive to begin at -> the command whose output is the rest.
+# Takes a neighbour and an offset; returns the command that prints the archive from this offset on.
 Giving = Callable[[str, int], list[str]]
 
 
 class NoNeighbourError(ValueError):
-    """No neighbour gave the archive; says what was wrong with each."""
+    """No neighbour gave the archive; the message has each neighbour's problem."""
 
 
 class Archive(NamedTuple):
-    """Its size, and the SHA-256 of each part of it; all are `part_bytes` long but the last."""
+    """An archive's size, and the SHA-256 of each part; all parts but the last have `part_bytes`."""
 
     size: int
     part_bytes: int
     digests: Sequence[str]
 
     def parts(self, offset: int) -> Iterator[tuple[int, str]]:
-        """Yield size and SHA-256 of those from `offset` on, at which one begins."""
+        """Yield size and SHA-256 of each part from `offset` on, at which a part must begin."""
         for place in range(offset // self.part_bytes, len(self.digests)):
             yield min(self.part_bytes, self.size - place * self.part_bytes), self.digests[place]
 
 
 def by_login(login: str, lock_hash: str, size: int) -> Giving:
-    """Return how root asks a neighbour as the account `login`, which logs in from any host to any other.
+    """Return the commands by which root gets an archive over SSH, as the account `login`.
 
-    `lock_hash` is that of the environment whose archive it is; the neighbour's sshd runs login_commands.
+    That account can log in from any host to any other. `lock_hash` names the archive's environment. The
+    neighbour's sshd runs login_commands.
     """
 
     def giving(neighbour: str, offset: int) -> list[str]:
-        asked = f"give {lock_hash} {size} {offset} {SILENT_SECONDS}"
-        return ["runuser", "--user", login, "--", *SSH, neighbour, asked]
+        command = f"give {lock_hash} {size} {offset} {SILENT_SECONDS}"
+        return ["runuser", "--user", login, "--", *SSH, neighbour, command]
 
     return giving
 
 
 def take(archive: Archive, path: Path, neighbours: Sequence[str], giving: Giving) -> None:
-    """Write an archive from the first neighbour that gives it. What it has holds whole parts that are right.
+    """Write an archive from the first neighbour that gives it; if one fails, the next one gives the rest.
 
-    Where one fails, the next one gives the rest. Raises NoNeighbourError, OSError.
+    The file only ever holds whole parts whose hashes are right. Raises NoNeighbourError, OSError.
     """
     problems = []
     with path.open("xb") as file:
@@ -70,7 +72,7 @@ def take(archive: Archive, path: Path, neighbours: Sequence[str], giving: Giving
 
 
 def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str:
-    """Return why it did not come to its end; "" where it did."""
+    """Append the rest of the archive; return "" or why it is not complete."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as giver:
         try:
@@ -83,7 +85,7 @@ def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str
         except TimeoutError as error:
             return str(error)
         except EOFError:
-            words = _said(giver.stderr)  # type: ignore[arg-type]
+            words = _error_text(giver.stderr)  # type: ignore[arg-type]
             return words or f"it ended after {file.tell()} of {archive.size} bytes"
         finally:
             giver.kill()
@@ -103,7 +105,7 @@ def _read(stream: IO[bytes], size: int) -> bytearray:
     return part
 
 
-def _said(stream: IO[bytes]) -> str:
-    """Return what a program that has closed its output says of why, if it does so soon."""
+def _error_text(stream: IO[bytes]) -> str:
+    """Return the error of a program that has closed its output, if it prints one soon."""
     soon = select.select([stream], [], [], SECONDS_TO_SAY_WHY)[0]
     return os.read(stream.fileno(), MOST_BYTES_SAID).decode(errors="replace").strip() if soon else ""

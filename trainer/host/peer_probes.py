@@ -1,6 +1,6 @@
-"""Whether the hosts of a plan reach each other's ports: a listener for the time of the probe, and the probe.
+"""Probes whether the hosts of a plan reach each other's ports, and the listener that answers them meanwhile.
 
-The listener is root's, as the fence lets in who comes to root. It reads nothing of what others send.
+The listener runs as root, because the fence lets connections to root pass. It never reads what others send.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .host_facts import text_of
 from .wording import grouped
 
 ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN = "answered", "open", "refused", "no answer", "unknown name"
-# The name of its process, by which the doctor that somebody else has asked knows it.
+# The name of the listener's process, by which another doctor.yml at the same time recognises it.
 LISTENER = "psfleet-doctor"
 SECONDS_TO_CONNECT = 5.0
 SECONDS_TO_GREET = 2.0
@@ -41,10 +41,11 @@ class Peer(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """What came of a connection: `outcome`, one of those above or the kernel's words.
+    """The result of a connection: `outcome` is one of the constants above or the kernel's error.
 
-    Where a doctor's listener answered: its host's `name`, its `machine`, and the address from which it saw
-    the connection come. Else `source` is that from which this host sends there, "" where it cannot.
+    If a doctor's listener answered, `name` and `machine` are its host's, and `source` is the address from
+    which the connection reached it. Otherwise `source` is the address from which this host sends there, or ""
+    if it cannot.
     """
 
     outcome: str
@@ -54,16 +55,16 @@ class Reached(NamedTuple):
 
 
 def this_machine() -> str:
-    """Return what no other machine has, and no container with a network of its own."""
+    """Return an identifier of this machine, or of this container if it has its own network."""
     boot = text_of(Path("/proc/sys/kernel/random/boot_id"))
     network = os.stat("/proc/self/ns/net")  # noqa: PTH116 - it is no file
     return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
 
 
 def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
-    """Listen at those of these ports that are free, on every address.
+    """Listen on the free ones of these ports, on every address; return port -> socket.
 
-    Doctors that several people ask at once share them; nobody but root joins in.
+    Several runs of doctor.yml at the same time share the ports. Only root can join in.
     """
     servers = {}
     dual = socket.has_dualstack_ipv6()
@@ -79,9 +80,10 @@ def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
 def listen_apart(
     servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Greet who connects, in a process of its own, and return what `end_listener` takes.
+    """Fork a process that greets each connection; return the arguments for `end_listener`.
 
-    It ends after so many seconds whatever happens, and at once where `is_over`, asked each second.
+    The process ends after `seconds` in any case, and earlier once `is_over` returns true, which it calls
+    every second.
     """
     machine = this_machine()
     if not (pid := os.fork()):
@@ -108,9 +110,9 @@ def listen_apart(
 def _greet_all(
     servers: Collection[socket.socket], name: str, machine: str, is_over: Callable[[], bool]
 ) -> None:
-    # Who is greeted hangs up first, so that no port is kept busy after the end.
+    # The other side hangs up first, so that no port is busy (TIME_WAIT) after the end.
     greeted: deque[socket.socket] = deque(maxlen=256)
-    looked = time.monotonic()
+    asked_at = time.monotonic()
     while True:
         for server in select.select(servers, [], [], 1.0)[0]:
             with suppress(OSError):
@@ -118,14 +120,14 @@ def _greet_all(
                 greeted.append(connection)
                 greeting = {"name": name, "machine": machine, "source": source[0]}
                 connection.sendall(json.dumps(greeting).encode() + b"\n")
-        if time.monotonic() > looked + 1.0:
+        if time.monotonic() > asked_at + 1.0:
             if is_over():
                 return
-            looked = time.monotonic()
+            asked_at = time.monotonic()
 
 
 def end_listener(pid: int, born: str) -> bool:
-    """End a listener, wait until it has, and tell whether it was there still."""
+    """End a listener, wait for its end, and return whether it was still running."""
     if not born or _born(pid) != born:
         return False
     os.kill(pid, signal.SIGTERM)
@@ -136,13 +138,13 @@ def end_listener(pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """Return when a process was started, "" where it has ended: its number may be another's by then."""
+    """Return the start time of a process, which tells it from a later one of the same pid; "" if it ended."""
     state, *fields = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["Z"]
     return "" if state == "Z" else fields[18]
 
 
 def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
-    """Connect to all of these, and return what came of it: of ports alike once, with the field `ports`."""
+    """Connect to all peers and return the results; ports of a host with equal results are one, in `ports`."""
     with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
         reached = list(pool.map(probe, peers))
     alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905
@@ -150,7 +152,7 @@ def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
 
 
 def probe(peer: Peer) -> Reached:
-    """Connect to a port, and hang up when it has greeted."""
+    """Connect to a port, read its greeting, hang up, and return the result."""
     place = (peer.address.strip("[]"), peer.port)
     try:
         with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
@@ -180,7 +182,7 @@ def _greeted(connection: socket.socket) -> Reached:
 
 
 def _source(place: tuple[str, int]) -> str:
-    """Return the address from which this host sends to another; nothing is sent."""
+    """Return the address from which this host would send to another; nothing is sent."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sender:

@@ -1,6 +1,6 @@
-"""Whether the ports of a host's tasks are free, or held by those tasks; and who holds them where not.
+"""The host check `ports`: whether the ports of a host's tasks are free or held by these tasks.
 
-Read from /proc, for hosts without `ss`.
+Everything is read from /proc, because a host may lack `ss`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .peer_probes import LISTENER
 from .task_units import parse_show, systemctl, unit_name
 from .wording import cut
 
-# An unused port of this range is given to any connection that a program opens.
+# The kernel gives an unused port of this range to any connection that a program opens.
 USUAL_EPHEMERAL = (32768, 60999)
 LONGEST_COMMAND = 100
 _UNIT = re.compile(r"[^/]+\.(?:service|scope)")
@@ -27,7 +27,7 @@ _UNIT = re.compile(r"[^/]+\.(?:service|scope)")
 
 @dataclass(frozen=True)
 class TaskPort:
-    """Where a task of the plan listens."""
+    """The port of a task of the plan."""
 
     job: str
     index: int
@@ -47,10 +47,11 @@ class TaskPort:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a port: a process of the user `uid`, by its `command`; `unit` is "" where systemd knows none.
+    """The process that holds a port: its user, pid, program, systemd unit ("" for none) and command line.
 
-    `pid` is 0 where the process cannot be seen: it is in a container, or this host is one and its root
-    sees nothing of what other users have open; or a task looks, whose sandbox shows it its user's alone.
+    `pid` is 0 if the process cannot be seen. It may be in a container; or this host is a container whose root
+    does not see other users' open files; or the caller is a task, whose sandbox shows only its own user's
+    processes.
     """
 
     port: int
@@ -63,7 +64,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class PortFacts:
-    """`holders` of the ports that were asked for, the ephemeral range, and the ports kept out of it."""
+    """The `holders` of some ports, the ephemeral range, and the ports that are reserved from it."""
 
     holders: tuple[Holder, ...]
     ephemeral: tuple[int, int] = USUAL_EPHEMERAL
@@ -71,7 +72,7 @@ class PortFacts:
 
 
 def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
-    """Look at who holds these TCP ports. Root alone sees the processes of others."""
+    """Return the holders of these TCP ports. Only root sees the processes of other users."""
     proc = root / "proc"
     sockets: dict[int, tuple[int, int]] = {}
     for name in ("tcp", "tcp6"):
@@ -96,9 +97,9 @@ def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
 
 
 def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Return port and user of each socket in /proc/net/tcp that has one of these local ports, by its inode.
+    """Return inode -> port and uid, for the sockets in /proc/net/tcp with one of these local ports.
 
-    Sockets that no process has any more have the inode 0, and keep nobody from listening.
+    A socket without a process has the inode 0 and is left out: its port can be listened on.
     """
     found = {}
     for line in text.splitlines()[1:]:
@@ -118,17 +119,17 @@ def parse_range(text: str) -> tuple[int, int]:
 
 
 def unit_of(cgroups: str) -> str:
-    """Return the systemd unit in /proc/<pid>/cgroup, "" where there is none."""
+    """Return the systemd unit in /proc/<pid>/cgroup; "" if there is none."""
     units = [part for line in cgroups.splitlines() for part in line.split("/") if _UNIT.fullmatch(part)]
     return units[-1] if units else ""
 
 
 def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
-    """Give inode and pid of each of these sockets."""
+    """Yield inode and pid for each of these sockets."""
     for process in proc.iterdir():
         if not process.name.isdigit():
             continue
-        with suppress(OSError):  # it ends while one looks
+        with suppress(OSError):  # the process may end meanwhile
             for link in os.scandir(process / "fd"):
                 target = os.readlink(link.path)  # noqa: PTH115 - Python 3.8 has no other
                 if target.startswith("socket:[") and int(target[8:-1]) in inodes:
@@ -138,8 +139,8 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
 def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
     """Return the check `ports` for the tasks of a host.
 
-    `running` has the user (uid) of each unit of a task that runs: of a process that cannot be seen that tells
-    whether it is the task.
+    `running` maps each running unit of a task to its uid. A holder that cannot be seen is taken for the task
+    if it has the same uid.
     """
     taken, own = [], []
     for task in tasks:
@@ -173,24 +174,24 @@ def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
 
 
 def is_doctor(holder: Holder) -> bool:
-    """Tell whether it is a listener of doctor.yml, which shares its ports with others and soon ends."""
+    """Return whether the holder is a listener of doctor.yml, which shares its ports and soon ends."""
     return holder.program == LISTENER and holder.uid == 0
 
 
 def stranger_at(port: int) -> str:
-    """Say which other user holds a port, and as what; "" where it is free, root's, or this user's.
+    """Return which other user holds a port, and by what; "" if it is free, root's, or this user's.
 
-    TensorFlow itself would still listen where somebody has the port for one address or family alone.
+    TensorFlow itself would still listen if another user holds the port only for one address or family.
     """
-    known = {0, os.geteuid()}
-    strangers = [holder for holder in read_port_facts([port]).holders if holder.uid not in known]
+    trusted = {0, os.geteuid()}
+    strangers = [holder for holder in read_port_facts([port]).holders if holder.uid not in trusted]
     if not strangers:
         return ""
     return f"user {_user(strangers[0])}, by {_words(strangers[0])}"
 
 
 def _in_full(holder: Holder) -> str:
-    """Name a process that can be seen with its user and its command."""
+    """Return the words for a holder, with user and command if its process can be seen."""
     if not holder.pid:
         return _words(holder)
     command = f": {holder.command}" if holder.command else ""
@@ -219,20 +220,20 @@ def _may_be_taken(port: int, facts: PortFacts) -> bool:
 
 
 def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
-    """Return where tasks of the plan listen."""
+    """Return the ports of tasks of the plan."""
     return [TaskPort(str(task["job"]), int(str(task["index"])), int(str(task["port"]))) for task in tasks]
 
 
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
-    """Return the user (uid) of each unit of these tasks that runs now."""
+    """Return unit -> uid, for the units of these tasks that run now."""
     units = [unit for port in ports for unit in port.units]
     try:
         printed = systemctl("show", "--property=Id,MainPID", *units)
-    except OSError:  # the check `system` says that it is missing
+    except OSError:  # the check `system` reports that systemctl is missing
         return {}
     running = {}
     for values in parse_show(printed):
-        with suppress(OSError, ValueError):  # it has ended meanwhile
+        with suppress(OSError, ValueError):  # the process may have ended meanwhile
             if pid := int(values["MainPID"]):
                 running[values["Id"]] = Path(f"/proc/{pid}").stat().st_uid
     return running

@@ -1,6 +1,6 @@
-"""The fence of a host: who reaches the ports of its tasks, and where its tasks may go.
+"""The rules of a host's fence: who reaches its tasks' ports, and where its tasks may connect to.
 
-Pure: it makes rules for nftables and systemd of the plan, and of what the host found (`fence_state`).
+Pure functions make rules for nftables and systemd from the plan and from the host's state (`fence_state`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Union
 IP = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]  # noqa: UP007 - Python 3.8 has no other
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007 - as above
 
-# As "10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org".
+# Such as "10.0.0.0/8:443", "[fd00::1]:9000-9010" or "storage.example.org".
 _REACH = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:]+(?:/\d+)?)\]|(?P<four>\d[\d.]*(?:/\d+)?)|(?P<name>[A-Za-z_][\w.-]*))"
     r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?",
@@ -25,7 +25,7 @@ LAST_PORT = 65535
 
 
 class Endpoint(NamedTuple):
-    """Where a task of the plan listens; `address` as in the plan, so it may be a name."""
+    """The address and port of a task of the plan; `address` may be a name."""
 
     host: str
     address: str
@@ -33,7 +33,7 @@ class Endpoint(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Where tasks may go beside the plan: a network, or a name, and the ports there, "" for all."""
+    """A place outside the plan that tasks may reach: a network or a name, and its ports ("" for all)."""
 
     network: Network | None
     name: str
@@ -52,9 +52,10 @@ def to_reach(text: str) -> Reach:
 
 
 def to_ip(address: str) -> IP | None:
-    """Return the IP address that is meant, None for a name.
+    """Return the IP address in a text; None for a name.
 
-    Brackets and an interface (fe80::1%eth0) are left away. An IPv4 address in an IPv6 one travels as IPv4.
+    Brackets and an interface (fe80::1%eth0) are removed. An IPv4-mapped IPv6 address becomes an IPv4 one,
+    because its packets are IPv4.
     """
     try:
         ip = ipaddress.ip_address(address.strip("[]").partition("%")[0])
@@ -65,12 +66,12 @@ def to_ip(address: str) -> IP | None:
 
 @dataclass(frozen=True)
 class Fence:
-    """What the fence of `host` is made of.
+    """The data for the fence of `host`.
 
-    Asked for are the `tasks` of the whole plan, the `user` that they run as, and `may_reach`, as
-    trainer_program_may_reach has it; through the interface `mesh` alone hosts reach each other, "" for any.
-    Found by the host are that user's number, the addresses of all `names` among these, and the `resolvers`
-    that it asks for them.
+    From the inventory come the `tasks` of the whole plan, the `user` as whom they run, `may_reach` as in
+    trainer_program_may_reach, and `mesh`, the only interface through which hosts reach each other ("" for
+    any). From the host come the user's `uid`, the addresses of all `names` among these, and the `resolvers`
+    of these names.
     """
 
     host: str
@@ -84,7 +85,7 @@ class Fence:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Fence:
-        """Return the fence that `to_json` described. Raises KeyError, TypeError, ValueError."""
+        """Return the fence for an object of `to_json`. Raises KeyError, TypeError, ValueError."""
         return cls(
             host=str(content["host"]),
             user=str(content["user"]),
@@ -97,7 +98,7 @@ class Fence:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
+        """Return the object for `from_json`."""
         return asdict(self)
 
     @property
@@ -107,29 +108,29 @@ class Fence:
 
     @property
     def entries(self) -> list[Reach]:
-        """Where tasks may go beside the plan, by network or name."""
+        """The places outside the plan that tasks may reach, by network or name."""
         return list(map(to_reach, self.may_reach))
 
     @property
     def reach(self) -> list[tuple[Network, str]]:
-        """The networks where tasks may go beside the plan, with the ports there, "" for all."""
+        """The networks outside the plan that tasks may reach, with their ports ("" for all)."""
         found = []
         for network, name, ports in self.entries:
-            networks = [network] if network else [ipaddress.ip_network(ip) for ip in self._known(name)]
+            networks = [network] if network else [ipaddress.ip_network(ip) for ip in self._resolved(name)]
             found += [(each, ports) for each in networks]
         return sorted(set(found), key=lambda each: (each[0].version, str(each[0]), each[1]))
 
     def ips(self, address: str) -> list[IP]:
-        """Return what an address of the plan is. One of loopback is left out: it would be any host's own."""
-        return [ip for ip in self._known(address) if not ip.is_loopback]
+        """Return the IPs of an address of the plan, without loopback ones, which any host has itself."""
+        return [ip for ip in self._resolved(address) if not ip.is_loopback]
 
-    def _known(self, address: str) -> list[IP]:
-        given = to_ip(address)
-        return [given] if given else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
+    def _resolved(self, address: str) -> list[IP]:
+        own = to_ip(address)
+        return [own] if own else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
 
 
-# Nothing is let through that somebody else's rules refuse: `accept` and `return` are of this table alone.
-# What leaves is decided where a connection begins, with SYN and its answer: a run that goes on is not broken.
+# Other tables may still refuse packets: `accept` and `return` only end the evaluation of this table. Outgoing
+# traffic is only judged at the begin of a connection (SYN and its answer), so new rules break no current run.
 _RULES = Template("""\
 # Written by psfleet's deploy.yml, which alone should change it: who may reach the ports of this host's tasks,
 # and where its tasks may go (docs/security.md).
@@ -202,11 +203,11 @@ $all_ports
 
 
 def ruleset(fence: Fence) -> str:
-    """Return the rules for nftables, which take the place of those before in one transaction."""
+    """Return the rules for nftables, which replace the earlier ones in one transaction."""
     hosts = {ip for task in fence.tasks for ip in fence.ips(task.address)}
     tasks = {(ip, task.port) for task in fence.tasks for ip in fence.ips(task.address)}
-    asked = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
-    reach = fence.reach + (asked if fence.names else [])
+    resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
+    reach = fence.reach + (resolvers if fence.names else [])
     return _RULES.substitute(
         uid=fence.uid,
         through_mesh=f'iifname "{fence.mesh}" ' if fence.mesh else "",
@@ -243,10 +244,10 @@ def _lines(rules: Iterable[str]) -> str:
 
 
 def unit_drop_in(fence: Fence) -> str:
-    """Return what the unit of each task is told: no fence, no task.
+    """Return the drop-in for each task's unit, without whose fence the task does not start.
 
-    A second fence, of systemd's own, knows no ports and no users. Where the kernel lets systemd filter, it
-    stands also while somebody empties all tables of nftables.
+    It also has a second fence, by systemd's own IP filter, which knows no ports or users. If the kernel
+    supports that, it works even while the nftables rules are flushed.
     """
     allowed = {str(ip) for task in fence.tasks for ip in fence.ips(task.address)}
     allowed |= {str(network) for network, _ in fence.reach}

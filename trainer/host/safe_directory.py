@@ -1,4 +1,4 @@
-"""Work as root in a directory whose parents may be somebody else's, without being led astray by links."""
+"""Safe work as root in directories whose parents other users may own: their links are not followed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the parts of a path relative to a directory. Raises ValueError where it could lead out of it."""
+    """Return the parts of a relative path. Raises ValueError if the path could lead out of its directory."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise ValueError(f"{name!r} is no path below a directory")
@@ -23,16 +23,16 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def opened(path: Path, *, make: bool = False) -> AbstractContextManager[int]:
-    """Give a descriptor of the directory `path`; with `make`, directories that lack are made.
+    """Return a context with a descriptor of the directory `path`; `make` creates missing directories.
 
-    A link in it is followed only where no other user than root (or oneself) could have put it there.
-    Raises ValueError for any other link, OSError where there is no such directory.
+    A link in the path is followed only if no user other than root (or this one) could have put it there.
+    Raises ValueError for any other link, and OSError if there is no such directory.
     """
     return _reached(os.open("/", DIRECTORY), path.parts[1:], path, is_ours_alone, make=make)
 
 
 def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[int]:
-    """Give a descriptor of a directory below that of `root`. No link is followed."""
+    """Return a context with a descriptor of a directory below that of `root`. No link is followed."""
     return _reached(os.dup(root), parts, Path(*parts), lambda _: False, make=make)
 
 
@@ -63,13 +63,13 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
 
 
 def is_ours_alone(directory: int) -> bool:
-    """Tell whether only root or oneself can put a link into a directory."""
+    """Return whether only root or this user can put a link into a directory."""
     found = os.fstat(directory)
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def find(root: int, name: str) -> os.stat_result | None:
-    """Return what is known of a file below `root`, itself not followed; None where there is nothing."""
+    """Return the status of a file below `root`, without following links; None if there is none."""
     *folder, file = parts_of(name)
     try:
         with opened_below(root, folder) as here:
@@ -79,10 +79,10 @@ def find(root: int, name: str) -> os.stat_result | None:
 
 
 def directories_in(folder: int) -> dict[str, os.stat_result]:
-    """Return what is known of the directories in one, by their names; of no link."""
+    """Return name -> status of the directories in a directory, without links."""
     found = {}
     for name in os.listdir(folder):
-        with suppress(FileNotFoundError):  # somebody writes there
+        with suppress(FileNotFoundError):  # another process may change the directory meanwhile
             found[name] = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return {name: its for name, its in found.items() if stat.S_ISDIR(its.st_mode)}
 
@@ -90,7 +90,7 @@ def directories_in(folder: int) -> dict[str, os.stat_result]:
 def write(
     folder: int, name: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (-1, -1)
 ) -> None:
-    """Write a file of a directory beside its place and rename it there: it is entire, or as it was."""
+    """Write or replace a file in a directory atomically: it has its old content or the whole new one."""
     fresh = f".{name}.{secrets.token_hex(8)}"
     try:
         handle = os.open(fresh, NEW, 0o600, dir_fd=folder)
@@ -98,7 +98,7 @@ def write(
             stream.write(content)
             stream.flush()
             os.fchown(handle, *owner)
-            os.fchmod(handle, mode)  # after the owner, whose change takes set-id bits
+            os.fchmod(handle, mode)  # after the owner, because a change of that clears set-id bits
             os.fsync(handle)
         os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
@@ -108,7 +108,7 @@ def write(
 
 
 def remove(root: int, name: str) -> None:
-    """Remove a file below `root`, and the directories that are empty then."""
+    """Remove a file below `root`, and its parent directories that are empty then."""
     parts = parts_of(name)
     with opened_below(root, parts[:-1]) as here:
         os.unlink(parts[-1], dir_fd=here)
@@ -116,5 +116,5 @@ def remove(root: int, name: str) -> None:
         with opened_below(root, parts[: depth - 1]) as here:
             try:
                 os.rmdir(parts[depth - 1], dir_fd=here)
-            except OSError:  # it holds something else
+            except OSError:  # the directory has other entries
                 return

@@ -1,7 +1,8 @@
-"""Where a program saves, by what it was seen to do or the inventory says, and where that is collected to.
+"""The places where a program saves, and where they are collected to.
 
-A place is a path: absolute in the task's own file system, or relative to the run's directory, which is where
-programs work. Each line of `saves/<task>.jsonl` in a run's directory tells of one (docs/contracts.md).
+They are known from the observer or from the inventory. A place is a path: absolute in the task's own file
+system, or relative to the run's directory, which is the program's working directory. Each line of
+`saves/<task>.jsonl` in a run's directory describes one (docs/contracts.md).
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-# In a run's directory, and in its folder on the controller.
+# Folders in a run's directory, and in the run's folder on the controller.
 NOTES, SAVED = "saves", "saved"
-# Folders of the run's directory that are collected whatever is in them.
+# Folders of the run's directory that are always collected.
 COLLECTED = ("checkpoints", "summaries", "output")
-# Both are one folder, which stays beside the run's directory, in one of root's.
+# A task's /tmp and /var/tmp are one folder, which is kept in a folder of root beside the run's directory.
 TEMPORARY, KEPT = ("tmp", "var/tmp"), ".tmp"
-# What a SavedModel is made of: all that is collected of one that lies in the task's /tmp itself, or in the
-# run's directory.
+# The parts of a SavedModel. If a model is saved directly into the task's /tmp or the run's directory, only
+# these are collected.
 SAVED_MODEL = "SavedModel"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "fingerprint.pb", "keras_metadata.pb")
 SAVED_MODEL_FOLDERS = ("assets", "assets.extra", "variables")
@@ -27,19 +28,19 @@ LONGEST = 1000
 
 @dataclass(frozen=True)
 class SavedPlace:
-    """A path that a program saves to, and the `kind` of what it saves there, "" where nobody saw it."""
+    """A path to which a program saves, and the `kind` of the saved files; "" if unknown."""
 
     path: str
     kind: str = ""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is no path of the host, such as that of an object store."""
+        """Whether the path is not on the host but, for example, in an object store."""
         return "://" in self.path
 
     @property
     def below_tmp(self) -> tuple[str, ...] | None:
-        """Its parts below the task's /tmp, None where it is elsewhere."""
+        """The path's parts below the task's /tmp; None if it is not there."""
         for folder in TEMPORARY:
             if self.path == f"/{folder}":
                 return self._root
@@ -49,38 +50,41 @@ class SavedPlace:
 
     @property
     def below_run(self) -> tuple[str, ...] | None:
-        """Its parts below the run's directory, None where it is elsewhere."""
+        """The path's parts below the run's directory; None if it is not there."""
         if self.path == ".":
             return self._root
         return None if self.path.startswith("/") or self.is_elsewhere else _plain(self.path)
 
     @property
     def _root(self) -> tuple[str, ...] | None:
-        """Its parts where it is a folder of everybody's files: of these those of a SavedModel are known."""
+        """The parts of /tmp or the run's directory itself: () for a SavedModel, None for other kinds.
+
+        Other files lie there as well, and only those of a SavedModel are known by their names.
+        """
         return () if self.kind == SAVED_MODEL else None
 
     @property
     def members(self) -> tuple[str, ...]:
-        """What alone of the folder is collected; empty for all of it."""
+        """The names in the folder that are collected; empty if all are."""
         return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if () in (self.below_tmp, self.below_run) else ()
 
-    def kept_at(self, run_id: str, task: str) -> tuple[str, ...]:
-        """Return its parts on the host, below the directory of all runs; none where it ends with the task."""
+    def parts_on_host(self, run_id: str, task: str) -> tuple[str, ...]:
+        """Return the path's parts below the host's directory of all runs; () if it is not kept there."""
         if self.below_run is not None:
             return (run_id, *self.below_run)
         return () if self.below_tmp is None else (KEPT, run_id, task, *self.below_tmp)
 
     def brought_to(self, task: str) -> str:
-        """Return where in the run's folder on the controller it comes to, "" where it is not collected."""
+        """Return the path in the run's folder on the controller; "" if the place is not collected."""
         if (parts := self.below_run) is not None:
             return "/".join(parts if parts[:1] and parts[0] in COLLECTED else (SAVED, task, *parts))
         return "" if (parts := self.below_tmp) is None else "/".join((SAVED, task, "tmp", *parts))
 
 
 def noted_places(text: str | bytes) -> list[SavedPlace]:
-    """Return the places that notes tell of, each once; what is no note counts as none.
+    """Return the places in notes (JSON Lines), each once; invalid lines are ignored.
 
-    Whoever reads them believes neither that the program saved there nor that something is there.
+    The notes may be wrong: the program need not have saved there, and the place may be empty.
     """
     found: dict[SavedPlace, None] = {}
     for line in text.splitlines():

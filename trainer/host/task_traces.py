@@ -1,4 +1,4 @@
-"""What the tasks of a run leave in files of their host, read for those who ask how they are."""
+"""Reading the files that the tasks of a run leave on their host, for status and error messages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any
 from .error_lines import exception_in, in_short, last_words
 from .safe_directory import opened
 
-# The name of a run, which is that of its directories.
+# The name of a run, and of its directories.
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 MOST_BYTES = 64 * 1024
-MOST = 2.0**63  # of a number: a larger one is damage
-# A FIFO is opened without waiting for somebody who writes.
+MOST = 2.0**63  # a larger number is taken for damage
+# O_NONBLOCK opens a FIFO without waiting for a writer.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-# As trainer/program/launcher.py says it.
-_TOLD_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit code [0-9]+\)$"
-# As trainer/task/worker.py and trainer/process/failure.py say it, also where no record can be written.
-_OWN_WORD = re.compile(r"\w+ failed \([\w ]+\): ")
-# Where systemd knows more than the process could tell, in words.
+# The line that trainer/program/launcher.py prints.
+_PROGRAM_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit code [0-9]+\)$"
+# The line that trainer/task/worker.py and trainer/process/failure.py print, even if no record can be written.
+_OWN_FAILURE = re.compile(r"\w+ failed \([\w ]+\): ")
+# systemd's results for ends of which the process itself could not report the reason.
 _RESULTS = {
     "oom-kill": "the kernel has ended it, for the memory of its host was used up",
     "timeout": "systemd has ended it, for it took longer than its unit allows",
@@ -34,7 +34,7 @@ _RESULTS = {
 
 
 def last_failure(events: Path) -> str:
-    """Return class and reason of the `failed` record of a task's last process, "" where there is none."""
+    """Return class and reason of the `failed` record of a task's last process; "" if there is none."""
     for record in _last_records(events):
         if record.get("event") == "failed":
             return in_short(f"{record.get('class')}: {record.get('reason')}")
@@ -43,24 +43,25 @@ def last_failure(events: Path) -> str:
     return ""
 
 
-def told_exit_code(run_directory: Path, task: str) -> int | None:
-    """Return the exit code that a task's last process told when it left, None where it told none."""
+def written_exit_code(run_directory: Path, task: str) -> int | None:
+    """Return the exit code that a task's last process wrote when it left; None if it wrote none."""
     code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
     return None if code is None or not 0 <= code < 256 else int(code)
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return how a task's last process ended: by systemd, or by its own word where that has forgotten it."""
+    """Return the exit code of a task's last process: systemd's, or the written one if systemd has none."""
     if int(values.get("ExecMainPID") or 0):
         return int(values.get("ExecMainStatus") or 0)
-    return told_exit_code(run_directory, task)
+    return written_exit_code(run_directory, task)
 
 
 def last_step(events: Path) -> dict[str, float | None]:
-    """Return what the last `step` record says, {} where there is none.
+    """Return the figures of the last `step` record; {} if there is none.
 
-    `global_step`, `local_step`, `loss` (None where it was not finite), `steps_per_second` and
-    `examples_per_second` of the record's window, `wall` (Unix seconds): numbers, whatever the file holds.
+    They are `global_step`, `local_step`, `loss` (None if it was not finite), `steps_per_second` and
+    `examples_per_second` of the record's window, and `wall` (Unix seconds). All are numbers or None, even if
+    the file is damaged.
     """
     for record in _last_records(events):
         if record.get("event") != "step":
@@ -78,17 +79,17 @@ def last_step(events: Path) -> dict[str, float | None]:
 
 
 def last_record(events: Path) -> dict[str, Any]:
-    """Return the last record that is whole, {} where there is none."""
+    """Return the last complete record; {} if there is none."""
     return next(_last_records(events), {})
 
 
 def _last_records(events: Path) -> Iterator[dict[str, Any]]:
-    """Give the records at the end of a file, the last one first."""
+    """Yield the records at the end of a file, the last one first."""
     yield from filter(None, map(object_in, reversed(last_lines_of(events))))
 
 
 def number(value: object) -> float | None:
-    """Return a number that a task has written; None for what is none, and for what only damage explains."""
+    """Return a number that a task wrote; None for other values, and for numbers too large to be real."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
         return None
     return value
@@ -98,36 +99,36 @@ def _rate(count: float | None, seconds: float) -> float | None:
     return number(count / seconds) if count is not None and seconds > 0 else None
 
 
-def told_failure(task: str, lines: Sequence[str]) -> str:
-    """Return why the program of a task failed, by its launcher's last word in these lines, if any."""
-    told = re.findall(_TOLD_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
-    return in_short(told[-1]) if told else ""
+def program_failure(task: str, lines: Sequence[str]) -> str:
+    """Return why a task's program failed, by the last such line of its launcher; "" if there is none."""
+    reasons = re.findall(_PROGRAM_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
+    return in_short(reasons[-1]) if reasons else ""
 
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
-    """Return what is known of a task that recorded no reason: systemd's `result`, and its last lines."""
-    said = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
-    told = _RESULTS.get(result) or ("" if said else result)
-    return "\n".join(part for part in (told, said) if part)
+    """Return why a task without a recorded reason ended, by systemd's `result` and its last lines."""
+    printed = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
+    of_systemd = _RESULTS.get(result) or ("" if printed else result)
+    return "\n".join(part for part in (of_systemd, printed) if part)
 
 
 def _why_exited(task: str, lines: Sequence[str]) -> str:
-    """Return its launcher's last word, else the trainer's own, else the last exception; "" for none."""
-    own = [number for number, line in enumerate(lines) if _OWN_WORD.match(line)]
-    said = "\n".join(lines[own[-1] :]) if own else exception_in("\n".join(lines))
-    return told_failure(task, lines) or in_short(said)
+    """Return the launcher's last failure, else the trainer's, else the last exception; "" for none."""
+    own = [number for number, line in enumerate(lines) if _OWN_FAILURE.match(line)]
+    printed = "\n".join(lines[own[-1] :]) if own else exception_in("\n".join(lines))
+    return program_failure(task, lines) or in_short(printed)
 
 
 def last_lines_of(file: Path) -> list[str]:
-    """Return the lines of the last 64 KiB of a file, the first of them cut; none where there is no file."""
+    """Return the lines in the last 64 KiB of a file, the first of which may be cut; none without a file."""
     return bytes_of(file, last=True).decode("utf-8", "replace").splitlines()
 
 
 def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes:
-    """Return the first (or `last`) `most` bytes of a regular file, none where there is no such file.
+    """Return the first (or `last`) `most` bytes of a regular file; b"" if there is no such file.
 
-    Root reads this where the tasks' user writes. So no link is followed that this user could have put there,
-    and nothing is read that has no end.
+    Root calls this in directories to which the tasks' user writes. So it follows no link that this user could
+    have made, and reads no endless file.
     """
     with suppress(OSError, ValueError), opened(file.parent) as folder:
         descriptor = os.open(file.name, NO_LINK, dir_fd=folder)
@@ -140,7 +141,7 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
 
 
 def holds(place: Path) -> bool:
-    """Tell whether anything is at the place of a run, whoever put it there; not an empty directory."""
+    """Return whether anything other than an empty directory is at the place of a run."""
     try:
         return any(place.iterdir())
     except FileNotFoundError:
@@ -154,27 +155,28 @@ def run_file(configuration: Path, job: str, index: int) -> Path:
     return configuration / "run" / f"{job}-{index}.env"
 
 
-def told_of_run(file: Path) -> dict[str, str]:
-    """Return what the environment file of a task says of the run that it was last prepared for."""
+def run_settings(file: Path) -> dict[str, str]:
+    """Return the variables in a task's environment file, which are those of its last run."""
     lines = bytes_of(file).decode("utf-8", "replace").splitlines()
     values = (line.split("=", 1) for line in lines if "=" in line)
     return {name: value.strip('"') for name, value in values}
 
 
 def run_id_of(file: Path) -> str:
-    """Return the run that a task was last prepared for, by its environment file; empty without one."""
-    return told_of_run(file).get("PSFLEET_RUN_ID", "")
+    """Return the id of a task's last run, by its environment file; "" without one."""
+    return run_settings(file).get("PSFLEET_RUN_ID", "")
 
 
 def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a file, empty where there is none or where it has more bytes than `most`."""
+    """Return the JSON object in a file; {} if there is none, or if the file has more than `most` bytes."""
     return object_in(bytes_of(file, most=most))
 
 
 def object_in(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object that a text is, empty where it is none.
+    """Return the JSON object in a text; {} if the text has none.
 
-    Nor is one that Ansible would not take in a module's answer: texts that nobody can write, or deep nests.
+    Objects that Ansible would refuse in a module's answer count as none: those with texts that are not valid
+    Unicode, or with deep nesting.
     """
     try:
         values = json.loads(text)

@@ -1,4 +1,4 @@
-"""The systemd units of a host's tasks: their names, and what `systemctl show` says of them."""
+"""The systemd units of a host's tasks: their names, and their states by `systemctl show`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# There is nothing to ask where it lacks: the host was not booted with systemd.
+# This directory is missing if the host was not booted with systemd.
 BOOTED = Path("/run/systemd/system")
-# The jobs of a run, in the order in which people are shown them; and all that have units.
+# The jobs of a run, in the order in which they are shown; and all jobs with units.
 RUN_JOBS = ("ps", "chief", "worker", "server")
 UNIT_JOBS = (*RUN_JOBS, "evaluator")
 ALIVE = {"active", "activating", "reloading", "deactivating"}
@@ -19,7 +19,7 @@ _TASK = re.compile(rf"(?:psfleet-)?(?P<job>{'|'.join(UNIT_JOBS)})[@-](?P<index>[
 
 
 class SystemdError(OSError):
-    """systemd has not done, or not told, what it was asked for."""
+    """systemctl has failed, or its answer is not complete."""
 
 
 def unit_name(job: str, index: int) -> str:
@@ -28,24 +28,24 @@ def unit_name(job: str, index: int) -> str:
 
 
 def task_of(name: str) -> tuple[str, int] | None:
-    """Return job and index of a unit (psfleet-ps@0.service) or of a file (ps-0.env), None of others."""
+    """Return job and index for a unit (psfleet-ps@0.service) or a file (ps-0.env); None for other names."""
     match = _TASK.fullmatch(name)
     return (match["job"], int(match["index"])) if match else None
 
 
 def is_alive(values: Mapping[str, str]) -> bool:
-    """Tell whether a unit runs or is about to: one whose start waits for another unit's is inactive yet."""
+    """Return whether a unit runs or is about to; a unit that waits for another one is still inactive."""
     return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
 
 
 def systemctl(*arguments: str, timeout: float | None = None) -> str:
-    """Run systemctl and return what it printed. What became of the units is read from their states."""
+    """Run systemctl and return its output; its exit code is ignored, because callers read units' states."""
     command = ["systemctl", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout).stdout
 
 
 def systemctl_strictly(*arguments: str) -> str:
-    """Run systemctl and return what it printed. Raises SystemdError, with its words, where it fails."""
+    """Run systemctl and return its output. Raises SystemdError with systemctl's words if it fails."""
     command = ["systemctl", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -54,31 +54,32 @@ def systemctl_strictly(*arguments: str) -> str:
 
 
 def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str, str]]:
-    """Ask systemd for properties of units. Raises SystemdError where it does not tell them all."""
-    asked = f"systemctl show was asked for {len(units)} units and said"
+    """Return properties of units. Raises SystemdError if systemd does not answer for all units."""
+    prefix = f"systemctl show was asked for {len(units)} units and said"
     try:
         shown = parse_show(systemctl_strictly("show", f"--property={','.join(properties)}", *units))
     except SystemdError as error:
-        raise SystemdError(f"{asked}: {error}") from error
+        raise SystemdError(f"{prefix}: {error}") from error
     if len(shown) != len(units):
-        raise SystemdError(f"{asked} something of {len(shown)}")
+        raise SystemdError(f"{prefix} something of {len(shown)}")
     return shown
 
 
 def counted(value: str | None) -> int | None:
-    """Return a figure of systemd, None where it does not count."""
+    """Return a number of systemd; None if systemd does not count it."""
     return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None
 
 
 def parse_list(text: str) -> list[str]:
-    """Return the names of units in what `systemctl list-units --plain --no-legend` prints."""
+    """Return the names of units in the output of `systemctl list-units --plain --no-legend`."""
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def parse_show(text: str) -> list[dict[str, str]]:
-    """Parse what `systemctl show` prints for several units: blocks of KEY=value, divided by empty lines.
+    """Return the properties in the output of `systemctl show` for several units.
 
-    Where sudo has a terminal on the host, lines end as on one.
+    The output has a block of KEY=value lines for each unit, separated by empty lines. If sudo has a terminal
+    on the host, lines end with CR LF.
     """
     return [
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line)

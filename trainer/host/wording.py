@@ -1,4 +1,4 @@
-"""Words for people: what belongs together, counts, and lists that are cut short."""
+"""Formatting of texts for people: groups, counts, versions, and shortened texts and lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values that have the same key in one list, keys and values in the order they came."""
+    """Return key -> its values; keys and values stay in their order."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
@@ -18,21 +18,21 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return "1 time", "2 times"; ps has no plural of its own."""
+    """Return a count with its noun, such as "1 time" or "2 times"; the plural of "ps" is "ps"."""
     return f"{count} {noun}{'' if count == 1 or noun == 'ps' else 's'}"
 
 
 def dotted(version: Iterable[int]) -> str:
-    """Return "2.36" of (2, 36)."""
+    """Return a version as text, such as "2.36" for (2, 36)."""
     return ".".join(map(str, version))
 
 
 def cut(text: str, most: int) -> str:
-    """Return as much of a text as `most` characters hold, with dots where something is left out."""
+    """Return a text of at most `most` characters, which ends with dots if something is cut off."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
-    """Return the first of these, and how many more there are."""
+    """Return the first `shown` names in one text, and how many more there are."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return separator.join(names[:shown]) + more

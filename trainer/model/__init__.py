@@ -1,4 +1,4 @@
-"""What is trained, kept and judged: models and their data, checkpoints, fingerprints, evaluation.
+"""Models and their data, checkpoints, fingerprints, and evaluation.
 
-It imports `coordination` and what is below it.
+This room imports `coordination` and the floors below it.
 """

@@ -1,7 +1,8 @@
-"""Checkpoints on the chief's own disk, whole and readable without a shared file system.
+"""Checkpoints on the chief's own disk: writing, reading, restoring and removing them.
 
-Values are read from every ps and written by the chief alone; restoring reads the file here and assigns.
-File names are TensorFlow's: `model.ckpt-<global step>.*` and the state file `checkpoint`.
+No shared file system is needed. The chief reads the values from every ps and writes one whole file; to
+restore, it reads that file and assigns the values. File names are TensorFlow's:
+`model.ckpt-<global step>.*` and the state file `checkpoint`.
 """
 
 import re
@@ -21,7 +22,8 @@ from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
-# What each ps has of its own; checkpoints that are older hold it once, as those of fewer ps do.
+# The optimizer of each further ps has its own beta powers, "beta1_power_1" and so on. Older checkpoints, and
+# those of a run with fewer ps, hold only "beta1_power"; the values are equal.
 _OF_ANOTHER_PS = re.compile(r"(beta[12]_power)_[0-9]+")
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
 Values = Mapping[str, npt.NDArray[np.generic]]
@@ -29,7 +31,7 @@ Values = Mapping[str, npt.NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint held: its path without ending, its global step, variable name -> value."""
+    """The content of a checkpoint: its path without a suffix, its global step, variable name -> value."""
 
     path: Path
     global_step: int
@@ -37,15 +39,16 @@ class Checkpoint:
 
 
 class SaveOperation:
-    """The part of the chief's graph that writes a checkpoint named by the global step that is in it."""
+    """The part of the chief's graph that writes a checkpoint, named by the global step in it."""
 
     def __init__(
         self, directory: Path, variables: Sequence[AnyVariable], counters: tf.Variable, device: str | None
     ) -> None:
-        """Add it to the default graph; `counters` is one of the variables.
+        """Add the operations to the default graph; `counters` is one of the variables.
 
-        `device` is the CPU of the chief's own process. None where that process is a client of another's
-        server, whose disk may be another: then the values are fetched and written by the client.
+        `device` is the CPU of the chief's own process, which then writes the files. It is None if the chief
+        is a client of another process's server, which may have another disk: then the client fetches the
+        values and writes the files itself.
         """
         self._directory = directory
         self._values = {name_of(variable): _finite(variable, device) for variable in variables}
@@ -58,7 +61,7 @@ class SaveOperation:
                 self._fingerprint = ValueFingerprint(self._values)
 
     def run(self, session: tf.compat.v1.Session) -> tuple[Path, str]:
-        """Write the files; their path without ending, and the fingerprint of the values in them.
+        """Write the files; return their path without a suffix, and the fingerprint of their values.
 
         Raises tf.errors.OpError.
         """
@@ -72,7 +75,7 @@ class SaveOperation:
 
 
 class RestoreOperation:
-    """The operations that set variables to what a checkpoint holds of them."""
+    """The operations that set variables to their values in a checkpoint."""
 
     def __init__(self, variables: Sequence[AnyVariable]) -> None:
         self._variables = {name_of(variable): variable for variable in variables}
@@ -84,9 +87,9 @@ class RestoreOperation:
         }
 
     def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
-        """Set every variable, the counters without the stop code of the run that saved them.
+        """Set every variable; the stop code in the counters is set to 0.
 
-        Raises TaskFailure of class `configuration` where the checkpoint is of another model or cluster, and
+        Raises TaskFailure (`configuration`) if the checkpoint is of another model or number of workers, and
         tf.errors.OpError.
         """
         values = self._values_in(checkpoint)
@@ -103,7 +106,7 @@ class RestoreOperation:
     def _values_in(self, checkpoint: Checkpoint) -> dict[str, npt.NDArray[np.generic]]:
         values, differences = {}, []
         for name, variable in self._variables.items():
-            value = _held(checkpoint, name)
+            value = _value_in(checkpoint, name)
             needed = f"{variable.dtype.base_dtype.name} of shape {tuple(variable.shape)}"
             found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
             if value is None or found != needed:
@@ -119,10 +122,10 @@ class RestoreOperation:
 
 
 class CheckpointFolder:
-    """The checkpoints of a run, newest last, and the rule which are kept."""
+    """The folder with a run's checkpoints, which keeps the newest `keep` of them."""
 
     def __init__(self, directory: Path, keep: int) -> None:
-        """Make the folder, and remove what a save that was cut short has left. Raises OSError."""
+        """Make the folder, and remove the temporary files of an interrupted save. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         for leftover in directory.glob("*.tempstate*"):
             leftover.unlink(missing_ok=True)
@@ -130,19 +133,22 @@ class CheckpointFolder:
         self.directory = directory
 
     def newest_good(self, complain: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that reads whole; `complain` hears of each that does not."""
+        """Return the newest checkpoint that can be read; call `complain` for each one that cannot.
+
+        An unreadable checkpoint is renamed to `damaged-*`.
+        """
         for path in reversed(checkpoint_paths(self.directory)):
             checkpoint, problem = read_checkpoint(path)
             if checkpoint is not None:
                 return checkpoint
             complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
-            # It must not count as the newest when later saves have lower steps.
+            # Later saves may have lower steps; the damaged one must not count as the newest then.
             for file in self.directory.glob(f"{path.name}.*"):
                 file.rename(file.with_name(f"damaged-{file.name}"))
         return None
 
-    def saved(self) -> None:
-        """Write the state file and remove the checkpoints beyond those to keep. Raises OSError."""
+    def remove_old(self) -> None:
+        """Remove all but the newest checkpoints and write the state file. Raises OSError."""
         paths = checkpoint_paths(self.directory)
         kept = paths[-self._keep :]
         v1.train.update_checkpoint_state(
@@ -156,20 +162,20 @@ class CheckpointFolder:
 
 
 def checkpoint_paths(directory: Path) -> list[Path]:
-    """The checkpoints in a folder, newest last, each a path without ending. Raises OSError."""
+    """Return the paths of a folder's checkpoints, newest last, without a suffix. Raises OSError."""
     found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
     steps = sorted(int(match[1]) for match in found if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
-def _held(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
-    """What a checkpoint holds for a variable; None for nothing."""
+def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
+    """Return a variable's value in a checkpoint; None if there is none."""
     once = _OF_ANOTHER_PS.fullmatch(name)
     return checkpoint.values.get(name, checkpoint.values.get(once[1]) if once else None)
 
 
 def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
-    """Write the files: when the operation runs, or at once where no graph is being built."""
+    """Return the operation that writes the files; outside of a graph it writes them at once."""
     names, tensors = list(values), list(values.values())
     return tf.raw_ops.SaveV2(
         prefix=path, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
@@ -177,10 +183,10 @@ def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> t
 
 
 def _finite(variable: AnyVariable, device: str | None) -> tf.Tensor:
-    """Its value, checked on the device.
+    """Return a variable's value; a save fails if it is not finite, so no checkpoint holds a diverged model.
 
-    The save fails where it is not finite, so that no checkpoint keeps a diverged model. It is read where it
-    lies: a variable that is read on a CPU is placed there, also in a run that could have it on a GPU.
+    The check runs on `device`, but the value is read on the variable's own device: TensorFlow would place
+    a variable that is read on a CPU there, even if a GPU is available for it.
     """
     with tf.device(device):
         value = value_of(variable)
@@ -190,10 +196,10 @@ def _finite(variable: AnyVariable, device: str | None) -> tf.Tensor:
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
-    """The checkpoint of this path without ending, or why it cannot be read."""
+    """Return the checkpoint at this path (without a suffix) and "", or None and the reason."""
     try:
         reader = tf.train.load_checkpoint(str(path))
         values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
         return Checkpoint(path, int(values[COUNTERS][GLOBAL_STEP]), values), ""
-    except Exception as error:  # IndexError, ValueError, DataLossError: one for each damage
+    except Exception as error:  # IndexError, ValueError, DataLossError: it depends on the damage
         return None, (str(error).splitlines() or [type(error).__name__])[0]

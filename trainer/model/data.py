@@ -1,4 +1,4 @@
-"""Examples to train on and to test with, and endless batches of them."""
+"""Training and test examples, and endless batches of them."""
 
 import math
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from trainer.model import idx
 from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
-# For functions without a branch: else TensorFlow reads and rewrites their source in each worker that begins.
+# The functions below have no branches; else TensorFlow would read and rewrite their source at each start.
 _AS_IT_IS = tf.autograph.experimental.do_not_convert
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Features [count, ...] as float32 and the label of each."""
+    """Features [count, ...] as float32, and one label for each example."""
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.generic]
 
     def __len__(self) -> int:
-        """How many examples these are."""
+        """Return the number of examples."""
         return len(self.features)
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a model learns from and what it is judged by.
+    """A model's training and test examples.
 
-    With `parts` above 1 the examples to train on are so many pieces of the same length, one after the other,
-    and a worker reads the piece of its index alone. With 1 every worker reads all.
+    If `parts` is above 1, the training examples consist of that many consecutive parts of equal length, and
+    each worker reads only the part with its own index. If it is 1, every worker reads all examples.
     """
 
     train: Examples
@@ -43,7 +43,7 @@ class Data:
     parts: int = 1
 
     def train_of(self, worker: int) -> Examples:
-        """The examples that this worker trains on; nothing is copied."""
+        """Return the examples that this worker trains on, as views without a copy."""
         length = len(self.train) // self.parts
         start = worker % self.parts * length
         piece = slice(start, start + length)
@@ -51,9 +51,10 @@ class Data:
 
 
 def digits(data_dir: str) -> Data:
-    """Handwritten digits: flat pixels from 0 to 1 and labels from 0 to 9.
+    """Return handwritten digits: flat pixels from 0 to 1, and labels from 0 to 9.
 
-    `data_dir` is a folder of MNIST's IDX files; empty: the bundled digits. Raises TaskFailure (`input`).
+    `data_dir` is a folder with MNIST's IDX files; the bundled digits are used if it is empty. Raises
+    TaskFailure (`input`).
     """
     folder = Path(data_dir) if data_dir else BUNDLED_DIGITS
     data = Data(_digits_part(folder, "train"), _digits_part(folder, "t10k"))
@@ -67,7 +68,10 @@ def digits(data_dir: str) -> Data:
 def seed_and_shard(
     settings: TrainingSettings, workers: int, index: int
 ) -> tuple[int, tuple[int, int] | None]:
-    """What `batches` is given for a worker: a seed of its own, or the seed of all and its shard."""
+    """Return a worker's `seed` and `shard` for `batches`.
+
+    With `shard_data` all workers share one seed and each has its shard; else each has its own seed.
+    """
     if settings.shard_data:
         return settings.seed, (workers, index)
     return settings.seed + index, None
@@ -76,16 +80,16 @@ def seed_and_shard(
 def batches(
     examples: Examples, batch_size: int | tf.Tensor, seed: int, shard: tuple[int, int] | None = None
 ) -> tuple[tf.data.Dataset, dict[tf.Tensor, object]]:
-    """An endless dataset of shuffled batches, and what to feed when its iterator is initialised.
+    """Return an endless dataset of shuffled batches, and the feeds for initialising its iterator.
 
-    All examples are shuffled anew in each epoch; a batch may lie across two epochs, so that all are of the
-    same size. `batch_size` is a number, or an int64 scalar whose value is taken when the iterator is
-    initialised. With `shard` (number of workers, index of this one) the worker reads every so many-th example
-    of each epoch: together the workers read each once, provided that all give the same `seed`. Raises
-    TaskFailure (`input`) where there are fewer examples than workers.
+    All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
+    same size. `batch_size` is a number, or an int64 scalar that is read when the iterator is initialised.
+    With `shard` (number of workers, index of this one) the worker reads every n-th example of each epoch,
+    for n workers: together they read each example once, provided that all use the same `seed`. Raises
+    TaskFailure (`input`) if there are fewer examples than workers.
 
-    The examples are fed rather than held in the graph, which may not exceed 2 GiB. What is shuffled are
-    their numbers: a batch is then gathered at once, for a fifth of the time that single examples take.
+    The examples are fed and are not constants of the graph, which may not exceed 2 GiB. The indices are
+    shuffled, and each batch is gathered at once: that takes a fifth of the time of batching single examples.
     """
     workers, index = shard or (1, 0)
     if len(examples) < workers:
@@ -96,7 +100,7 @@ def batches(
     labels = tf.compat.v1.placeholder(tf.as_dtype(examples.labels.dtype), examples.labels.shape)
 
     def order(epoch: tf.Tensor) -> tf.Tensor:
-        # Stateless, hence alike in all workers: tf.data's own shuffle also draws from the graph's seed.
+        # A stateless shuffle is equal in all workers; tf.data's own also depends on the graph's seed.
         epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
         numbers = tf.range(len(examples), dtype=tf.int64)
         shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
@@ -113,11 +117,12 @@ def batches(
 def epoch_and_batch(
     local_step: int, examples: int, batch_size: int, workers: int | None = None
 ) -> tuple[int, int, int]:
-    """The epoch in which the batch of a local step begins, its place among those from 1, and their number.
+    """Return the epoch of a local step, its batch in that epoch, and the number of batches in an epoch.
 
-    `workers` is how many there are where each reads its own part of the examples, None where each reads all.
+    All are counted from 1. `workers` is the number of workers if each reads its own shard of the examples,
+    and None if each reads all of them.
     """
-    own = math.ceil(examples / (workers or 1))  # parts differ by one at most, this is the largest
+    own = math.ceil(examples / (workers or 1))  # the largest shard; the sizes differ by one at most
     epochs_before = (local_step - 1) * batch_size // own
     steps_before = math.ceil(epochs_before * own / batch_size)
     return epochs_before + 1, local_step - steps_before, math.ceil(own / batch_size)

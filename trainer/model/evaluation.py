@@ -1,4 +1,4 @@
-"""What a model is worth: its metrics over examples, for a task that trains and for one that took no part."""
+"""A model's metrics over examples, in a task that trains and in the evaluator, which does not."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
-# Examples that are evaluated at once; all of a test set may not fit into memory.
+# Examples in one evaluation call; a whole test set may not fit into memory.
 EVALUATION_BATCH = 1000
 _CPU = "/device:CPU:0"
 _NAMES_SHOWN = 5
@@ -35,8 +35,9 @@ class Evaluation:
         self._metrics = dict(model.metrics(context, values, self._features, self._labels))
 
     def run(self, session: tf.compat.v1.Session, examples: Examples) -> dict[str, float]:
-        """The model's metrics over these examples, a mean weighted by the size of each piece.
+        """Return the model's metrics over these examples.
 
+        Each metric is the mean over calls of EVALUATION_BATCH examples, weighted by their number of examples.
         Raises tf.errors.OpError.
         """
         totals = dict.fromkeys(self._metrics, 0.0)
@@ -52,11 +53,11 @@ class Evaluation:
 def evaluate_checkpoint(
     checkpoint: Checkpoint, settings: TrainingSettings, ps: int
 ) -> tuple[dict[str, float], int]:
-    """The metrics of a checkpoint over the test examples, by this process alone on its CPU, and their number.
+    """Return a checkpoint's metrics over the test examples, and the number of these examples.
 
-    `ps` is how many the run had: a model may make its variables by them. Where these were does not matter.
-    Raises TaskFailure of class `configuration` where the checkpoint is not of the model of these settings,
-    and of class `input` without examples.
+    This process computes them alone, on its CPU. `ps` is the run's number of ps, on which the number of a
+    model's variables may depend. Raises TaskFailure (`configuration`) if the checkpoint is not of the model
+    in these settings, and TaskFailure (`input`) if the examples cannot be read.
     """
     model = REGISTRY[settings.model]
     data = model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
@@ -73,10 +74,10 @@ def evaluate_checkpoint(
 
 
 def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variables) -> None:
-    """Refuse values of variables that the model does not have.
+    """Raise TaskFailure (`configuration`) if the checkpoint has variables that the model does not have.
 
-    What an optimizer keeps of a variable is named after it, as in "hidden/weights/Adam"; what it keeps of
-    all is a scalar.
+    An optimizer's slots are allowed. A slot is named after its variable, as in "hidden/weights/Adam"; what
+    an optimizer keeps once for all variables is a scalar.
     """
     own = {name_of(variable) for variable in variables}
     others = [

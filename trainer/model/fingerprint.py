@@ -1,10 +1,11 @@
-"""A digest of the exact bits of a model's variables, alike from a checkpoint and from the ps.
+"""The fingerprint: a hash of the exact bits of a model's variables.
 
-The values of a variable, read bit by bit as unsigned integers, are multiplied by odd numbers that depend on
-their places, and added modulo 2**64: such a sum is the same in whatever order threads add. The value at place
-i of the flattened variable is multiplied by scrambled(i % BLOCK) * scrambled(i // BLOCK). The fingerprint is
-of the sorted lines "name dtype [shape] sum": the first 16 hex digits of their SHA-256. The counters of
-trainer/coordination/ledger.py are left out, for they are no part of the model.
+It is the same whether it is computed from a checkpoint or from the ps. The bits of each value are read as an
+unsigned integer. Each integer is multiplied by an odd number that depends on its place, and the products are
+added modulo 2**64: that sum does not depend on the order in which threads add. At place i of the flattened
+variable the factor is scrambled(i % BLOCK) * scrambled(i // BLOCK). Each variable gives a line "name dtype
+[shape] sum"; the fingerprint is the first 16 hex digits of the SHA-256 of the sorted lines. The counters of
+trainer/coordination/ledger.py are left out, because they are not part of the model.
 """
 
 import hashlib
@@ -22,9 +23,9 @@ from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of
 
 v1 = tf.compat.v1
 
-# How many values are worked on at once, so that a large variable needs no copy of its size.
+# Values that are summed at once; so a large variable is never copied whole.
 BLOCK = 1 << 18
-# SplitMix64's: the step between two of its numbers, and how it mixes one (Steele, Lea and Flood, 2014).
+# The increment and the mixing steps of SplitMix64 (Steele, Lea and Flood, 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 
@@ -33,9 +34,9 @@ Numbers = TypeVar("Numbers", npt.NDArray[np.uint64], tf.Tensor)
 
 
 def fingerprint_of(values: Values) -> str:
-    """The fingerprint of variable name -> value, as a checkpoint holds them, in 16 hex digits.
+    """Return the fingerprint, 16 hex digits, of variable name -> value as a checkpoint holds them.
 
-    Raises ValueError naming a variable that does not hold numbers.
+    Raises ValueError that names a variable which does not hold numbers.
     """
     return _digest(
         _line(name, value.dtype.name, value.shape, _sum_of(name, value))
@@ -45,13 +46,16 @@ def fingerprint_of(values: Values) -> str:
 
 
 class FingerprintOperations:
-    """The part of a graph that sums up each variable where it lies: only the sums travel, 8 bytes each.
+    """The operations that sum each variable on its own ps, so that only 8 bytes of each travel.
 
-    `fetches`: the global step, the global step once the sums are there, and the sums of all pieces.
+    `fetches` are the global step before the sums, the global step after them, and the sums of all pieces.
     """
 
     def __init__(self, variables: Iterable[AnyVariable], counters: tf.Variable) -> None:
-        """Add it to the default graph. Raises ValueError naming a variable that does not hold numbers."""
+        """Add the operations to the default graph.
+
+        Raises ValueError that names a variable which does not hold numbers.
+        """
         self._variables = [variable for variable in variables if name_of(variable) != COUNTERS]
         with tf.name_scope("fingerprint"):
             before = _global_step(counters)
@@ -61,7 +65,7 @@ class FingerprintOperations:
                 self.fetches = [before, _global_step(counters), *sums]
 
     def run(self, session: tf.compat.v1.Session) -> tuple[str, int] | None:
-        """The fingerprint and its global step; None where a step was made while the variables were read.
+        """Return the fingerprint and its global step; None if a step changed the model meanwhile.
 
         Raises tf.errors.OpError.
         """
@@ -78,13 +82,16 @@ class FingerprintOperations:
 
 
 class ValueFingerprint:
-    """The part of a graph that sums up values that are there anyway, as those that a checkpoint is made of.
+    """The operations that sum values which a graph computes anyway, such as those of a checkpoint.
 
-    `fetches`: the sum of each. They are summed up where this is added to the default graph.
+    `fetches` are the sums, one for each value. They run on the device in force when this is built.
     """
 
     def __init__(self, values: Mapping[str, tf.Tensor]) -> None:
-        """Take variable name -> value. Raises ValueError naming a variable that does not hold numbers."""
+        """Take variable name -> value.
+
+        Raises ValueError that names a variable which does not hold numbers.
+        """
         self._values = {name: value for name, value in values.items() if name != COUNTERS}
         flats = [_bits_in_a_row(name, value) for name, value in self._values.items()]
         longest = max((flat.shape.num_elements() for flat in flats), default=0)
@@ -92,7 +99,7 @@ class ValueFingerprint:
         self.fetches = [_sum_of_flat(flat, 0, within) for flat in flats]
 
     def of(self, sums: Sequence[int]) -> str:
-        """The fingerprint, by what was fetched."""
+        """Return the fingerprint for the fetched sums."""
         return _digest(
             _line(name, value.dtype.name, value.shape.as_list(), int(total) % 2**64)
             for (name, value), total in zip(self._values.items(), sums, strict=True)
@@ -108,14 +115,14 @@ def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:
 
 
 def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
-    """The unsigned integers that numbers of this type are read as; two to a number of 16 bytes."""
+    """Return the unsigned integer type for the bits of a type; a number of 16 bytes is read as two."""
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
         raise ValueError(f"variable {name} holds {dtype.name}: a fingerprint is of numbers only")
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32}.get(dtype.size, tf.uint64)
 
 
 def _scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
-    """An odd number for each of these uint64; `operations` on bits are NumPy's or TensorFlow's."""
+    """Return an odd number for each uint64; `operations` are the bit operations of NumPy or TensorFlow."""
     mixed = (numbers + np.uint64(1)) * _GAMMA
     for shift, factor in _MIXING:
         shifted = operations.right_shift(mixed, np.uint64(shift))
@@ -143,7 +150,7 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
 
 
 def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
-    """The sum of each piece, on the processor of the task that holds it."""
+    """Return the sum of each piece, computed on the CPU of the task that holds it."""
     flats = [
         (_flat(piece), offset)
         for variable in variables
@@ -162,7 +169,7 @@ def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
 
 
 def _flat(variable: tf.Variable) -> tf.Tensor:
-    """The bits of a variable in one row, for the processor of its task, where it lies on a GPU, too."""
+    """Return the bits of a variable in one row, on its task's CPU even if the variable is on a GPU."""
     with tf.device(variable.device):
         value = variable.read_value()
     place = tf.DeviceSpec.from_string(variable.device).replace(device_type="CPU", device_index=0)
@@ -177,9 +184,9 @@ def _bits_in_a_row(name: str, value: tf.Tensor) -> tf.Tensor:
 
 
 def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
-    """The sum of a row, block by block, that is the whole's from `offset` on.
+    """Return the sum of a row that begins at `offset` of the whole variable, block by block.
 
-    `within` has the multipliers of all places that it takes in a block.
+    `within` has the factors of the places in a block, as many as the row needs.
     """
     size = flat.shape.num_elements()
 
@@ -193,7 +200,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
     with tf.device(flat.device):
         number, first = divmod(offset, BLOCK)
         if first + size <= BLOCK:
-            # So are most variables, and a loop costs more to build and to start than all of these together.
+            # Most variables fit into one block. To build and start a loop costs more than to sum them all.
             factor = _scrambled(np.asarray([number], np.uint64), np)[0]
             return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[first : first + size]) * factor
         begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]

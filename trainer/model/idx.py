@@ -1,4 +1,4 @@
-"""MNIST's own file format (IDX), plain or compressed with gzip."""
+"""Reading MNIST's file format (IDX), plain or compressed with gzip."""
 
 import gzip
 import math
@@ -22,9 +22,9 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
-    """Images [count, rows, columns] and labels [count] of a part (`train` or `t10k`).
+    """Return images [count, rows, columns] and labels [count] of a part (`train` or `t10k`).
 
-    Raises TaskFailure of class `input` that names the file and what was found in it.
+    Raises TaskFailure (`input`) that names the file and what is wrong with it.
     """
     images_file = find(folder, f"{part}-images-idx3-ubyte")
     labels_file = find(folder, f"{part}-labels-idx1-ubyte")
@@ -39,9 +39,9 @@ def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file of this name, plain or with `.gz`, with a dot or a hyphen before `idx`.
+    """Return the path of a file, which may have the suffix `.gz`, and a dot or a hyphen before `idx`.
 
-    Raises TaskFailure of class `input` that says which names were looked for.
+    Raises TaskFailure (`input`) that lists the names which were tried.
     """
     dotted = name.replace("-idx", ".idx")
     names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
@@ -58,7 +58,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def read(path: Path, magic: int) -> Pixels:
-    """The array of an IDX file of unsigned bytes. Raises TaskFailure of class `input`."""
+    """Return the array in an IDX file of unsigned bytes. Raises TaskFailure (`input`)."""
     try:
         content = path.read_bytes()
         content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content

@@ -1,7 +1,8 @@
-"""Variables that are cut into pieces, and how all but what moves them sees the whole.
+"""Variables that are cut into pieces, so that each ps can hold a part of a large one.
 
-A piece is a variable of its own, a row "<name>/part_<number>" of the whole's numbers, and so is what an
-optimizer keeps of it. Names and shapes in checkpoints, fingerprints and models are those of the whole.
+A piece is a one-dimensional variable "<name>/part_<number>" with some of the whole variable's numbers. The
+slots that an optimizer keeps for a piece are cut in the same way. Checkpoints, fingerprints and models see
+only whole variables, with their names and shapes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ class CutVariable:
 
     @property
     def dtype(self) -> tf.DType:
-        """The type of its numbers."""
+        """The type of the variable's numbers."""
         return self.pieces[0].dtype
 
 
@@ -30,38 +31,40 @@ AnyVariable: TypeAlias = tf.Variable | CutVariable
 
 
 def name_of(variable: AnyVariable) -> str:
-    """Its name in checkpoints."""
+    """Return a variable's name in checkpoints."""
     return variable.name if isinstance(variable, CutVariable) else str(variable.op.name)
 
 
 def pieces_of(variable: AnyVariable) -> Sequence[tf.Variable]:
-    """Its pieces; one that is not cut is its own."""
+    """Return a variable's pieces; a variable that is not cut is its own only piece."""
     return variable.pieces if isinstance(variable, CutVariable) else [variable]
 
 
 def offsets_of(variable: AnyVariable) -> list[int]:
-    """How many of the whole's numbers come before each piece."""
+    """Return, for each piece, how many of the whole variable's numbers come before it."""
     return [0, *accumulate(piece.shape.num_elements() for piece in pieces_of(variable)[:-1])]
 
 
 def value_of(variable: AnyVariable) -> tf.Tensor:
-    """The whole value: each piece is read where it lies, and they are joined on the device in force."""
+    """Return the whole value: each piece is read on its own device, and joined on the device in force."""
     values = []
     for piece in pieces_of(variable):
         with tf.device(None), tf.device(piece.device):
             values.append(piece.read_value())
-    return joined(variable, values)
+    return join_values(variable, values)
 
 
-def joined(variable: AnyVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A value for the whole, of one for each piece."""
+def join_values(variable: AnyVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the whole variable's value, given one value for each piece."""
     if not isinstance(variable, CutVariable):
         return values[0]
     return tf.reshape(tf.concat(values, axis=0), variable.shape)
 
 
-def apart(variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices) -> list[tf.Tensor | tf.IndexedSlices]:
-    """A value for each piece, of one for the whole."""
+def split_value(
+    variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices
+) -> list[tf.Tensor | tf.IndexedSlices]:
+    """Return one value for each piece, given the whole variable's value."""
     if not isinstance(variable, CutVariable):
         return [value]
     row = tf.reshape(tf.convert_to_tensor(value), [-1])
@@ -69,8 +72,8 @@ def apart(variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices) -> list[tf
     return parts
 
 
-def wholes(variables: Iterable[tf.Variable], cut: Iterable[CutVariable]) -> list[AnyVariable]:
-    """These with the pieces of variables joined, and what an optimizer keeps of pieces likewise."""
+def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[CutVariable]) -> list[AnyVariable]:
+    """Return the variables with the pieces of each cut variable, and their optimizer slots, joined."""
     by_name = {variable.op.name: variable for variable in variables}
     whole_of = {piece.op.name: whole for whole in cut for piece in whole.pieces}
     found: list[AnyVariable] = []

@@ -1,4 +1,4 @@
-"""One process on its host: its flags, its place in the cluster, systemd, its GPUs, and how it ends early.
+"""One process on its host: its flags, its place in the cluster, systemd, its GPUs, and its early exits.
 
-It imports `contract` and `host`; TensorFlow only late, where a function needs it.
+This room imports `contract` and `host`, and imports TensorFlow only in the functions that need it.
 """

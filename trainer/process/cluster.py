@@ -1,4 +1,4 @@
-"""The cluster as a task's command line describes it: who listens where, and which task this is."""
+"""The cluster as a task's command line describes it: the addresses of all tasks, and which one this is."""
 
 import re
 from contextlib import suppress
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from trainer.contract.run_tasks import has_one_client
 from trainer.contract.task_names import CHIEF, split_name
 
-# What a task of ours may be. A server serves at the address of the worker with its index.
+# The jobs of a built-in model's tasks. A server serves at the address of the worker with its index.
 JOBS = ("ps", "worker", "server")
-# As --job_name: one process that is the whole run.
+# The value of --job_name for a run in a single process.
 LOCAL = "local"
-# The job of a coordinator, which only a program of one's own has.
+# The job of a coordinator, which only a program can have.
 PROGRAM_CHIEF = "chief"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The ordered addresses (`host:port`) of both jobs and this task's place among them.
+    """The addresses (`host:port`) of both jobs, in the order of their indices, and this task's place.
 
-    What a task is to the others depends on the run's `replication` and on whether it uses `existing_servers`:
-    a *client* builds a graph and takes steps with it, the others *serve*. Sessions are opened to tasks that
-    serve and to a client's own server, never to another client.
+    A *client* builds a graph and takes steps with it; the other tasks *serve*. The run's `replication` and
+    `existing_servers` decide which task is which. A client opens sessions to tasks that serve and to its own
+    server, never to another client.
     """
 
     job: str
@@ -36,12 +36,12 @@ class Cluster:
 
     @property
     def task(self) -> str:
-        """The task's name as in `worker0`."""
+        """The task's name, such as "worker0"."""
         return f"{self.job}{self.index}"
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is worker 0, which initialises, saves and ends the run."""
+        """Whether this is the chief, worker 0."""
         return self.task == CHIEF
 
     @property
@@ -51,17 +51,17 @@ class Cluster:
 
     @property
     def is_local(self) -> bool:
-        """Whether this one process is the whole run."""
+        """Whether the run has only this process."""
         return self.replication == LOCAL
 
     @property
     def serves(self) -> bool:
-        """Whether this task takes no steps of its own: a client builds the graph that it has a part in."""
+        """Whether this task serves: it takes no steps of its own but has a part in the graph of a client."""
         return self.job != "worker" or self.index not in self.clients
 
     @property
     def workers(self) -> int:
-        """How many workers learn."""
+        """The number of workers that train."""
         return 1 if self.is_local else len(self.worker_hosts)
 
     @property
@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def listeners(self) -> dict[str, str]:
-        """The tasks that listen -> address, the ps first. A server listens in place of its client."""
+        """Task -> address of the tasks that listen, the ps first. A server listens in place of its client."""
         if self.is_local:
             return {}
         tasks = {f"ps{ps}": address for ps, address in enumerate(self.ps_hosts)}
@@ -79,30 +79,30 @@ class Cluster:
         return {**tasks, **workers}
 
     def listener_of(self, worker: int) -> str:
-        """The task that listens at a worker's address: the worker, or the server that it is a client of."""
+        """Return the task that listens at a worker's address: the worker itself, or its server."""
         has_server = self.existing_servers and worker in self.clients
         return f"{'server' if has_server else 'worker'}{worker}"
 
     @property
     def address(self) -> str:
-        """Where this task listens, or its server."""
+        """The address at which this task or its server listens."""
         return self.address_of(self.task)
 
     def address_of(self, task: str) -> str:
-        """The `host:port` of a task such as "worker1"; a server's is its worker's. Empty for a local run."""
+        """Return a task's `host:port`; a server has its worker's. It is empty in a local run."""
         job, index = split_name(task)
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
 
     @property
     def listeners_on_host(self) -> int:
-        """How many tasks listen at this task's host, by its address; 1 in a local run."""
+        """The number of tasks that listen on this task's host, by its address; 1 in a local run."""
         host = self.address.rpartition(":")[0]
         return sum(its.rpartition(":")[0] == host for its in self.listeners.values()) or 1
 
     @property
     def served(self) -> dict[str, str]:
-        """The tasks beside the ps that serve this client -> device, its own server last."""
+        """Task -> device of the tasks, other than the ps, that serve this client; its own server is last."""
         tasks = {}
         if self.replication == "in_graph":
             tasks = {f"worker{index}": worker_device(index) for index in range(1, self.workers)}
@@ -112,23 +112,23 @@ class Cluster:
 
     @property
     def device(self) -> str:
-        """The device of this task, as TensorFlow writes it; a server's is its worker's."""
+        """The device of this task, as TensorFlow writes it; a server has its worker's."""
         if self.is_local:
             return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
         return f"/job:ps/task:{self.index}" if self.job == "ps" else worker_device(self.index)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
-        """The device of each ps; none in a local run."""
+        """The devices of the ps; a local run has none."""
         return () if self.is_local else tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
 
     @property
     def ledger_devices(self) -> tuple[str, ...]:
-        """The devices that hold the ledger of a run: the ps, or the one process."""
+        """The devices that hold the run's ledger: the ps, or the process of a local run."""
         return self.ps_devices or (self.device,)
 
     def filters(self, *devices: str) -> list[str]:
-        """What a session may use: these, or all there is in a local run.
+        """Return the filters for a session that uses these devices; a local run has no filters.
 
         TensorFlow waits for ever for every task that a session's filters let through.
         """
@@ -136,12 +136,12 @@ class Cluster:
 
     @property
     def filters_to_train(self) -> list[str]:
-        """What a client's session for training may use: no worker that it does not need."""
+        """The filters of a client's session for training, without the workers that it does not need."""
         return self.filters("/job:ps", "/job:worker" if self.replication == "in_graph" else self.device)
 
     @property
     def description(self) -> dict[str, str]:
-        """What every task of a cluster must have alike, for comparison."""
+        """The values that must be equal in all tasks of a cluster, for comparison."""
         return {
             "ps_hosts": ",".join(self.ps_hosts),
             "worker_hosts": ",".join(self.worker_hosts),
@@ -150,9 +150,9 @@ class Cluster:
         }
 
     def problems(self, *, program: bool = False) -> list[str]:
-        """Everything that is wrong with the command line, each naming the flag, the value and the remedy.
+        """Return everything that is wrong with the command line, each with flag, value and expectation.
 
-        A user's own `program` may do without ps, and may have a chief, whose address no flag holds.
+        A `program` may have no ps, and may have a chief, whose address is in no flag.
         """
         if self.is_local and self.job != "worker":
             alone = "with --replication=local one process is the whole run"
@@ -184,12 +184,12 @@ class Cluster:
 
 
 def worker_device(index: int) -> str:
-    """The device of a worker, as TensorFlow writes it."""
+    """Return the device of a worker, as TensorFlow writes it."""
     return f"/job:worker/task:{index}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 address stands in brackets. Raises ValueError."""
+    """Return host and port of `host:port`; an IPv6 address must be in brackets. Raises ValueError."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) <= 65535:
         raise ValueError(address)

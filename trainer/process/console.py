@@ -1,4 +1,4 @@
-"""What a task says to people: whole lines on standard output, which systemd appends to `worker0.out`."""
+"""A task's lines for people, on standard output, which systemd appends to a file such as `worker0.out`."""
 
 import os
 import stat
@@ -6,12 +6,12 @@ import sys
 import threading
 import time
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+_POLL_SECONDS = 5.0
 _MEGABYTE = 1_000_000
 
 
 def say(text: str) -> None:
-    """Print one line at once; a reader that went away or a full disk does not stop the training."""
+    """Print a line at once; ignore errors, so that a closed pipe or a full disk does not stop training."""
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -20,10 +20,10 @@ def say(text: str) -> None:
 
 
 def keep_within_quota(megabytes: str) -> None:
-    """Empty the file of this process' output, with a line that says so, whenever it is beyond its quota.
+    """Empty this process's output file whenever it exceeds its quota, and print a line about it.
 
-    Other output than to a file is left alone, and so is all of it where the quota is "". What programs print
-    that this process starts counts, too: they have the same file.
+    This does nothing if the quota is "" or standard output is not a file. The output of child processes
+    counts, too, because it goes to the same file.
     """
     if megabytes and stat.S_ISREG(os.fstat(1).st_mode):
         threading.Thread(target=_watch_output, args=(int(megabytes) * _MEGABYTE,), daemon=True).start()
@@ -31,7 +31,7 @@ def keep_within_quota(megabytes: str) -> None:
 
 def _watch_output(most: int) -> None:
     while True:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_POLL_SECONDS)
         size = os.fstat(1).st_size
         if size > most:
             os.ftruncate(1, 0)

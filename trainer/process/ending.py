@@ -1,4 +1,4 @@
-"""How a task left, in a file of its run directory: systemd forgets all of a unit that has ended well."""
+"""The exit code of a task, in a file of its run directory, because systemd forgets units that end well."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,10 +8,10 @@ from trainer.contract.json_files import write_json
 from trainer.process.console import say
 
 
-def tell_ending(run_directory: Path | None, task: str, work: Callable[[], int]) -> int:
-    """Do the work of a task, write the exit code where `trainer.host.task_traces` reads it, and return it.
+def with_ending_file(run_directory: Path | None, task: str, work: Callable[[], int]) -> int:
+    """Do the work of a task, write its exit code for `trainer.host.task_traces`, and return it.
 
-    What an earlier process has told is removed first. A disk that takes nothing is told of.
+    The file of an earlier process is removed first. If the file cannot be written, this prints a line.
     """
     if run_directory is None:
         return work()

@@ -1,4 +1,4 @@
-"""How a task ends early, said with an exit code and a reason."""
+"""Exceptions by which a task ends early, with an exit code and a reason."""
 
 import traceback
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from trainer.process.console import say
 
 
 class _Ending(Exception):  # noqa: N818 - not every end is an error
-    """An exit code of trainer/contract/exit_codes.py, or a stop code, and the reason in words."""
+    """An early end: an exit code of trainer/contract/exit_codes.py or a stop code, and the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -18,24 +18,24 @@ class _Ending(Exception):  # noqa: N818 - not every end is an error
 
 
 class TaskFailure(_Ending):
-    """The task cannot go on, and its run with it."""
+    """The task has failed, and ends with the exit code of its failure."""
 
 
 class RunEnding(_Ending):
-    """Another task has said on the ps that the run ends: STOPPED, or the exit code of its failure."""
+    """Another task has ended the run, by a code on the ps: STOPPED, or the exit code of its failure."""
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error
     """The task got SIGTERM or SIGINT."""
 
 
-def recorded(work: Callable[[], int], records: RecordWriter, task: str) -> int:
-    """Do the work of a task and return its exit code; a failure is recorded and said."""
+def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:
+    """Do the work of a task and return its exit code; write a record and a line if it fails."""
     try:
         return work()
     except TaskFailure as failure:
         code, reason = failure.code, failure.reason
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # any other exception is an error of the program
         traceback.print_exc()
         code, reason = PROGRAM, error_in_short(error)
     records.write("failed", {"class": FAILURE_CLASSES[code], "reason": reason})

@@ -1,4 +1,4 @@
-"""The command line: the four flags of the cluster, the run, and one flag for each training setting."""
+"""The command line of a task: flags for the cluster and the run, and one flag for each training setting."""
 
 import argparse
 import os
@@ -53,9 +53,9 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """A command line that can be used.
+    """The values of a valid command line.
 
-    `run_directory` is None where nothing is to be written, `program` where a model of ours is trained.
+    `run_directory` is None if nothing is to be written, `program` is None for a built-in model.
     """
 
     cluster: Cluster
@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str]) -> Options:
         settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
     except SettingsError as error:
         settings_problems = [f"--{problem}" for problem in error.problems]
-    # They say nothing of a program of one's own, whose tasks are all those of the plan.
+    # The settings do not apply to a program, which has all tasks of the plan.
     training = TrainingSettings() if is_program else settings
     has_hosts = training.replication != LOCAL
     cluster = Cluster(
@@ -117,9 +117,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Flag -> the text given, "" for none."""
-    look = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=110)
-    parser = _Parser(usage=_USAGE, description=_DESCRIPTION, formatter_class=look, allow_abbrev=False)
+    """Return flag -> its text, "" if it is not given."""
+    layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=110)
+    parser = _Parser(usage=_USAGE, description=_DESCRIPTION, formatter_class=layout, allow_abbrev=False)
     texts = {
         "The cluster and the run": _CLUSTER_FLAGS,
         "Training": {name: _help_of_setting(name) for name in RULES},

@@ -1,15 +1,15 @@
-"""The libraries that TensorFlow's CUDA build opens, and why they do not open. No TensorFlow is needed.
+"""The libraries that TensorFlow's CUDA build opens, and why they do not open. This needs no TensorFlow.
 
 `python -m trainer.process.gpu_libraries` opens them all in its own environment, and prints what failed.
 
-What follows was seen with the wheel tensorflow 2.21.0 and the loader's own log (LD_DEBUG=files,libs). The
-wheel names its folders `nvidia/*/lib` in the RUNPATH of libtensorflow_framework.so.2, all but that of
-cuSOLVER: without LD_LIBRARY_PATH it finds every library except libcusolver.so.11, says "Cannot dlopen some
-GPU libraries" and trains on the CPU. So a task's environment needs, below the environment's site-packages:
+The following was observed with the wheel tensorflow 2.21.0 and the loader's own log (LD_DEBUG=files,libs).
+The RUNPATH of libtensorflow_framework.so.2 has the wheels' folders `nvidia/*/lib`, except that of cuSOLVER.
+So without LD_LIBRARY_PATH TensorFlow opens every library but libcusolver.so.11, prints "Cannot dlopen some
+GPU libraries" and trains on the CPU. A task's environment needs these folders below its site-packages:
 
-    LD_LIBRARY_PATH   nvidia/cusolver/lib at least. All of nvidia/*/lib, and nothing else, keeps out what a
-                      host has in /etc/ld.so.conf and its modules; LD_LIBRARY_PATH comes before RUNPATH, so a
-                      foreign folder in it breaks even what the wheel would have found.
+    LD_LIBRARY_PATH   nvidia/cusolver/lib at least. With all of nvidia/*/lib, and nothing else, no library
+                      of the host's /etc/ld.so.conf or modules is used. LD_LIBRARY_PATH comes before RUNPATH,
+                      so a foreign folder in it can hide the wheels' own libraries.
     XLA_FLAGS         --xla_gpu_cuda_data_dir=.../nvidia/cuda_nvcc, which holds bin/ptxas and nvvm/libdevice
     PATH              .../nvidia/cuda_nvcc/bin, for ptxas
 """
@@ -29,12 +29,12 @@ from pathlib import Path
 
 from trainer.host.wording import first_of, grouped
 
-# Those of which NVIDIA's driver is made come with no wheel.
+# The `package` of the libraries of NVIDIA's driver, which come with no wheel.
 DRIVER = "driver"
-# Of all libraries together, however slow the disk; and what each gets at least.
+# The time for all libraries together, even on a slow disk, and the least time for each.
 SECONDS, _SECONDS_OF_ONE = 120.0, 1.0
 _NAMES_SHOWN = 5
-# Lazily, as TensorFlow does: ctypes.CDLL would want every function of the driver that the library names.
+# RTLD_LAZY, as TensorFlow uses it: ctypes.CDLL would need every driver function that the library refers to.
 _OPEN = """
 import ctypes, os, sys
 loader = ctypes.CDLL(None)
@@ -51,8 +51,8 @@ _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 class Library:
     """A library by its `name`; `package` is its folder below site-packages/nvidia, or DRIVER.
 
-    Without one that is `needed` TensorFlow sees no GPU, or fails in the first step that uses it. The others
-    are for what none of our models does: NCCL for collectives, CUPTI for profiles.
+    Without a `needed` library TensorFlow sees no GPU, or fails in the first step that uses it. The built-in
+    models use none of the others: NCCL is for collectives, CUPTI for profiles.
     """
 
     name: str
@@ -62,17 +62,17 @@ class Library:
 
 @dataclass(frozen=True)
 class Opened:
-    """A library, and the loader's words where it could not be opened ("" where it could)."""
+    """A library, and the loader's error; "" if the library could be opened."""
 
     library: Library
     error: str = ""
 
 
 LIBRARIES = (
-    # Before it looks for GPUs. NVML, too, without which this TensorFlow sees none.
+    # TensorFlow opens these before it looks for GPUs. Without NVML this version sees none.
     Library("libcuda.so.1", DRIVER),
     Library("libnvidia-ml.so.1", DRIVER),
-    # Where it has found one: if any of these fails, it leaves all GPUs alone.
+    # TensorFlow opens these once it has found a GPU. If any of them fails, it uses no GPU.
     Library("libcudart.so.12", "cuda_runtime"),
     Library("libcublas.so.12", "cublas"),
     Library("libcublasLt.so.12", "cublas"),
@@ -80,7 +80,7 @@ LIBRARIES = (
     Library("libcusolver.so.11", "cusolver"),
     Library("libcusparse.so.12", "cusparse"),
     Library("libcudnn.so.9", "cudnn"),
-    # What those open when they are used.
+    # The libraries above open these when they are used.
     Library("libnvJitLink.so.12", "nvjitlink"),
     Library("libcudnn_graph.so.9", "cudnn"),
     Library("libcudnn_ops.so.9", "cudnn"),
@@ -98,19 +98,19 @@ _NOT_IN_RUNPATH = "cusolver"
 
 
 def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[Opened]:
-    """Open each library as TensorFlow would, with this process's environment, all within so many seconds.
+    """Open each library as TensorFlow would, in this process's environment, within so many seconds in all.
 
-    Each in a process of its own: what one has opened would answer for the next, and one that crashes its
-    process takes nothing along.
+    Each is opened in a process of its own: a library that is open already would hide that the next one does
+    not find it, and a library may crash its process.
     """
     deadline = time.monotonic() + seconds
     return [Opened(library, _why_not(library, deadline)) for library in libraries]
 
 
 def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
-    """Why TensorFlow has no GPU, in words: of the driver, of needed libraries, of the others; "" for none.
+    """Return the errors of the driver, of needed libraries and of the others, in words; "" if there is none.
 
-    A library of the wheels that misses one of the driver's counts as the driver's.
+    If a library of the wheels lacks a library of the driver, only the driver's error counts.
     """
     drivers = tuple(library.name for library in LIBRARIES if library.package == DRIVER)
     of_driver = [each.error for each in opened if each.error and each.library.package == DRIVER]
@@ -122,15 +122,15 @@ def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
 
 
 def compiler_problem(environment: Mapping[str, str]) -> str:
-    """What XLA lacks to compile for a GPU: ptxas and libdevice, "" for nothing.
+    """Return what XLA lacks to compile for a GPU (ptxas or libdevice); "" if it has both.
 
-    It is told of a folder by XLA_FLAGS; without that it searches for itself, and only PATH is looked at here.
+    XLA_FLAGS names the folder with both. Without it XLA searches in several places, and this only tests PATH.
     """
-    told = _CUDA_DATA_DIR.search(environment.get("XLA_FLAGS", ""))
-    if told is None:
+    flag = _CUDA_DATA_DIR.search(environment.get("XLA_FLAGS", ""))
+    if flag is None:
         found = shutil.which("ptxas", path=environment.get("PATH", ""))
         return "" if found else "XLA_FLAGS names no --xla_gpu_cuda_data_dir, and ptxas is not in PATH"
-    folder = Path(told[1])
+    folder = Path(flag[1])
     compiler = folder / "bin/ptxas"
     if not os.access(compiler, os.X_OK):
         return f"{compiler} is no program that can be run"
@@ -138,11 +138,11 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
 
 
 def _in_words(errors: Sequence[str]) -> str:
-    """The loader's "name: reason" each, those with one reason together."""
+    """Return the loader's errors ("name: reason") in one text; names with the same reason are together."""
     parts = (error.partition(": ") for error in errors)
     names_with = grouped((reason, name) for name, _, reason in parts)
-    told = {reason: first_of([*dict.fromkeys(names)], _NAMES_SHOWN) for reason, names in names_with.items()}
-    return "; ".join(f"{names}: {reason}" for reason, names in told.items())
+    shown = {reason: first_of([*dict.fromkeys(names)], _NAMES_SHOWN) for reason, names in names_with.items()}
+    return "; ".join(f"{names}: {reason}" for reason, names in shown.items())
 
 
 def _why_not(library: Library, deadline: float) -> str:
@@ -164,14 +164,14 @@ def _open(name: str, deadline: float) -> str:
         return f"{name}: not open after {seconds:.0f} s"
     if ended.returncode < 0:
         return f"{name}: its loading ended by {signal.Signals(-ended.returncode).name}"
-    said = ended.stderr.decode(errors="replace").strip().splitlines()
-    return (said or [f"exit code {ended.returncode}"])[-1] if ended.returncode else ""
+    printed = ended.stderr.decode(errors="replace").strip().splitlines()
+    return (printed or [f"exit code {ended.returncode}"])[-1] if ended.returncode else ""
 
 
 def main() -> int:
-    """Print one line of JSON: each library, and what XLA lacks; returns 1 where something needed fails.
+    """Print one line of JSON with each library and what XLA lacks; return 1 if a library or XLA fails.
 
-    The driver's own are told, and do not count: a machine image is made without them.
+    The driver's libraries are printed but do not count, because a machine image is built without a driver.
     """
     opened = open_libraries()
     compiler = compiler_problem(os.environ)

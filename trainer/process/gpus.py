@@ -1,4 +1,4 @@
-"""The GPUs that a task was given, and whether TensorFlow sees just these."""
+"""The GPUs that a task was given, and whether TensorFlow sees exactly these."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import takewhile
@@ -12,62 +12,66 @@ DOCTOR = "`ansible-playbook doctor.yml` looks at every link from the device to a
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Let CUDA count the GPUs as nvidia-smi and the inventory do; before TensorFlow is loaded.
+    """Make CUDA number the GPUs as nvidia-smi and the inventory do; call this before TensorFlow is loaded.
 
-    Left to itself it counts the fastest one first: on a machine of unlike GPUs, GPU 0 would be another one.
+    By default CUDA numbers the fastest GPU first, so on a machine with different GPUs the numbers differ.
     """
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
 def given(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES gives, by number or UUID; none where it is not set.
+    """Return the GPUs in CUDA_VISIBLE_DEVICES, by number or UUID; none if it is not set.
 
-    As CUDA reads it, -1 ends the list.
+    As for CUDA, -1 ends the list.
     """
     named = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
     return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), named))
 
 
 def require_given(task: str, environment: Mapping[str, str]) -> None:
-    """Let a task that was given GPUs go on only where TensorFlow sees as many; loads TensorFlow for that.
+    """Raise TaskFailure (`configuration`) unless TensorFlow sees as many GPUs as the task was given.
 
-    Raises TaskFailure of class `configuration`: TensorFlow itself would say a line and train on the CPU.
+    This loads TensorFlow if the task was given any. TensorFlow itself would print a line and train on the
+    CPU.
     """
-    asked = given(environment)
-    seen = seen_by_tensorflow() if asked else []
-    if len(seen) != len(asked):
-        reason = f"{task} {shortfall(asked, seen)}: {_reason(len(seen))}; {DOCTOR}"
+    own = given(environment)
+    seen = seen_by_tensorflow() if own else []
+    if len(seen) != len(own):
+        reason = f"{task} {shortfall(own, seen)}: {_reason(len(seen))}; {DOCTOR}"
         raise TaskFailure(CONFIGURATION, reason)
 
 
 def require_driver(task: str, environment: Mapping[str, str]) -> None:
-    """Let a task that was given GPUs go on only where NVIDIA's driver opens; no TensorFlow is loaded.
+    """Raise TaskFailure (`configuration`) if the task was given GPUs but NVIDIA's driver does not open.
 
-    Raises TaskFailure of class `configuration`: no program computes on a GPU without a driver, and
-    TensorFlow trains on the CPU then.
+    This does not load TensorFlow. Without a driver no program can compute on a GPU, and TensorFlow would
+    train on the CPU.
     """
-    asked = given(environment)
-    if not asked:
+    own = given(environment)
+    if not own:
         return
     driver = [library for library in gpu_libraries.LIBRARIES if library.package == gpu_libraries.DRIVER]
     missing, _, _ = gpu_libraries.failures(gpu_libraries.open_libraries(driver))
     if missing:
-        reason = f"{task} was given {_in_words(asked)}, and NVIDIA's driver does not answer ({missing})"
+        reason = f"{task} was given {_in_words(own)}, and NVIDIA's driver does not answer ({missing})"
         raise TaskFailure(CONFIGURATION, f"{reason}; {DOCTOR}")
 
 
-def shortfall(asked: Sequence[str], seen: Sequence[str]) -> str:
-    """What a task was given, and what TensorFlow sees of it, in words."""
-    return f"was given {_in_words(asked)}, and TensorFlow sees {', '.join(seen) or 'none'}"
+def shortfall(own: Sequence[str], seen: Sequence[str]) -> str:
+    """Return in words which GPUs a task was given, and which ones TensorFlow sees."""
+    return f"was given {_in_words(own)}, and TensorFlow sees {', '.join(seen) or 'none'}"
 
 
-def _in_words(asked: Sequence[str]) -> str:
-    gpus = f"GPU {asked[0]}" if len(asked) == 1 else f"GPUs {', '.join(asked)}"
+def _in_words(own: Sequence[str]) -> str:
+    gpus = f"GPU {own[0]}" if len(own) == 1 else f"GPUs {', '.join(own)}"
     return f"{gpus} ({VISIBLE})"
 
 
 def seen_by_tensorflow() -> list[str]:
-    """The GPUs that TensorFlow sees, such as "GPU:0 NVIDIA H200 (compute capability 9.0)". It takes none."""
+    """Return the GPUs that TensorFlow sees, such as "GPU:0 NVIDIA H200 (compute capability 9.0)".
+
+    This takes no memory on them.
+    """
     import tensorflow as tf
 
     names = []

@@ -1,4 +1,4 @@
-"""Whether the other tasks' ports answer, and whether a task's own is another user's; without TensorFlow."""
+"""Probes whether other tasks' ports answer, and whether another user holds a task's own port."""
 
 import errno
 import socket
@@ -23,24 +23,24 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Missing:
-    """A task that is not there yet, and what is known about why."""
+    """A task that is not there yet, with its address and the reason."""
 
     task: str
     address: str
     reason: str
 
     def __str__(self) -> str:
-        """The task, its address and the reason in one piece."""
+        """Return the task, its address and the reason in one text."""
         return f"{self.task} at {self.address} ({self.reason})"
 
 
 def listed(missing: Iterable[Missing]) -> str:
-    """All of them in one line."""
+    """Return all missing tasks in one line."""
     return "; ".join(str(one) for one in missing)
 
 
 def probe(address: str) -> str | None:
-    """Why nothing accepts connections at `host:port`, or None where something does."""
+    """Return why nothing accepts connections at `host:port`; None if something does."""
     try:
         with socket.create_connection(split_address(address), timeout=_PROBE_SECONDS):
             return None
@@ -53,16 +53,17 @@ def probe(address: str) -> str | None:
 
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
-    """Task -> reason, of those whose address does not accept connections."""
+    """Return task -> reason, for the tasks whose addresses do not accept connections."""
     with ThreadPoolExecutor(16) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}
 
 
 def require_own(task: str, address: str) -> None:
-    """Raise TaskFailure where another user holds the port at which a task is to listen.
+    """Raise TaskFailure if another user holds the port on which a task is to listen.
 
-    Of class `cluster_broke`: a program that was given the port by chance soon gives it back.
+    Its class is `cluster_broke`, which allows a restart: a program that got the port by chance may soon
+    release it.
     """
     port = split_address(address)[1]
     if stranger := stranger_at(port):

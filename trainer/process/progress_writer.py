@@ -1,4 +1,4 @@
-"""What a task tells while it trains: `progress.json`, and systemd."""
+"""A task's reports while it trains: to systemd, and in `progress.json`."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_REPORTS = 0.5
 
 @dataclass
 class ProgressWriter:
-    """Where the run stands, told to systemd by every worker and written to `progress.json` by the chief."""
+    """The state of the run; every worker reports it to systemd, and the chief writes `progress.json`."""
 
     run_id: str
     workers: int
@@ -34,35 +34,35 @@ class ProgressWriter:
     _writing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        """Begin without any restart."""
+        """Begin with no restarts."""
         self.restarts = [0] * self.workers
 
-    def wait_for(self, missing: Sequence[Missing], said: str) -> None:
-        """Print who is waited for after what is `said`, and tell it at once; where that is new."""
+    def wait_for(self, missing: Sequence[Missing], prefix: str) -> None:
+        """Print `prefix` and the missing tasks, and report them at once, if they have changed."""
         if self.phase == "waiting" and missing == self.missing:
-            self.tell_in_time()
+            self.report_if_due()
             return
-        say(f"{said} {listed(missing)}")
+        say(f"{prefix} {listed(missing)}")
         self.missing = missing
         self.change("waiting")
 
     def train(self) -> None:
-        """Tell at once that all are there."""
+        """Report at once that all tasks are there."""
         self.missing = ()
         self.change("training")
 
     def change(self, phase: str, reason: str = "") -> None:
-        """Enter a phase and tell it at once."""
+        """Enter a phase and report it at once."""
         self.phase, self.reason = phase, reason
-        self.tell()
+        self.report()
 
-    def tell_in_time(self) -> None:
-        """Tell where the run stands, at most twice a second. Calling this is what the watchdog waits for."""
+    def report_if_due(self) -> None:
+        """Report the state of the run, at most twice a second. The watchdog expects regular calls of this."""
         if time.monotonic() >= self._next:
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
-        """Tell where the run stands."""
+    def report(self) -> None:
+        """Report the state of the run to systemd, and write `progress.json` on the chief."""
         self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
         notify("WATCHDOG=1", f"STATUS={self.status}")
         if self.path is None:
@@ -80,7 +80,7 @@ class ProgressWriter:
             "reason": self.reason,
         }
         try:
-            with self._writing:  # a thread that takes steps tells, and one that watches it
+            with self._writing:  # the thread that takes steps reports, and so does the one that watches it
                 write_json(self.path, content)
         except OSError as error:
             if not self._complained:
@@ -89,7 +89,7 @@ class ProgressWriter:
 
     @property
     def status(self) -> str:
-        """One line for `systemctl status`."""
+        """A line for `systemctl status`."""
         if self.phase == "waiting":
             names = ", ".join(missing.task for missing in self.missing)
             return f"waiting for {names}" if names else "starting"

@@ -1,32 +1,32 @@
-"""That this process was told to end, and how long it may take."""
+"""A request to stop this process, and the time that the process may take then."""
 
 import time
 from threading import Event
 
 from trainer.process.systemd import notify
 
-# What a task's unit grants (TimeoutStopSec=), and grants anew when it is asked; the rest is a reserve.
+# The unit's TimeoutStopSec=, which take_time() begins anew. The process uses less of it, to have a reserve.
 _UNIT_SECONDS = 30.0
 _SECONDS_TO_STOP = 20.0
 
 
 class StopRequest(Event):
-    """Set by SIGTERM. Whoever takes longer than it may is ended, signed off or not."""
+    """An event that SIGTERM sets. A process that takes too long after it is ended, signed off or not."""
 
     def __init__(self, seconds: float = _SECONDS_TO_STOP) -> None:
-        """Take how long this process may take from the request on."""
+        """Take the seconds that this process has after the request."""
         super().__init__()
         self._seconds = seconds
         self._since: float | None = None
 
     def take_time(self) -> None:
-        """Begin anew to count the time, also with systemd: what lasts is a save that goes on."""
+        """Begin the time anew, also in systemd, because a save that goes on may take longer."""
         if self.is_set():
             self._since = time.monotonic()
             notify(f"EXTEND_TIMEOUT_USEC={_UNIT_SECONDS * 1e6:.0f}")
 
     def is_late(self) -> bool:
-        """Whether the time is over; counted from when this was asked for the first time after the request."""
+        """Return whether the time is over; it counts from the first call of this after the request."""
         if not self.is_set():
             return False
         self._since = self._since or time.monotonic()

@@ -1,4 +1,4 @@
-"""Notifications to systemd: READY when the server listens, WATCHDOG on progress, STATUS for people."""
+"""Notifications to systemd: READY once the server listens, WATCHDOG on progress, STATUS for people."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def notify(*lines: str) -> None:
-    """Send lines such as `READY=1` to the service manager; does nothing where there is none."""
+    """Send lines such as `READY=1` to the service manager; do nothing if there is none."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,5 +1,5 @@
-"""A program of one's own: its launcher, its process, and the library with which it records its steps.
+"""Programs: their launcher, their process, the library with which they record steps, and the observer.
 
-It imports `process` and what is below it. The library is for the program, and imports the standard library
-and files of `contract` alone.
+This room imports `process` and the floors below it. The library, which the program imports, only imports the
+standard library and files of `contract`.
 """

@@ -1,4 +1,4 @@
-"""A user's program as a process: started, told to stop, ended with what it started, and why it failed."""
+"""The process of a program: its start, its end together with its children, and the reason of a failure."""
 
 import contextlib
 import os
@@ -17,16 +17,16 @@ from trainer.process.lost_connection import is_lost_connection
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_STOP = 20.0
-_KILLED = 128  # plus the signal's number, as shells say it
+_KILLED = 128  # plus the signal's number: the exit code that shells give to a killed process
 
-_PYTHON_RAISED = 1  # how Python ends by an exception that nobody caught
+_PYTHON_RAISED = 1  # Python's exit code after an uncaught exception
 _ERRORS = Path("/proc/self/fd/2")
 _TAIL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended: the exit code for systemd, and the reason in words where it failed."""
+    """The end of a program: the exit code for systemd, and the reason in words if it failed."""
 
     code: int
     reason: str = ""
@@ -44,8 +44,8 @@ class ProgramProcess:
     """A running program, in a session of its own."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
-        """Start it in the directory. Raises OSError."""
-        # What stands in the file before was said by others.
+        """Start the program in the directory. Raises OSError."""
+        # The earlier content of standard error's file is not the program's.
         self._start_of_errors = _ERRORS.stat().st_size if _ERRORS.is_file() else None
         self._process = subprocess.Popen(
             command, cwd=directory, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
@@ -53,7 +53,10 @@ class ProgramProcess:
         self._killed = False
 
     def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
-        """Wait for its end, call `tick` meanwhile, and pass the stop on; nothing that it started is left."""
+        """Wait for the program's end and return it; call `tick` meanwhile, and pass a stop request on.
+
+        All processes that the program started are killed at the end.
+        """
         try:
             while (code := self._poll()) is None:
                 tick()
@@ -81,7 +84,7 @@ class ProgramProcess:
         return code
 
     def _kill_group(self) -> None:
-        # Its group is there as long as one of the processes in it, and carries its number.
+        # The group has the program's pid, and exists as long as any process in it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -102,7 +105,7 @@ class ProgramProcess:
         return Ending(exit_code, reason or f"the program ended with exit code {code}")
 
     def _last_exception(self) -> str:
-        """Of this process and its children, where their errors go to a file that can be read; else empty."""
+        """Return the last exception in standard error, if that is a readable file; else ""."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

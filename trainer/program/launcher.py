@@ -1,6 +1,6 @@
-"""The launcher of a user's own program: its environment, its life under systemd, and the end of the run.
+"""The launcher of a program: its environment, its life under systemd, and the end of the run.
 
-It imports no TensorFlow: what the program does with it is the program's own matter (docs/programs.md).
+The launcher does not import TensorFlow; only the program does (docs/programs.md).
 """
 
 import ctypes
@@ -28,25 +28,25 @@ from trainer.process.port_probes import REFUSED, Missing, probe_all, require_own
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
 
-# Where `import psfleet_records` finds it.
+# The folder in which `import psfleet_records` finds the library.
 LIBRARY = Path(__file__).resolve().parent / "library"
-# What Python runs before the program, where its steps are to be observed, and where it is of TensorFlow 1.
+# The folders whose sitecustomize.py Python runs before the program: for the observer, and for TensorFlow 1.
 OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensorflow1")
 
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
-# Seconds between two looks at the others' ports: each look is traffic, by which the program may be judged.
+# Seconds between two probes of the others' ports; they grow, because probes are traffic on program's ports.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
 _PAUSE_SECONDS = 0.5
 # Probes in a row without an answer after which a worker's host counts as gone.
 _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
-# What is added where that lasts.
+# The hint that is added after this time.
 _HINT_SECONDS = 60.0
 _HINT = (
     "it has work left, or its session waits for a task that has ended: docs/port-a-script.md, device filters"
 )
-# What TensorFlow 2 says to a script of TensorFlow 1.
+# TensorFlow 2's errors for a script of TensorFlow 1.
 _OF_TENSORFLOW1 = re.compile(
     r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
     r"|when eager execution is enabled"
@@ -72,7 +72,7 @@ class Program(RunProgram):
         return program
 
     def command(self, options: Options) -> list[str]:
-        """The command line, in the Python that runs the launcher."""
+        """Return the program's command line, with the Python that runs the launcher."""
         cluster = options.cluster
         flags = [f"--job_name={cluster.job}", f"--task_index={cluster.index}"]
         flags += [f"--{job}_hosts={','.join(hosts)}" for job, hosts in cluster.jobs.items()]
@@ -86,35 +86,36 @@ class Program(RunProgram):
 
 
 def run_program(options: Options) -> int:
-    """Run the program that `--program` names until it has ended; returns the exit code of the task."""
+    """Run the program that `--program` names to its end; return the exit code of the task."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    # The program is of the same user, and what it starts: none of it writes here, and has systemd believe it.
+    # The program and its children run as the same user: this keeps them from writing into this process, whose
+    # notifications systemd believes.
     ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)
     launcher = _Launcher(options, stop)
     try:
         return launcher.run()
     except TaskFailure as failure:
         say(f"{options.cluster.task} failed ({FAILURE_CLASSES[failure.code]}): {failure.reason}")
-        launcher.tell(phase="failed", reason=failure.reason)
+        launcher.report(phase="failed", reason=failure.reason)
         return failure.code
 
 
 def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The program's environment. Raises TaskFailure where a chief has no TF_CONFIG to tell its address."""
+    """Return the program's environment. Raises TaskFailure if a chief's address is unknown: no TF_CONFIG."""
     settings, cluster = options.settings, options.cluster
-    # The launcher speaks to systemd; a program that spoke too would say READY for the wrong process.
+    # Only the launcher notifies systemd. A program that did so, too, might send READY for the wrong process.
     of_systemd = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
     environment = {name: value for name, value in inherited.items() if name not in of_systemd}
     environment |= program.environment
     if cluster.job == "ps":
-        # A ps that takes a GPU keeps its memory from the worker beside it.
+        # A ps that uses a GPU takes memory of it from the worker on the same host.
         environment.setdefault(gpus.VISIBLE, "")
     gpus.prepare(environment)
     fraction = settings.gpu_memory_fraction
     if fraction is None:
-        # Left to itself TensorFlow takes nearly all memory of every GPU that it sees, whatever it needs.
+        # By default TensorFlow takes nearly all memory of every visible GPU, even if it needs little.
         environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     first = [str(TENSORFLOW1)] if program.tensorflow1 else []
     first += [str(OBSERVED)] if program.observed else []
@@ -138,7 +139,7 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
 
 
 def _tf_config(options: Options, given: str) -> str:
-    """What deploy.yml wrote, else what the flags say, for a task that is started by hand."""
+    """Return the TF_CONFIG that deploy.yml wrote or, for a task started by hand, one made from the flags."""
     if given:
         return given
     cluster = options.cluster
@@ -157,7 +158,7 @@ class _Launcher:
         self._complained = False
 
     def run(self) -> int:
-        """Run the program to its end; raises TaskFailure where it cannot be started."""
+        """Run the program to its end. Raises TaskFailure if it cannot be started."""
         options = self._options
         try:
             cluster = cluster_of(_tf_config(options, os.environ.get("TF_CONFIG", "")))
@@ -173,13 +174,13 @@ class _Launcher:
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
         if not program.tensorflow1 and _OF_TENSORFLOW1.search(ending.reason):
             ending = replace(ending, reason=f"{ending.reason} ({_HINT_TENSORFLOW1})")
-        self.tell(phase=ending.phase, reason=ending.reason, missing=[])
-        said = f": {ending.reason}" if ending.reason else ""
-        say(f"{self._task}: the program {ending.phase}{said} (exit code {ending.code})")
+        self.report(phase=ending.phase, reason=ending.reason, missing=[])
+        reason = f": {ending.reason}" if ending.reason else ""
+        say(f"{self._task}: the program {ending.phase}{reason} (exit code {ending.code})")
         return ending.code
 
-    def tell(self, **changes: object) -> None:
-        """Change `progress.json`, where this is the lead's launcher."""
+    def report(self, **changes: object) -> None:
+        """Change `progress.json`, if this is the lead's launcher."""
         directory = self._options.run_directory
         if not self._is_lead or directory is None:
             return
@@ -200,7 +201,7 @@ class _Launcher:
         except OSError as error:
             reason = f"{program.file} cannot be run in {directory}: {error}"
             raise TaskFailure(CONFIGURATION, reason) from error
-        self.tell(phase="training", reason="", missing=[])
+        self.report(phase="training", reason="", missing=[])
         notify("READY=1", f"STATUS=running {Path(program.file).name}")
         return process.wait(self._stop, self._ping)
 
@@ -208,15 +209,15 @@ class _Launcher:
         if time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
-            self.tell()
+            self.report()
 
     def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
-        """Stay until the other workers' ports are closed, or their hosts gone: then the run is over."""
+        """Wait until the other workers' ports are closed or their hosts gone; then the run is over."""
         began = time.monotonic()
         others = {f"worker{index}": address for index, address in enumerate(workers)}
         del others[self._task]
         unanswered = dict.fromkeys(others, 0)
-        told: list[str] = []
+        announced: list[str] = []
         pause = _FIRST_WAIT_SECONDS
         while not self._stop.is_set():
             silent = probe_all(others)
@@ -231,13 +232,13 @@ class _Launcher:
                 others.clear()
             if not others:
                 return ending
-            if told != list(others):
-                told = list(others)
-                say(f"The program of {self._task} has ended; waiting for {', '.join(told)} to end.")
-                notify(f"STATUS=waiting for {', '.join(told)} to end")
+            if announced != list(others):
+                announced = list(others)
+                say(f"The program of {self._task} has ended; waiting for {', '.join(announced)} to end.")
+                notify(f"STATUS=waiting for {', '.join(announced)} to end")
             there = f"{_STILL_THERE}: {_HINT}" if waited >= _HINT_SECONDS else _STILL_THERE
             missing = (Missing(task, at, silent.get(task, there)) for task, at in others.items())
-            self.tell(phase="ending", missing=[asdict(entry) for entry in missing])
+            self.report(phase="ending", missing=[asdict(entry) for entry in missing])
             until = time.monotonic() + pause
             while time.monotonic() < until and not self._stop.wait(_PAUSE_SECONDS):
                 self._ping()

@@ -1,4 +1,4 @@
-"""The life of a task: a worker with its steps, its duties as chief, its departure; a server, towers.
+"""The life of a task: a worker from its start to its exit, the chief's duties, and the tasks that serve.
 
-It imports `engine` and what is below it.
+This room imports `engine` and the floors below it.
 """

@@ -1,24 +1,25 @@
-"""How many steps a worker takes in one call into TensorFlow."""
+"""The number of steps that a worker takes in one call into TensorFlow."""
 
 _LONGEST_SECONDS, _LONGEST_SECONDS_AHEAD = 0.05, 0.5
 
 
 class CallSizes:
-    """Learns how many steps fit into 50 ms: so long the worker hears nobody, and nobody hears it.
+    """Adapts the number of steps in a call so that a call takes 50 ms.
 
-    Into half a second where steps pull ahead: over a slow link, too, several are needed to overlap.
+    During a call the worker cannot react to anything, nor report anything. With `pull_ahead` a call may take
+    half a second: to overlap their transfers, a call needs several steps even over a slow link.
     """
 
     def __init__(self, most: int, *, pull_ahead: bool = False) -> None:
-        """Take how many it may be at most."""
+        """Take the largest number of steps in a call."""
         self._most, self._size = most, 1
         self._seconds = _LONGEST_SECONDS_AHEAD if pull_ahead else _LONGEST_SECONDS
 
     def within(self, steps: float) -> int:
-        """How many to take where something is due after so many."""
+        """Return the number of steps for the next call, if something is due after `steps` steps."""
         return int(max(1, min(self._size, steps)))
 
-    def took(self, seconds: float, steps: int) -> None:
-        """Learn how long a call of so many steps has taken. Sizes grow by twice at most, and fall at once."""
+    def adapt(self, seconds: float, steps: int) -> None:
+        """Adapt to a call of so many steps that took so long. The size at most doubles, and falls at once."""
         fitting = int(self._seconds * steps / max(seconds, 1e-6))
         self._size = max(1, min(fitting, 2 * self._size, self._most))

@@ -1,4 +1,4 @@
-"""What worker 0 does beside training: it sets the variables, saves them, evaluates, and ends the run."""
+"""The chief's duties: worker 0 sets the variables, saves checkpoints, evaluates, and ends the run."""
 
 import math
 import time
@@ -21,22 +21,22 @@ from trainer.model.fingerprint import fingerprint_of
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 
-_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_READINGS = 2.0
 
 
 class Chief:
     """The duties of worker 0.
 
-    `is_saving` tells other threads that a save goes on, `summary_lines` is what people read about the
-    evaluation.
+    `is_saving` is true while a save goes on; another thread reads it. `summary_lines` are printed at the end
+    and show the evaluation.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
         """Take the chief's graph. Raises TaskFailure."""
         self._task, self._graph = task, graph
-        # The nonce of each worker as seen last: another one is that of another process.
+        # The last nonce of each worker. If it changes, the worker was started again.
         self._nonces: dict[str, int] = {}
-        self._next_look = 0.0
+        self._next_reading = 0.0
         self._ledger: Ledger | None = None
         self._session: TrainingSession | None = None
         self.is_saving = False
@@ -44,21 +44,21 @@ class Chief:
         self._folder = _checkpoint_folder(task)
         self._save_operation = None
         if self._folder is not None:
-            # The device of this very process, whose disk has the folder, unless another serves for it.
+            # This process's own device, because the folder is on its host; None if another process serves it.
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
             directory, variables = self._folder.directory, graph.variables
             with graph.graph.as_default():
                 self._save_operation = SaveOperation(directory, variables, graph.counters, device)
         self._saved_step = -1
-        self._count_anew(0)
+        self._restart_intervals(0)
 
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
-        """Set all variables from the newest good checkpoint or to their first values, and let all start.
+        """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
 
-        `statuses` has what each ps holds about itself, `served` what the other tasks do that serve the chief.
+        `statuses` are the statuses of the ps, `served` those of the other tasks that serve the chief.
         """
         ledger.clear_ready()
-        self._graph.hear({task: status.note for task, status in served.items()})
+        self._graph.use_notes({task: status.note for task, status in served.items()})
         if self._session is not None:
             self._session.close()
         self._session = session = self._graph.session(self._task.target)
@@ -75,36 +75,36 @@ class Chief:
             holds = {"fingerprint": fingerprint_of(checkpoint.values)}
             self._task.records.write("restored", {**read, **holds, **fields})
         self._saved_step = checkpoint.global_step if checkpoint else -1
-        self._count_anew(max(self._saved_step, 0))
-        # A ps that is lost before the first interval is over costs what was learned, and explains itself.
+        self._restart_intervals(max(self._saved_step, 0))
+        # With a checkpoint from the start, a ps that is lost early costs no more than the steps since then.
         self.save(session, max(self._saved_step, 0))
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
-        """Take who is there; returns the session that has set the variables, for the steps to go on with."""
+        """Take over the gathered tasks; return the session that set the variables, to take steps with it."""
         self._ledger = gathering.ledger
         self._count_restarts(gathering.worker_nonces)
         session, self._session = self._session, None
         return session
 
-    def work_in_time(self, session: TrainingSession, global_step: int) -> None:
-        """Do what is due between two steps: save a checkpoint, look who was started again."""
+    def work_if_due(self, session: TrainingSession, global_step: int) -> None:
+        """Save a checkpoint, and find workers that were started again, if either is due."""
         every = self._task.settings.checkpoint_interval_steps
         steps_are_due = every > 0 and global_step >= self._steps_from + every
         if steps_are_due or time.monotonic() >= self._next_save:
             self.save(session, global_step)
-        # Nobody tells a chief in the midst of its steps.
-        if time.monotonic() >= self._next_look:
-            self._look_for_restarts()
+        # A worker that starts again only leaves its note on ps 0: the chief has to read the notes.
+        if time.monotonic() >= self._next_reading:
+            self._find_restarts()
 
     def steps_until_save(self, global_step: int) -> float:
-        """How many global steps it is until a checkpoint is due by their number."""
+        """Return the global steps until `checkpoint_interval_steps` is over; infinity if it is 0."""
         every = self._task.settings.checkpoint_interval_steps
         return self._steps_from + every - global_step if every else math.inf
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
-        """Judge and save the model that all have left behind; its metrics on the test examples."""
-        self._look_for_restarts()
+        """Evaluate and save the final model; return its metrics on the test examples."""
+        self._find_restarts()
         metrics = session.evaluate(self._graph.data.test)
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
@@ -112,23 +112,26 @@ class Chief:
         return metrics
 
     def save_last(self, session: TrainingSession, global_step: int) -> None:
-        """Save what training leaves behind. Raises TaskFailure where it cannot be saved."""
+        """Save the final model. Raises TaskFailure (`input`) if it cannot be saved."""
         if why := self.save(session, global_step):
             raise TaskFailure(
                 INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
             )
 
     def save(self, session: TrainingSession, global_step: int) -> str:
-        """Save a checkpoint; where that fails, say so and return why. Raises OpError when a ps is lost."""
+        """Save a checkpoint, unless this global step is saved already.
+
+        Print and return the reason if that fails, else "". Raises tf.errors.OpError if a ps is lost.
+        """
         reason = ""
         if self._folder is None or self._save_operation is None or global_step == self._saved_step:
             return reason
         began = time.monotonic()
         self.is_saving = True
         try:
-            with session.held_still():
+            with session.updates_paused():
                 path, fingerprint = self._save_operation.run(session.session)
-            self._folder.saved()
+            self._folder.remove_old()
         except (tf.errors.OpError, OSError) as error:
             if is_lost_connection(error):
                 raise
@@ -142,23 +145,23 @@ class Chief:
             self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
         finally:
             self.is_saving = False
-        self._count_anew(global_step)
+        self._restart_intervals(global_step)
         return reason
 
-    def _count_anew(self, global_step: int) -> None:
-        """Both intervals begin with an attempt to save, or with the start."""
+    def _restart_intervals(self, global_step: int) -> None:
+        """Begin both checkpoint intervals now: at the start, and after each attempt to save."""
         self._steps_from = global_step
         self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
 
-    def _look_for_restarts(self) -> None:
-        """Look at the notes on ps 0: each process of a worker leaves its own nonce there."""
-        self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+    def _find_restarts(self) -> None:
+        """Read the notes on ps 0, where each process of a worker leaves its own nonce."""
+        self._next_reading = time.monotonic() + _SECONDS_BETWEEN_READINGS
         if self._ledger is None:
             return
         try:
             notes = self._ledger.notes()
         except NO_ANSWER:
-            return  # The next step finds out what a ps 0 that does not answer means.
+            return  # if ps 0 is lost, the next step fails and the run recovers
         self._count_restarts({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})
 
     def _count_restarts(self, nonces: Mapping[str, int]) -> None:
@@ -169,7 +172,7 @@ class Chief:
             self._nonces[worker] = nonce
 
     def _parameters(self) -> dict[str, dict[str, int]]:
-        """What each ps holds of what is saved, but for the counters: "ps0" -> variables, bytes."""
+        """Return task ("ps0") -> the number and bytes of the saved variables there, except the counters."""
         cluster = self._task.cluster
         holders = [f"ps{ps}" for ps in range(len(cluster.ps_devices))] or [cluster.task]
         held = {task: {"variables": 0, "bytes": 0} for task in holders}
@@ -184,7 +187,7 @@ class Chief:
 def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
     if task.options.run_directory is None:
         return None
-    # TensorFlow takes a relative path from wherever its own process stands; this one is written to messages.
+    # TensorFlow resolves a relative path in its own process's directory; messages show this path, too.
     absolute = task.options.run_directory.absolute() / "checkpoints"
     try:
         return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)

@@ -1,7 +1,7 @@
 """A task that serves: it listens, watches its part of the ledger, and ends by itself when the run is over.
 
-A ps, which holds variables; a server for a client elsewhere; or a worker that computes towers of a client's
-graph.
+It is a ps, which holds variables; a server for a client in another process; or a worker that computes towers
+of a client's graph.
 """
 
 import time
@@ -18,7 +18,7 @@ from trainer.process.systemd import notify
 from trainer.task.towers import Towers
 
 _POLL_SECONDS = 0.5
-_SECONDS_BETWEEN_LOOKS_AT_TOWERS = 0.1
+_TOWERS_POLL_SECONDS = 0.1
 _SECONDS_TO_ANSWER = 0.3
 # How long past the workers' own deadlines a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
@@ -39,7 +39,7 @@ def run_serving(task: RunningTask) -> int:
     try:
         code, reason = _serve(task, part, towers)
     except StopRequested:
-        code, reason = _end_told(part) or (STOPPED, "stopped")
+        code, reason = _end_in_ledger(part) or (STOPPED, "stopped")
     finally:
         if towers is not None:
             towers.close()
@@ -49,13 +49,13 @@ def run_serving(task: RunningTask) -> int:
     if towers is not None:
         towers.print_summary()
     say(f"{task.cluster.task} ends: {reason}")
-    # Who watches a run ends what is left as soon as the chief has gone: what is over was not stopped.
+    # train.yml stops the remaining tasks as soon as the chief has ended: a run that is over was not stopped.
     return STOPPED if task.stop.is_set() and code != RUN_OVER else FINISHED
 
 
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
-    """Watch the ledger until it says that this task ends; the end code and the reason."""
-    # The chief may come so long after this task, and then waits as long for the others.
+    """Watch the ledger until it says that this task must end; return the end code and the reason."""
+    # The chief may start this much later than this task, and then waits as long for the others.
     seconds_to_start = 2 * task.patience_seconds + _GRACE_SECONDS
     started, stop_seen, beat, chief_seen = False, None, 0, time.monotonic()
     while True:
@@ -63,19 +63,19 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
         status = None
         try:
             status = part.status()
-        except NO_ANSWER as error:  # for the watchdog to notice
+        except NO_ANSWER as error:  # without a notification, the watchdog ends this task
             say(f"this task's own server does not answer: {error}")
         if status is not None:
             started = started or status.ready
             if towers is not None and started:
-                towers.look(status.last_step)
+                towers.update(status.last_step)
             line = towers.line if towers else "serving a run"
             notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
-            if status.beat != beat:  # it sets the variables, takes steps, or saves
+            if status.beat != beat:  # the chief sets the variables, takes steps, or saves
                 beat, chief_seen = status.beat, time.monotonic()
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None
             if status.end:
-                # Whoever said so is still waiting for the answer; without it TensorFlow waits for seconds.
+                # The task that wrote the end code still waits for the answer; without one, for some seconds.
                 time.sleep(_SECONDS_TO_ANSWER)
                 return status.end, _reason(status.end, status)
             patience = _SECONDS_AFTER_STOP if status.stop == STOPPED else _SECONDS_AFTER_FAILURE
@@ -84,11 +84,11 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
         if not started and time.monotonic() > chief_seen + seconds_to_start:
             within = f"within {time.monotonic() - task.started:.0f} s"
             return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
-        task.stop.wait(_POLL_SECONDS if towers is None else _SECONDS_BETWEEN_LOOKS_AT_TOWERS)
+        task.stop.wait(_POLL_SECONDS if towers is None else _TOWERS_POLL_SECONDS)
 
 
-def _end_told(part: OwnPart) -> tuple[int, str] | None:
-    """Return the end code and the reason where the ledger says that this task ends."""
+def _end_in_ledger(part: OwnPart) -> tuple[int, str] | None:
+    """Return the end code and the reason in this task's part of the ledger; None if there is none."""
     try:
         status = part.status()
     except NO_ANSWER:

@@ -1,4 +1,4 @@
-"""A worker's steps: taken one after the other, counted, printed and recorded."""
+"""A worker's training steps: how it takes, counts, prints and records them."""
 
 import math
 import time
@@ -19,13 +19,13 @@ from trainer.process.console import say
 from trainer.process.failure import RunEnding, TaskFailure
 from trainer.task.call_sizes import CallSizes
 from trainer.task.chief import Chief
-from trainer.task.gradient_looks import GradientLooks
+from trainer.task.counted_steps import CountedSteps
+from trainer.task.gradient_samples import GradientSamples
 from trainer.task.summaries import test_scalars
-from trainer.task.told_steps import ToldSteps
 
 
-class Steps(ToldSteps):
-    """The steps that this process has applied, over all its sessions."""
+class Steps(CountedSteps):
+    """The training steps of this process, over all its sessions."""
 
     def __init__(self, task: RunningTask, graph: TrainingGraph, chief: Chief | None) -> None:
         super().__init__(task, graph.graph)
@@ -33,31 +33,31 @@ class Steps(ToldSteps):
         shares = task.cluster.workers if task.settings.shard_data else None
         self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         test = graph.data.test
-        self._glimpse = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
+        self._test_sample = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
         most, pull_ahead = task.settings.steps_per_call, task.settings.pull_ahead
         self._call_sizes = CallSizes(most, pull_ahead=pull_ahead)
         self.last_step = 0
         self.session: TrainingSession | None = None
-        # Of the model as the run has left it, and the global step of that.
+        # The fingerprint of the final model, and its global step.
         self.fingerprint: tuple[str, int] | None = None
         self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
     def finished(self) -> dict[str, object]:
-        """What the `finished` record of a worker holds beside its reason."""
+        """The fields of a worker's `finished` record, except its reason."""
         if not self.fingerprint:
             return super().finished
         fingerprint, step = self.fingerprint
         return {**super().finished, "fingerprint": fingerprint, "fingerprint_step": step}
 
     def enter(self, last_step: int) -> None:
-        """Begin with the `session` to the ps, which are ready. Raises RunEnding and tf.errors.OpError."""
+        """Begin with a `session` to ps that are ready. Raises RunEnding and tf.errors.OpError."""
         session = self._connected()
         self.last_step = session.last_step = self._progress.last_step = last_step
-        self._see(session.counters())
+        self._follow_counters(session.counters())
 
     def leave(self) -> None:
-        """Let go of a session whose ps was lost, also where TensorFlow holds the thread of its steps."""
+        """End and close a session whose ps was lost, even if a call of its steps hangs in TensorFlow."""
         if self._windows is not None:
             self._windows.flush()
         if self.session is not None:
@@ -66,15 +66,15 @@ class Steps(ToldSteps):
         self.session = None
 
     def run(self) -> None:
-        """Take steps until the global step reaches the last.
+        """Take steps until the global step reaches the run's last step.
 
         Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`, `peers_missing`) and
         tf.errors.OpError.
         """
         session = self._connected()
-        looks = GradientLooks(self._task, session, self.global_step)
+        samples = GradientSamples(self._task, session, self.global_step)
         windows = self.begin(self.last_step)
-        # The time at the barrier, and of a recovery, is no waiting within a step.
+        # Begun only now: the time at the start barrier or of a recovery is no waiting within a step.
         others = AwaitedWorkers(self._task)
         try:
             session.begin()
@@ -83,35 +83,35 @@ class Steps(ToldSteps):
                 began = time.monotonic()
                 taken = session.steps(self._most_steps(windows), lambda: others.wait(session.awaited))
                 others.over()
-                self._call_sizes.took(time.monotonic() - began, len(taken))
+                self._call_sizes.adapt(time.monotonic() - began, len(taken))
                 self._count(taken, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 if self.summaries.due(self.local_step):
                     self.summaries.write(self.global_step, {**self.scalars(), **self._test_scalars(session)})
-                self._progress.tell_in_time()
+                self._progress.report_if_due()
                 if windows.written:
-                    looks.look_in_time(self.global_step)
+                    samples.sample_if_due(self.global_step)
                 if self._chief is not None:
-                    self._chief.work_in_time(session, self.global_step)
+                    self._chief.work_if_due(session, self.global_step)
         finally:
             windows.flush()
             session.end()
 
     def contributions(self) -> dict[str, int]:
-        """Worker -> its steps, as the ps counted them when this worker last looked."""
+        """Return worker -> its number of steps, by the counters that this worker read last."""
         return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
 
-    def look(self) -> None:
+    def read_counters(self) -> None:
         """Read the counters without taking a step."""
-        self._keep(self._connected().counters())
+        self._set_counters(self._connected().counters())
 
     def read_fingerprint(self) -> None:
-        """Read the model's fingerprint, as far as that is possible: it is evidence, no part of training."""
+        """Read the model's fingerprint; only print a line if that fails: training does not depend on it."""
         self.fingerprint = None
         try:
             read = self._connected().fingerprint
-            self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.tell_in_time)
+            self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.report_if_due)
         except NO_ANSWER as error:
             say(f"The model's fingerprint could not be read: {type(error).__name__}")
             return
@@ -123,18 +123,19 @@ class Steps(ToldSteps):
             raise ValueError("steps need a session: enter one first")
         return self.session
 
-    def _keep(self, counters: tuple[int, ...]) -> None:
+    def _set_counters(self, counters: tuple[int, ...]) -> None:
         self.counters = counters
         self.global_step = self._progress.global_step = counters[GLOBAL_STEP]
         self._progress.contributions = list(counters[FIRST_WORKER:])
 
-    def _see(self, counters: tuple[int, ...]) -> None:
-        self._keep(counters)
+    def _follow_counters(self, counters: tuple[int, ...]) -> None:
+        """Take over the counters. Raises RunEnding if they hold a stop code."""
+        self._set_counters(counters)
         if counters[STOP_CODE]:
             raise RunEnding(counters[STOP_CODE], "")
 
     def _most_steps(self, windows: StepWindows) -> int:
-        """How many steps may be taken in one call: nothing is due between them, no record, nor the end."""
+        """Return the number of steps for the next call, so that nothing is due between two of them."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
             left = min(left, self._chief.steps_until_save(self.global_step))
@@ -142,11 +143,11 @@ class Steps(ToldSteps):
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
         )
-        # The others take as many meanwhile, and some when this call begins.
+        # The other workers take as many steps during this call, and may have begun others before it.
         return self._call_sizes.within(min(due, left // (2 * self._task.cluster.workers)))
 
     def _count(self, taken: Sequence[StepResult], windows: StepWindows) -> None:
-        """Count the steps of a call: all of them are in the model, whatever one of them says."""
+        """Count all steps of a call, because all are in the model; then raise if a loss is not finite."""
         first = self.local_step + 1
         for step in taken:
             self.local_step += 1
@@ -155,17 +156,17 @@ class Steps(ToldSteps):
             windows.add(step.loss, before, after, step.waiting_seconds, read)
         windows.flush_in_time()
         self.loss = self._progress.loss = taken[-1].loss
-        self._keep(taken[-1].counters)
+        self._set_counters(taken[-1].counters)
         for number, step in enumerate(taken, first):
             if not math.isfinite(step.loss):
                 rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
                 where = f"at local step {number}, global step {step.counters[GLOBAL_STEP]}"
                 raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
-        self._see(taken[-1].counters)
+        self._follow_counters(taken[-1].counters)
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
-        """What the model makes of test examples, which the chief alone asks: it is one model."""
-        return {} if self._chief is None else test_scalars(session.evaluate(self._glimpse))
+        """Return the model's metrics on some test examples; only the chief computes them, for all workers."""
+        return {} if self._chief is None else test_scalars(session.evaluate(self._test_sample))
 
     def _print(self, session: TrainingSession) -> None:
         epoch, batch, batches = epoch_and_batch(self.local_step, *self._epoch)

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: event files with the scalars of each worker, and the chief's graph."""
+"""TensorBoard's event files, with the scalars of each worker and the chief's graph."""
 
 import math
 import os
@@ -15,27 +15,28 @@ from trainer.process.console import say
 _Event = tf.compat.v1.Event
 _SessionLog, _Summary = tf.compat.v1.SessionLog, tf.compat.v1.Summary
 
-# One summary is about 150 bytes. Doubling the interval after each so many keeps the longest run to some MiB.
+# One summary has about 150 bytes. The interval doubles after so many, so the longest run writes some MiB.
 _SUMMARIES_BEFORE_DOUBLING = 10_000
 _SECONDS_BETWEEN_TRIES = 60.0
 
 
 def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The model's metrics on test examples under names of their own, for a `loss` is also the training's."""
+    """Return metrics on test examples with "test/" before each name, because training also has a `loss`."""
     return {f"test/{name}": value for name, value in metrics.items()}
 
 
 class Summaries:
-    """A task's scalars in `directory/summaries/<task>/`, on disk as soon as they are written.
+    """Writes a task's scalars to `directory/summaries/<task>/`, and to disk at once.
 
-    Each process writes a file of its own; TensorBoard joins those of a folder to one line, and drops what a
-    restore took back. A disk that refuses is said once, tried again a minute later, and never stops training.
+    Each process writes a file of its own. TensorBoard joins the files of a folder to one curve, and drops
+    steps that a restore undid. If writing fails, this prints a line once and tries again a minute later;
+    training goes on.
     """
 
     def __init__(self, directory: Path | None, task: str, graph: tf.Graph, every: int) -> None:
-        """Take where to write (None: nowhere) and the local steps between summaries (0: none).
+        """Take the folder (None writes nothing) and the local steps between summaries (0 writes none).
 
-        The graph is written by the chief, once in a run.
+        Only the chief writes the graph, once in a run.
         """
         self._folder = directory / "summaries" / task if directory is not None and every > 0 else None
         self._graph = graph if task == CHIEF else None
@@ -47,28 +48,28 @@ class Summaries:
         self._writer: tf.io.TFRecordWriter | None = None
 
     def due(self, local_step: int) -> bool:
-        """Whether this local step is one to write a summary of."""
+        """Return whether a summary is due at this local step."""
         return self._folder is not None and local_step % self._every == 0
 
     def steps_until_due(self, local_step: int) -> float:
-        """How many local steps it is until the next summary is due."""
+        """Return the number of local steps until the next summary is due; infinity if there is none."""
         return math.inf if self._folder is None else self._every - local_step % self._every
 
     def write(self, global_step: int, values: Mapping[str, float]) -> None:
-        """Write these scalars, by their names, at this global step."""
+        """Write scalars (name -> value) for this global step."""
         if self._folder is None or time.monotonic() < self._next_try:
             return
         try:
             writer = self._writer or self._open(self._folder)
             if self._last_step is None or global_step < self._last_step:
-                # TensorBoard then drops what this task wrote for this step and later ones before.
+                # A START makes TensorBoard drop what this task wrote before for this and later steps.
                 start = _SessionLog(status=_SessionLog.START)
                 self._append(writer, _Event(step=global_step, session_log=start))
             scalars = [_Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
             self._append(writer, _Event(step=global_step, summary=_Summary(value=scalars)))
             writer.flush()
         except (OSError, tf.errors.OpError) as error:
-            # The file's last record may be torn: it is left, and the next one is begun later.
+            # The file's last record may be incomplete, so the next try begins another file.
             self._complain(error)
             self.close()
             self._last_step = None
@@ -80,7 +81,7 @@ class Summaries:
             self._every *= 2
 
     def close(self) -> None:
-        """Close the file; what was written is on disk already."""
+        """Close the file; its content is on disk already."""
         writer, self._writer = self._writer, None
         if writer is not None:
             try:

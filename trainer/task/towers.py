@@ -1,4 +1,4 @@
-"""What a worker tells of the towers that a client's graph computes on it: lines, `step` records, its end."""
+"""The towers that a client's graph computes on a worker, as the worker prints and records them."""
 
 import tensorflow as tf
 
@@ -6,11 +6,11 @@ from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import OwnPart
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
-from trainer.task.told_steps import ToldSteps
+from trainer.task.counted_steps import CountedSteps
 
 
-class Towers(ToldSteps):
-    """The towers computed in this process, read from the variables on its own device."""
+class Towers(CountedSteps):
+    """The towers computed in this process, by the count in the variables on its own device."""
 
     def __init__(self, task: RunningTask, part: OwnPart) -> None:
         super().__init__(task, tf.Graph())
@@ -18,11 +18,11 @@ class Towers(ToldSteps):
 
     @property
     def line(self) -> str:
-        """One line for `systemctl status`."""
+        """A line for `systemctl status`."""
         return f"serving a run: global step {self.global_step}, towers of this worker {self.local_step}"
 
-    def look(self, last_step: int) -> None:
-        """Read how many there are now; `last_step` is the run's."""
+    def update(self, last_step: int) -> None:
+        """Read the number of towers, and record and print the new ones; `last_step` is the run's."""
         windows = self._windows or self.begin(last_step)
         try:
             towers, global_step, loss = self._part.towers()
@@ -32,8 +32,8 @@ class Towers(ToldSteps):
         before, new = self.local_step, towers - self.local_step
         if not new:
             return
-        # A restore takes steps back: the global step before these need not be that of the last look, and one
-        # window may not span it.
+        # A restore lowers the global step, so the new towers may begin before the last reading's global
+        # step. A window must not span that.
         if global_step - new < self.global_step:
             windows.flush()
         windows.add_made_together(towers, new, loss, global_step - new, global_step)
@@ -47,13 +47,13 @@ class Towers(ToldSteps):
             say(f"Step: {towers}, global step: {global_step}, Cost: {loss:.4f}, {average}")
 
     def close(self) -> None:
-        """Read them for the last time, and write what is not written yet."""
+        """Read the number of towers for the last time, and write the remaining records."""
         if self._windows is not None:
-            self.look(0)
+            self.update(0)
             self._windows.flush()
 
     def print_summary(self) -> None:
-        """The lines at the end, such as those of a worker that takes steps of its own."""
+        """Print the last lines, like those of a worker that takes steps of its own."""
         if self.local_step:
             self.print_totals()
             say(f"Steps of this worker: {self.local_step}, global step: {self.global_step}")

@@ -1,6 +1,6 @@
-"""A worker: it waits for the others, takes steps until the run is over, and leaves in good order.
+"""A worker that takes steps: it waits for the other tasks, trains until the run is over, and leaves.
 
-The chief tells every ps that the run is over; each client tells the other tasks that serve it.
+The chief tells every ps that the run is over. Each client tells the other tasks that serve it.
 """
 
 import math
@@ -28,15 +28,15 @@ from trainer.task.chief import Chief
 from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
 
-# A program that loses its ps again and again without a single step between is broken, not unlucky.
+# After so many losses of a ps without a single step in between, the task gives up.
 _LOSSES_WITHOUT_A_STEP = 5
-# A worker that fails before it met the others still tells them, if the ps come up within this time.
+# A worker that fails before it reached the ps still reports its failure, if they answer within this time.
 _SECONDS_TO_REACH_PS = 10.0
 
 
 def run_worker(task: RunningTask) -> int:
-    """Do a worker's whole work and return its exit code. Raises TaskFailure where it cannot even listen."""
-    task.progress.tell()
+    """Run a worker and return its exit code. Raises TaskFailure if it cannot listen on its port."""
+    task.progress.report()
     task.join_cluster()
     if task.cluster.is_local:
         OwnPart(task.target, task.cluster).create(serving_note(task))
@@ -51,13 +51,13 @@ def run_worker(task: RunningTask) -> int:
         return worker.follow(ending)
     except TaskFailure as failure:
         return worker.fail(failure)
-    except Exception as error:  # whatever the program raises
+    except Exception as error:  # any other exception is an error of the program
         traceback.print_exc()
         return worker.fail(TaskFailure(PROGRAM, error_in_short(error)))
 
 
 class _Worker:
-    """A worker that listens. `steps` and `chief` are there once its examples are loaded."""
+    """A worker that listens. `steps` and `chief` are set once its examples are loaded."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task, self._barrier = task, Barrier(task)
@@ -66,8 +66,8 @@ class _Worker:
         self.chief: Chief | None = None
 
     def train(self) -> None:
-        """Take steps until the last of the run, through losses of a ps."""
-        graph = call_within(math.inf, self._load, self._task.progress.tell_in_time)
+        """Take steps until the run's last step, and reconnect after each loss of a ps."""
+        graph = call_within(math.inf, self._load, self._task.progress.report_if_due)
         self.chief = Chief(self._task, graph) if self._task.cluster.is_chief else None
         self.steps = steps = Steps(self._task, graph, self.chief)
         note = worker_note(self._task, _last_step(self._task, len(graph.data.train)))
@@ -80,7 +80,7 @@ class _Worker:
             take_part = partial(self._take_part, gathering, graph, steps, waited_seconds)
             self._watch = gathering.watch
             try:
-                call_within(math.inf, take_part, self._look)
+                call_within(math.inf, take_part, self._watch_session)
                 return
             except NO_ANSWER as error:
                 if not is_lost_connection(error):
@@ -104,24 +104,24 @@ class _Worker:
     def _take_part(
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
     ) -> None:
-        """All that a session is for, in a thread of its own: TensorFlow may hold it for ever."""
-        graph.hear(gathering.served)
+        """Train with one session, from its opening to the end; run in a thread, because calls may hang."""
+        graph.use_notes(gathering.served)
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
         self._barrier.line_up(gathering.ledger)
         steps.enter(gathering.last_step)
-        self._tell_of(gathering, steps.global_step, waited_seconds)
+        self._report_peers(gathering, steps.global_step, waited_seconds)
         steps.run()
         self._end(gathering.ledger, steps)
 
-    def _look(self) -> None:
-        """Look after what a thread does with a session; a save that goes on may take its time."""
+    def _watch_session(self) -> None:
+        """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
         if self._watch is not None:
-            self._watch.look()
+            self._watch.update()
             if self.chief is not None and self.chief.is_saving and self._watch.all_answer:
                 self._task.stop.take_time()
 
-    def _tell_of(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
+    def _report_peers(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
         names = ("ps_nonces", "ps_own_nonces", "worker_nonces")
         nonces = {name: getattr(gathering, name) for name in names}
         server = gathering.served.get(f"server{self._task.cluster.index}")
@@ -133,7 +133,7 @@ class _Worker:
         self._task.progress.train()
 
     def _end(self, ledger: Ledger, steps: Steps) -> None:
-        """Wait for the others' last steps, and read the model then; the chief also judges and saves it."""
+        """Wait for the others' last steps, then read the fingerprint; the chief also evaluates and saves."""
         if self.chief is not None:
             self._task.progress.change("ending")
         end = EndBarrier(self._task, ledger)
@@ -146,10 +146,10 @@ class _Worker:
                 "The model's fingerprint is not read: not all have taken their last step, or the run is over."
             )
         if self.chief is None or steps.session is None:
-            quietly(lambda: ledger.mark(LEAVING))  # this client has read all it wants
+            quietly(lambda: ledger.mark(LEAVING))  # this client needs the ps no more
             return
         seconds_to_read = time.monotonic() - began
-        steps.look()
+        steps.read_counters()
         metrics = self.chief.end(steps.session, steps.global_step)
         steps.summaries.write(steps.global_step, test_scalars(metrics))
         end.wait_for_readers(seconds_to_read)
@@ -163,7 +163,7 @@ class _Worker:
         return FINISHED
 
     def stop(self) -> int:
-        """Leave because of SIGTERM; when the chief leaves, the run stops, saved at its very last step."""
+        """Leave because of SIGTERM; if this is the chief, the run stops, and its last step is saved."""
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
@@ -190,7 +190,7 @@ class _Worker:
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
-        """Leave because this task failed, and take the run along unless a new start can mend it."""
+        """Leave because this task failed, and end the run, unless a restart of this task may help."""
         self._record_failure(failure.code, failure.reason)
         if failure.code == CLUSTER_BROKE:
             return failure.code
@@ -207,7 +207,7 @@ class _Worker:
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
             save = partial(self._save_stopped, chief, steps, steps.session)
-            quietly(lambda: call_within(math.inf, save, self._look))
+            quietly(lambda: call_within(math.inf, save, self._watch_session))
         self._record_finished("stopped")
         self._end_serving(STOPPED)
         self._print_summary("stopped")
@@ -215,7 +215,7 @@ class _Worker:
 
     @staticmethod
     def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:
-        steps.look()
+        steps.read_counters()
         chief.save_last(session, steps.global_step)
 
     def _sign_off(self) -> None:
@@ -229,7 +229,7 @@ class _Worker:
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.end(code))
-        # After the ps: this client's own server is what its sessions go through.
+        # After the ps, because this client's sessions go through its own server.
         self._barrier.end_served(code, reason)
 
     def _record_finished(self, reason: str) -> None:
@@ -260,10 +260,10 @@ class _Worker:
 
 
 def _last_step(task: RunningTask, examples: int) -> int:
-    """The last global step: as the settings say, or as many as let the workers read the examples so often.
+    """Return the run's last global step: `steps`, or the number of steps for `epochs`.
 
-    An asynchronous step reads one batch, the others one of each worker whose gradients go into it; all are
-    taken to be of the chief's size.
+    An asynchronous step reads one batch; a synchronous or in-graph step reads one batch for each worker whose
+    gradients go into it. All batches are assumed to have the chief's size.
     """
     settings = task.settings
     examples_a_step = settings.batch_size * settings.gradients_in_a_step(task.cluster.workers)

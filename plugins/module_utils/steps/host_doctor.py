@@ -24,7 +24,7 @@ from ..host.deployment import (
 )
 from ..host.fence_state import fence_check
 from ..host.gpu_checks import gpu_chain
-from ..host.host_checks import Asked, data_check, host_chain, host_environment
+from ..host.host_checks import HostNeeds, data_check, host_chain, host_environment
 from ..host.host_facts import HostFacts, read_host_facts
 from ..host.name_checks import name_check, names_in, resolve_names
 from ..host.nvidia import read_gpu_facts
@@ -115,7 +115,7 @@ def own_checks(
     return list(checks_of(findings))
 
 
-def environment_today(values: Mapping[str, Any], required: Asked, facts: HostFacts) -> Mapping[str, Any]:
+def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: HostFacts) -> Mapping[str, Any]:
     """Return the environment that a deployment would install, without a hash if the host is unsupported."""
     try:
         environment, _ = host_environment(facts, required)
@@ -148,7 +148,7 @@ def run(step: Step) -> None:
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
     of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
-    required = Asked(gpus=gpus, tasks=len(tasks), **of_inventory)
+    required = HostNeeds(gpus=gpus, tasks=len(tasks), **of_inventory)
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)

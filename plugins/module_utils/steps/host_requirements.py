@@ -10,7 +10,7 @@ import time
 from ..host.accounts import account_finding, read_accounts
 from ..host.check import Check, checks_of, reasons_of
 from ..host.clock_checks import clock_check
-from ..host.host_checks import PLATFORMS, Asked, data_check, host_chain, host_environment
+from ..host.host_checks import PLATFORMS, HostNeeds, data_check, host_chain, host_environment
 from ..host.host_facts import read_host_facts
 from ..host.systems import SUPPORTED, system_of
 from ..step import Step
@@ -63,7 +63,7 @@ def run(step: Step) -> None:
     """Take the step."""
     host = step.params["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
-    required = Asked(**{name: step.params[name] for name in of_inventory})
+    required = HostNeeds(**{name: step.params[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = step.params["accounts"]
     checks = host_chain(facts, required)

@@ -21,7 +21,7 @@ from ..host.deployment import (
 )
 from ..host.disk_space import LEAST_ROOM, lacking_space
 from ..host.fence_state import fence_problem
-from ..host.lease import FILE, look
+from ..host.lease import FILE, time_of_reading
 from ..host.people import begun_by, deployed_by
 from ..host.saved_places import KEPT
 from ..host.task_traces import (
@@ -34,8 +34,8 @@ from ..host.task_traces import (
     read_object,
     run_file,
     run_id_of,
-    told_exit_code,
     why_ended,
+    written_exit_code,
 )
 from ..host.task_units import (
     BOOTED,
@@ -200,7 +200,7 @@ class Tasks:
     def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
         """Return systemd's properties of a task after its end in a run, from what the task recorded."""
         job, index = self.units[unit]
-        code = told_exit_code(self.runs / run_id, f"{job}{index}")
+        code = written_exit_code(self.runs / run_id, f"{job}{index}")
         ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
         if rebooted and code in ENDS_BY_HOST:
             return {**ended, "Result": "reboot"}
@@ -305,7 +305,7 @@ def run(step: Step) -> None:
     try:
         patience = 0.0 if step.check_mode else step.params["patience"]
         deployed = Path(step.params["paths"]["configuration_directory"]).is_dir()
-        looked = look(FILE, patience, deployed=deployed and not step.check_mode)
+        looked = time_of_reading(FILE, patience, deployed=deployed and not step.check_mode)
         tasks = Tasks(step.params)
         alive = [is_alive(values) for values in tasks.show().values()]
         actions = {"started": tasks.start, "stopped": tasks.stop}

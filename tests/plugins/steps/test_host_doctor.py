@@ -6,7 +6,7 @@ import pytest
 from plugins.action.host_doctor import environments
 from plugins.module_utils.host.deployment import Deployment
 from plugins.module_utils.host.environment import HostEnvironment
-from plugins.module_utils.host.host_checks import Asked
+from plugins.module_utils.host.host_checks import HostNeeds
 from plugins.module_utils.host.host_facts import read_host_facts
 from plugins.module_utils.host.port_checks import running_units, task_ports
 from plugins.module_utils.steps.host_doctor import environment_today, tensorflow_checks, tried_tasks
@@ -55,5 +55,5 @@ def test_every_environment_that_a_host_may_get_has_a_lock_and_a_size(
 
 def test_a_host_that_is_not_supported_has_no_environment(locked: dict[str, dict[str, Any]]) -> None:
     facts = read_host_facts()
-    found = environment_today({"environments": locked}, Asked(python_version="3.9"), facts)
+    found = environment_today({"environments": locked}, HostNeeds(python_version="3.9"), facts)
     assert found == {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.host.host_checks import Asked, host_chain
+from plugins.module_utils.host.host_checks import HostNeeds, host_chain
 from plugins.module_utils.host.host_facts import Interpreter, read_host_facts
 from plugins.module_utils.steps import host_requirements
 from plugins.module_utils.steps.host_requirements import refusal
@@ -16,7 +16,7 @@ from tests.trainer.host.recorded_hosts import DEBIAN_12, ROCKY_9
 
 def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_path: Path) -> None:
     facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
-    message = refusal("node3", facts.distribution.name, host_chain(facts, Asked(tasks=79)))
+    message = refusal("node3", facts.distribution.name, host_chain(facts, HostNeeds(tasks=79)))
     assert message.startswith(
         "node3 runs Rocky Linux 9.5 (Blue Onyx) and cannot be part of the cluster:\n1. Rocky Linux 9.5"
     )
@@ -28,7 +28,7 @@ def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_pa
 
 def test_a_supported_host_is_not_refused(tmp_path: Path) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
-    assert refusal("node1", facts.distribution.name, host_chain(facts, Asked())) == ""
+    assert refusal("node1", facts.distribution.name, host_chain(facts, HostNeeds())) == ""
 
 
 def test_a_supported_host_tells_its_environment_where_its_clock_goes_with_the_controllers(

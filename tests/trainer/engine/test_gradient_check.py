@@ -36,7 +36,7 @@ def look(target: str, replication: str, model: str) -> dict[str, GradientFit]:
     cluster = Cluster("worker", 0, (PS,), tuple(WORKERS), replication=replication)
     data = REGISTRY[model].load(settings, 2)
     graph = ENGINES[replication](cluster, settings, REGISTRY[model], data)
-    graph.hear({})
+    graph.use_notes({})
     session = graph.session(target)
     session.initialise()
     found = session.check_gradients(1)

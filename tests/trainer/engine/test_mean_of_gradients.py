@@ -64,7 +64,7 @@ def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: li
     batches: Batches = []
     model, settings = _recorded(batches), _settings("in_graph")
     graph = InGraphGraph(_cluster(0, "in_graph"), settings, model, model.load(settings, 2))
-    graph.hear({"worker1": {"batch_size": BATCH_SIZES[1]}})
+    graph.use_notes({"worker1": {"batch_size": BATCH_SIZES[1]}})
     session = graph.session(targets[0])
     session.initialise()
     weight, bias = session.session.run(graph.model_variables)

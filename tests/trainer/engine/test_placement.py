@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trainer.engine.placement import WHOLE_BELOW, Asked, Piece, place
+from trainer.engine.placement import WHOLE_BELOW, Piece, ToPlace, place
 
 # The same sizes every time, so that nothing depends on chance.
 CHOSEN = settings(derandomize=True, max_examples=500, deadline=None, database=None)
 # From so many bytes for each ps on they are balanced.
 BALANCED_FROM = 20 << 10
 NUMBERS = some.one_of([some.integers(0, most) for most in (200, 5_000, 20_000, 100_000_000)])
-FREE = some.builds(Asked, NUMBERS, some.sampled_from([2, 4, 8]), some.none(), some.just(False))
-ALIKE = some.builds(Asked, some.integers(500, 5_000), some.just(4), some.none(), some.just(False))
+FREE = some.builds(ToPlace, NUMBERS, some.sampled_from([2, 4, 8]), some.none(), some.just(False))
+ALIKE = some.builds(ToPlace, some.integers(500, 5_000), some.just(4), some.none(), some.just(False))
 
 
-def _held(variables: list[Asked], places: list[list[Piece]], ps: int) -> list[int]:
+def _held(variables: list[ToPlace], places: list[list[Piece]], ps: int) -> list[int]:
     held = Counter(dict.fromkeys(range(ps), 0))
     for its, pieces in zip(variables, places, strict=True):
         for piece in pieces or [Piece(its.ps or 0, 0, its.numbers)]:
@@ -27,7 +27,7 @@ def _held(variables: list[Asked], places: list[list[Piece]], ps: int) -> list[in
 
 @CHOSEN
 @given(some.lists(FREE) | some.lists(ALIKE, min_size=30), some.integers(1, 16))
-def test_no_ps_holds_much_more_than_the_mean(variables: list[Asked], ps: int) -> None:
+def test_no_ps_holds_much_more_than_the_mean(variables: list[ToPlace], ps: int) -> None:
     places = place(variables, ps)
     for its, pieces in zip(variables, places, strict=True):
         # All of it, in order, each piece on a ps of its own.
@@ -50,9 +50,11 @@ def test_no_ps_holds_much_more_than_the_mean(variables: list[Asked], ps: int) ->
 
 @CHOSEN
 @given(
-    some.lists(some.builds(Asked, NUMBERS, some.just(4), some.none() | some.integers(0, 3), some.booleans()))
+    some.lists(
+        some.builds(ToPlace, NUMBERS, some.just(4), some.none() | some.integers(0, 3), some.booleans())
+    )
 )
-def test_what_is_placed_or_whole_stays_so_and_the_others_fill_up(variables: list[Asked]) -> None:
+def test_what_is_placed_or_whole_stays_so_and_the_others_fill_up(variables: list[ToPlace]) -> None:
     places = place(variables, 4)
     for its, pieces in zip(variables, places, strict=True):
         if its.ps is not None:
@@ -87,4 +89,4 @@ def test_what_is_placed_or_whole_stays_so_and_the_others_fill_up(variables: list
 def test_small_ones_stay_whole_and_large_ones_are_cut(
     sizes: list[int], ps: int, expected: list[list[tuple[int, ...]]]
 ) -> None:
-    assert place([Asked(size, 4) for size in sizes], ps) == expected
+    assert place([ToPlace(size, 4) for size in sizes], ps) == expected

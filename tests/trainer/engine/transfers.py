@@ -45,7 +45,7 @@ class Tasks:
         graph = ENGINES[settings.replication](cluster, settings, model, model.load(settings, 2))
         if settings.replication == "in_graph":
             OwnPart(self.target(1), replace(cluster, index=1)).create({})
-            graph.hear({})
+            graph.use_notes({})
         return graph, graph.session(self.target(worker))
 
 

@@ -20,7 +20,7 @@ from tests.trainer.host.recorded_hosts import (
     RecordedHost,
 )
 from trainer.host.check import Check
-from trainer.host.host_checks import Asked, data_check, host_chain, host_environment
+from trainer.host.host_checks import HostNeeds, data_check, host_chain, host_environment
 from trainer.host.host_facts import HostFacts, read_host_facts
 
 FILES = ["check", "environment", "host_checks", "host_facts", "wording"]
@@ -35,7 +35,7 @@ def facts_of(host: RecordedHost, root: Path) -> HostFacts:
 def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
     """Return the checks of a recorded host that was changed."""
     host: RecordedHost = replace(getattr(recorded_hosts, case["host"]), **case.get("change", {}))
-    return host_chain(facts_of(host, root), Asked(**case.get("asked", {})))
+    return host_chain(facts_of(host, root), HostNeeds(**case.get("asked", {})))
 
 
 @cases("hosts")
@@ -54,19 +54,19 @@ SEVERAL = replace(DEBIAN_11, pythons=["3.9", "3.10", "3.12", "3.14"])  # its own
 @pytest.mark.parametrize(
     ("host", "asked", "environment"),
     [
-        (DEBIAN_12, Asked(), "cpu-python3.11-x86_64"),
-        (DEBIAN_12, Asked(cuda_source="system"), "cpu-python3.11-x86_64"),
-        (DEBIAN_13, Asked(gpus=True), "gpu-python3.13-x86_64"),
-        (UBUNTU_2204, Asked(gpus=True, cuda_source="system"), "gpu-system-python3.10-x86_64"),
-        (UBUNTU_2404, Asked(), "cpu-python3.12-x86_64"),
-        (replace(DEBIAN_12, machine="aarch64"), Asked(), "cpu-python3.11-aarch64"),
-        (replace(DEBIAN_12, pythons=["3.11", "3.12"]), Asked(), "cpu-python3.11-x86_64"),
-        (SEVERAL, Asked(), "cpu-python3.12-x86_64"),
-        (SEVERAL, Asked("3.10"), "cpu-python3.10-x86_64"),
+        (DEBIAN_12, HostNeeds(), "cpu-python3.11-x86_64"),
+        (DEBIAN_12, HostNeeds(cuda_source="system"), "cpu-python3.11-x86_64"),
+        (DEBIAN_13, HostNeeds(gpus=True), "gpu-python3.13-x86_64"),
+        (UBUNTU_2204, HostNeeds(gpus=True, cuda_source="system"), "gpu-system-python3.10-x86_64"),
+        (UBUNTU_2404, HostNeeds(), "cpu-python3.12-x86_64"),
+        (replace(DEBIAN_12, machine="aarch64"), HostNeeds(), "cpu-python3.11-aarch64"),
+        (replace(DEBIAN_12, pythons=["3.11", "3.12"]), HostNeeds(), "cpu-python3.11-x86_64"),
+        (SEVERAL, HostNeeds(), "cpu-python3.12-x86_64"),
+        (SEVERAL, HostNeeds("3.10"), "cpu-python3.10-x86_64"),
     ],
 )
 def test_the_environment_is_for_what_a_host_has_and_computes_on(
-    host: RecordedHost, asked: Asked, environment: str, tmp_path: Path
+    host: RecordedHost, asked: HostNeeds, environment: str, tmp_path: Path
 ) -> None:
     facts = facts_of(host, tmp_path)
     found, python = host_environment(facts, asked)
@@ -81,13 +81,13 @@ def test_the_environment_is_for_what_a_host_has_and_computes_on(
 def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Path) -> None:
     root = DEBIAN_12.lay_out(tmp_path)
     (root / "run/systemd/system").rmdir()
-    check = host_chain(read_host_facts(root, "x86_64"), Asked())[NAMES.index("system")]
+    check = host_chain(read_host_facts(root, "x86_64"), HostNeeds())[NAMES.index("system")]
     assert (check.state, check.found) == ("failed", "it was not booted with systemd")
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
-    assert {check.state for check in host_chain(facts_of(host, tmp_path), Asked())} == {"failed"}
+    assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds())} == {"failed"}
 
 
 @pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.repository import ROOT
 from trainer.host import lease
-from trainer.host.lease import LOST, SECONDS, Lease, give_back, look, read, renew, take, undo
+from trainer.host.lease import LOST, SECONDS, Lease, give_back, read, renew, take, time_of_reading, undo
 
 ADA = Lease("a", holder="ada@laptop (deploy.yml)")
 BEN = Lease("b", holder="ben@desk (train.yml, run r1)")
@@ -60,21 +60,21 @@ def test_it_ends_by_itself_unless_it_is_renewed(file: Path, clock: list[float]) 
 def test_what_was_looked_at_before_somebody_had_acted_there_is_no_ground_to_act(
     file: Path, clock: list[float], *, given_back: bool, meanwhile: bool
 ) -> None:
-    looked = look(file, deployed=False)
+    looked = time_of_reading(file, deployed=False)
     take(file, ADA, 0)
     clock[0] += 1
-    looked = look(file, deployed=False) if meanwhile else looked
+    looked = time_of_reading(file, deployed=False) if meanwhile else looked
     clock[0] += 1
     if given_back:
         give_back(file, ADA.token)
     clock[0] += SECONDS
     refused = f"{ADA.holder} has acted there since this one looked: try again"
     assert take(file, BEN, 0, looked) == refused
-    assert take(file, BEN, 0, look(file, deployed=False)) == ""
+    assert take(file, BEN, 0, time_of_reading(file, deployed=False)) == ""
 
 
 def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path, clock: list[float]) -> None:
-    looked = look(file, deployed=False)
+    looked = time_of_reading(file, deployed=False)
     take(file, ADA, 0)
     clock[0] += 1
     undo(file, BEN.token)
@@ -94,7 +94,7 @@ def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
     file: Path, clock: list[float], *, deployed_since: bool
 ) -> None:
     """There may have been no lease since a boot: the first look at what is deployed makes one."""
-    looked = look(file, deployed=True)
+    looked = time_of_reading(file, deployed=True)
     clock[0] += 1
     take(file, ADA, 0)
     file.unlink()
@@ -104,20 +104,20 @@ def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
     clock[0] += 1
     refused = "another playbook, or a reboot, has acted there since this one looked: try again"
     assert take(file, BEN, 0, looked) == refused
-    assert take(file, BEN, 0, look(file, deployed=True)) == ""
+    assert take(file, BEN, 0, time_of_reading(file, deployed=True)) == ""
 
 
 def test_what_was_looked_at_before_a_boot_is_no_ground_to_act(file: Path, clock: list[float]) -> None:
-    looked = look(file, deployed=True)
+    looked = time_of_reading(file, deployed=True)
     file.unlink()
     clock[0] = 30
-    look(file, deployed=True)
+    time_of_reading(file, deployed=True)
     clock[0] = 40
     assert "or a reboot" in take(file, BEN, 0, looked)
 
 
 def test_a_look_at_a_host_without_anything_leaves_nothing_there(file: Path) -> None:
-    looked = look(file, deployed=False)
+    looked = time_of_reading(file, deployed=False)
     assert not file.exists()
     assert take(file, ADA, 0, looked) == ""
 
@@ -131,10 +131,10 @@ def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
 
 def test_a_look_that_waits_for_whoever_is_there_to_end_counts(file: Path) -> None:
     take(file, ADA, 0)
-    early = look(file, deployed=True)
+    early = time_of_reading(file, deployed=True)
     code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
     with subprocess.Popen([sys.executable, "-c", code, str(file)], cwd=ROOT):
-        looked = look(file, 60, deployed=True)
+        looked = time_of_reading(file, 60, deployed=True)
     assert take(file, BEN, 0, early).startswith("ada")
     assert take(file, BEN, 0, looked) == ""
 

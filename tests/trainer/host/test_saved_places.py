@@ -8,7 +8,7 @@ from trainer.host.saved_places import LONGEST, MOST_PLACES, SavedPlace, noted_pl
 
 
 @pytest.mark.parametrize(
-    ("path", "kept_at", "brought_to"),
+    ("path", "parts_on_host", "brought_to"),
     [
         ("/tmp/logs", "runs/.tmp/r1/worker0/logs", "saved/worker0/tmp/logs"),
         ("/var/tmp/m/1", "runs/.tmp/r1/worker0/m/1", "saved/worker0/tmp/m/1"),
@@ -23,15 +23,15 @@ from trainer.host.saved_places import LONGEST, MOST_PLACES, SavedPlace, noted_pl
     ],
 )
 def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
-    path: str, kept_at: str, brought_to: str
+    path: str, parts_on_host: str, brought_to: str
 ) -> None:
     place = SavedPlace(path)
-    assert "/".join(("runs", *place.kept_at("r1", "worker0"))) == kept_at
+    assert "/".join(("runs", *place.parts_on_host("r1", "worker0"))) == parts_on_host
     assert place.brought_to("worker0") == brought_to
 
 
 @pytest.mark.parametrize(
-    ("path", "kept_at", "brought_to"),
+    ("path", "parts_on_host", "brought_to"),
     [
         ("/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
         ("/var/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
@@ -41,10 +41,10 @@ def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
     ],
 )
 def test_of_a_folder_of_everybody_a_saved_model_alone_is_collected(
-    path: str, kept_at: str, brought_to: str
+    path: str, parts_on_host: str, brought_to: str
 ) -> None:
     place = SavedPlace(path, "SavedModel")
-    assert "/".join(("runs", *place.kept_at("r1", "worker0"))) == kept_at
+    assert "/".join(("runs", *place.parts_on_host("r1", "worker0"))) == parts_on_host
     assert place.brought_to("worker0") == brought_to
     assert ("variables" in place.members) == bool(brought_to)
     assert SavedPlace("/tmp/m", "SavedModel").members == ()

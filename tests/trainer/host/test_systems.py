@@ -13,7 +13,7 @@ from tests.repository import ROOT
 from tests.trainer.host.recorded_hosts import ALL_PROGRAMS, ROCKY_9
 from trainer.host.driver_packages import plan_installation
 from trainer.host.gpu_checks import gpu_chain
-from trainer.host.host_checks import Asked, host_chain
+from trainer.host.host_checks import HostNeeds, host_chain
 from trainer.host.host_facts import MESH_PROGRAMS, PROGRAMS, Distribution, read_host_facts
 from trainer.host.nvidia import GpuFacts
 from trainer.host.systems import SYSTEMS, system_of
@@ -98,10 +98,10 @@ def test_a_system_that_the_table_gets_is_known_to_checks_and_roles(
     programs = [program for program in ALL_PROGRAMS if program != "sshd"]
     host = replace(ROCKY_9, programs=programs, pythons=["3.11"]).lay_out(tmp_path)
     facts = read_host_facts(host, "x86_64")
-    (check,) = [check for check in host_chain(facts, Asked()) if check.name == "system"]
+    (check,) = [check for check in host_chain(facts, HostNeeds()) if check.name == "system"]
     assert check.remedy == "on the host: sudo dnf install openssh-server"
     found = replace(facts, missing_programs=(), distribution=Distribution("rhel", "9.5", (), "RHEL 9.5"))
-    assert host_chain(found, Asked())[0].found == "RHEL 9.5 (supported, but not tested)"
+    assert host_chain(found, HostNeeds())[0].found == "RHEL 9.5 (supported, but not tested)"
     plan = plan_installation(GpuFacts(kernel="5.14.0"), found.distribution, made, [])
     assert plan.refusal == (
         "the host's package sources have no nvidia-open: add a source, then `dnf makecache`; or name other "

@@ -30,7 +30,7 @@ def _save(folder: CheckpointFolder, step: int) -> None:
         shape_and_slices=["", ""],
         tensors=[tf.constant([step, 0, step], tf.int64), tf.fill([1000], float(step))],
     )
-    folder.saved()
+    folder.remove_old()
 
 
 def _names(folder: CheckpointFolder) -> list[str]:

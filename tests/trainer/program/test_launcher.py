@@ -15,7 +15,7 @@ from tests.trainer.processes import until
 from tests.trainer.program.launched import AS_ON_HOSTS, PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
 from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
 from trainer.contract.settings import TrainingSettings
-from trainer.host.task_traces import told_exit_code
+from trainer.host.task_traces import written_exit_code
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
 
@@ -141,7 +141,7 @@ def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phas
     assert progress["global_step"] == progress["last_step"] == 0
     assert reason in tasks.output("worker0")
     # systemd forgets a unit that ended well.
-    assert told_exit_code(tasks.directory("worker0"), "worker0") == code
+    assert written_exit_code(tasks.directory("worker0"), "worker0") == code
 
 
 def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:

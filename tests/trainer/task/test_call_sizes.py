@@ -9,7 +9,7 @@ def _sizes(sizes: CallSizes, milliseconds_of_a_step: float, calls: int) -> list[
     taken = []
     for _ in range(calls):
         taken.append(sizes.within(1000))
-        sizes.took(milliseconds_of_a_step / 1000 * taken[-1], taken[-1])
+        sizes.adapt(milliseconds_of_a_step / 1000 * taken[-1], taken[-1])
     return taken
 
 

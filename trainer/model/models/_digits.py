@@ -1,4 +1,4 @@
-"""What models that read handwritten digits have in common: everything but their layers."""
+"""What the classifiers of handwritten digits share: everything except their layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,9 +21,9 @@ def digits_model(
     create_variables: Callable[[ModelContext], Variables],
     logits: Logits,
 ) -> Model:
-    """A model that learns by softmax and cross entropy.
+    """Return a model that is trained with softmax and cross entropy.
 
-    `logits` returns [batch, 10] for the flat pixels [batch, pixels] of a batch.
+    `logits` returns scores [batch, 10] for flat pixels [batch, pixels].
     """
 
     def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -36,7 +36,7 @@ def digits_model(
         return {
             "accuracy": tf.reduce_mean(tf.cast(right, tf.float32)),
             "cross_entropy": _cross_entropy(scores, labels),
-            # What somebody who always says the same is right in at most.
+            # The accuracy of always guessing the commonest class.
             "largest_class": tf.constant(np.bincount(tested).max() / len(tested), tf.float32),
         }
 
@@ -61,7 +61,7 @@ def digits_model(
 
 
 def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
-    """The weights of a layer, of this shape, and one bias for each of its outputs (the last dimension)."""
+    """Create a layer's weights of this shape, and one bias for each output (the last dimension)."""
     drawn, zeros = v1.glorot_uniform_initializer(), v1.zeros_initializer()
     weights = v1.get_variable(f"{layer}/weights", shape, initializer=drawn, use_resource=True)
     return [weights, v1.get_variable(f"{layer}/biases", shape[-1:], initializer=zeros, use_resource=True)]

@@ -1,4 +1,4 @@
-"""Linear regression: y = 2x + 10 with noise. Weight and bias are known, so anyone sees whether it worked."""
+"""Linear regression of y = 2x + 10 with noise: the right weight and bias are known in advance."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,18 +11,18 @@ v1 = tf.compat.v1
 
 WEIGHT, BIAS, NOISE = 2.0, 10.0, 0.33
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 10_000, 1_000
-# Every task must see the same line, whatever the run's seed.
+# All tasks must draw the same points, so these do not depend on the run's seed.
 _DATA_SEED = 20_210
 
 
 def load(_settings: TrainingSettings, _workers: int) -> Data:
-    """Points of x from -1 to 1."""
+    """Return points of the noisy line, with x from -1 to 1."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
 
 
 def create_variables(_context: ModelContext) -> Variables:
-    """Weight and bias, both from a normal distribution."""
+    """Create weight and bias, both drawn from a normal distribution."""
     return [
         v1.get_variable(name, shape=[], initializer=v1.random_normal_initializer(), use_resource=True)
         for name in ("weight", "bias")
@@ -30,18 +30,18 @@ def create_variables(_context: ModelContext) -> Variables:
 
 
 def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Mean squared error."""
+    """Return the mean squared error."""
     weight, bias = variables
     return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Weight, bias and mean squared error."""
+    """Return weight, bias and mean squared error."""
     return {**watched(variables), "loss": loss(context, variables, features, labels)}
 
 
 def watched(variables: Values) -> Scalars:
-    """Weight and bias."""
+    """Return weight and bias."""
     weight, bias = variables
     return {"weight": weight, "bias": bias}
 

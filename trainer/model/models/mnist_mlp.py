@@ -1,4 +1,4 @@
-"""Handwritten digits read by one hidden layer, with softmax and cross entropy."""
+"""A classifier of handwritten digits with one hidden layer, softmax and cross entropy."""
 
 import tensorflow as tf
 
@@ -9,13 +9,13 @@ _ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Weights and biases of the hidden and of the output layer."""
+    """Create the weights and biases of the hidden layer and the output layer."""
     pixels, units = context.data.train.features.shape[1], context.settings.hidden_units
     return [*weights_and_biases("hidden", [pixels, units]), *weights_and_biases("output", [units, DIGITS])]
 
 
 def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.Tensor:
-    """Scores of the ten digits, [batch, 10]."""
+    """Return the scores of the ten digits, [batch, 10]."""
     hidden_weights, hidden_biases, output_weights, output_biases = variables
     activation = _ACTIVATIONS[context.settings.activation]
     hidden = activation(tf.matmul(features, hidden_weights) + hidden_biases)

@@ -1,4 +1,4 @@
-"""What a model is: plain functions over a list of variables, and the lines that people read about it."""
+"""The interface of a model: functions over a list of variables, and the lines printed about it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from trainer.model.pieces import AnyVariable, CutVariable, value_of
 from trainer.process.failure import TaskFailure
 
 Variables = Sequence[tf.Variable]
-# What a model computes with: a variable, or its value.
+# A model computes with the values of its variables, or with the variables themselves.
 Values = Sequence[tf.Variable | tf.Tensor]
-# By name.
+# Name -> scalar.
 Scalars = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Where a model may put things: the ps, and the worker that the graph (or this part of it) is for.
+    """The devices on which a model may place things: the ps, and the worker of this graph or tower.
 
     Each is a device as `tf.device` takes it, such as "/job:ps/task:1".
     """
@@ -29,13 +29,13 @@ class Devices:
     worker: str
 
     def ps_device(self, index: int) -> str:
-        """The ps of this index, counted round: index 2 of two ps is ps 0. Without any ps: the worker."""
+        """Return the device of ps number `index` modulo the number of ps; the worker's if there are no ps."""
         return self.ps[index % len(self.ps)] if self.ps else self.worker
 
 
 @dataclass(frozen=True)
 class ModelContext:
-    """What a model's functions know while the graph is built."""
+    """The settings, data and devices that a model's functions get while the graph is built."""
 
     settings: TrainingSettings
     data: Data
@@ -44,7 +44,7 @@ class ModelContext:
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a worker knows at a printed step. `watched` holds the values of the model's watched tensors."""
+    """The figures of a worker's step line. `watched` holds the values of the model's watched tensors."""
 
     local_step: int
     global_step: int
@@ -58,28 +58,29 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Model:
-    """Functions called while a graph is built.
+    """A model: its functions, most of which are called while a graph is built, and its learning rates.
 
-    Variables are spread over the ps, a large one in pieces, and operations go to the worker, unless a model
-    says otherwise with `tf.device` and the devices of its context. With several workers in one graph, `loss`
-    is called for each with a context of its own.
+    The variables are spread over the ps, a large one in pieces, and the operations run on the worker. A model
+    can override this with `tf.device` and the devices of its context. If one graph serves several workers,
+    `loss` is called once for each worker, with that worker's context.
 
     Attributes:
         name: the value of --model.
-        learning_rates: optimizer -> learning rate where none is given; the first is the default optimizer.
-        load: the examples, where so many workers learn; raises TaskFailure of class `input`.
-        create_variables: what is trained, as resource variables.
-        loss: the mean loss of a batch of features and labels, a float scalar. Here as in `metrics` and
-            `watched` variables come as their values, tensors of their shape, but for those that travel alone.
-        metrics: name -> a float scalar that is a mean over the examples given.
-        watched: name -> a scalar to show in the step lines.
-        step_line: the line printed every `steps_to_validate` local steps.
-        summary_lines: the lines the chief prints at the end, from the metrics on the test examples.
-        rates_per_gradient: whether `learning_rates` are for a step of one gradient. With sgd and momentum, a
-            step that applies the mean of several then takes the rate as many times. For a model whose
-            workers each learn something else, so that a mean has one worker's word only once in all.
-        travels_alone: whether a variable is to come itself, and not its value: one of which `loss` reads some
-            rows, or that it computes with on the ps. It stays in one piece.
+        learning_rates: optimizer -> its default learning rate; the first optimizer is the default.
+        load: returns the examples for a number of workers; raises TaskFailure (`input`).
+        create_variables: creates the trained variables, which are resource variables.
+        loss: returns the mean loss of a batch of features and labels, a float scalar. `loss`, `metrics` and
+            `watched` get the values of the variables, as tensors of the same shape, except for variables
+            that travel alone.
+        metrics: returns name -> a float scalar that is a mean over the given examples.
+        watched: returns name -> a scalar to show in the step lines.
+        step_line: returns the line that is printed every `steps_to_validate` local steps.
+        summary_lines: returns the chief's last lines, from the metrics on the test examples.
+        rates_per_gradient: whether `learning_rates` are for a step with one gradient. With sgd and momentum,
+            a step that applies the mean of n gradients then multiplies the rate by n. This is for a model
+            whose workers each learn different weights: the mean divides each worker's gradient by n.
+        travels_alone: whether the functions get a variable itself and not its value. This is for a variable
+            of which `loss` reads only some rows, or with which it computes on the ps. It is never cut.
 
     """
 
@@ -96,7 +97,7 @@ class Model:
     travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
-        """What `metrics` and `watched` are computed of."""
+        """Return what `metrics` and `watched` take: the variables that travel alone, the others' values."""
         return [
             variable
             if not isinstance(variable, CutVariable) and self.travels_alone(variable)
@@ -105,13 +106,13 @@ class Model:
         ]
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
-        """The optimizer that the settings ask for, or the model's own."""
+        """Return the optimizer of the settings, or the model's default."""
         return settings.optimizer or next(iter(self.learning_rates))
 
     def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
-        """The learning rate that the settings ask for, or the model's own for that optimizer.
+        """Return the learning rate of the settings, or the model's default for the optimizer.
 
-        Raises TaskFailure (`configuration`) where there is neither.
+        Raises TaskFailure (`configuration`) if there is neither.
         """
         if settings.learning_rate is not None:
             return settings.learning_rate
@@ -123,5 +124,5 @@ class Model:
                 CONFIGURATION, f"trainer_optimizer (--optimizer) is {optimizer!r}: {has}; {expected}"
             )
         gradients = settings.gradients_in_a_step(workers) if self.rates_per_gradient else 1
-        # The steps of the others do not depend on how large the gradients are.
+        # Steps of adagrad and adam do not depend on the gradients' scale, so their rates stay as they are.
         return self.learning_rates[optimizer] * (gradients if optimizer in {"sgd", "momentum"} else 1)

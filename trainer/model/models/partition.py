@@ -1,8 +1,8 @@
-"""A linear model, y = w . x, of which each worker sees a part: only workers that share can find all of it.
+"""A linear model, y = w . x, that no worker can learn alone: it shows whether workers share parameters.
 
-Every worker has two weights of its own. In the examples that it trains on, x is 0 but for these two, so its
-gradients say nothing of the other weights: they stay where they began, at 0, unless the worker that knows
-them pushes to the same variables. The test examples ask for all weights.
+Every worker has two weights of its own. In its training examples, x is 0 except for these two, so its
+gradients do not change the other weights. These stay at 0, where they began, unless the workers that can
+learn them push to the same variables. The test examples depend on all weights.
 """
 
 import numpy as np
@@ -16,21 +16,21 @@ from trainer.model.models.model import Model, ModelContext, Scalars, Values, Var
 v1 = tf.compat.v1
 
 WEIGHTS_OF_A_WORKER = 2
-# A part is found when each of its weights is no further than this from the known one.
+# A worker's part counts as found if each of its weights is within this distance of the known weight.
 FOUND_WITHIN = 0.05
 NOISE = 0.01
-# Beyond so many workers the metrics name the worst part alone: they are written with every summary.
+# With more workers than this, the metrics only name the worst part, because every summary contains them.
 MOST_ERRORS_SHOWN = 8
 ERROR_OF_WORKER, WORST_WORKER = "error_of_worker", "worst_worker"
 _EXAMPLES_OF_A_WORKER, _TEST_EXAMPLES = 64, 200
-# Every task must see the same weights and examples, whatever the run's seed.
+# All tasks must draw the same weights and examples, so these do not depend on the run's seed.
 _WEIGHTS_SEED, _TRAIN_SEED, _TEST_SEED = 20_212, 20_213, 20_214
 
 
 def known_weights(workers: int) -> npt.NDArray[np.float32]:
-    """What is to be found, [workers * WEIGHTS_OF_A_WORKER]: from 1 to 3, or from -3 to -1.
+    """Return the weights to learn, [workers * WEIGHTS_OF_A_WORKER], each from 1 to 3 or from -3 to -1.
 
-    A worker's weights are the same however many others there are.
+    A worker's weights do not depend on the number of workers.
     """
     parts = []
     for worker in range(workers):
@@ -40,7 +40,7 @@ def known_weights(workers: int) -> npt.NDArray[np.float32]:
 
 
 def load(_settings: TrainingSettings, workers: int) -> Data:
-    """Features [count, workers * WEIGHTS_OF_A_WORKER] of -1, 0 and 1, a piece to train on for each worker."""
+    """Return features [count, workers * WEIGHTS_OF_A_WORKER] of -1, 0 and 1; each worker has one part."""
     weights = known_weights(workers)
     pieces = [
         _examples(np.random.default_rng([_TRAIN_SEED, worker]), _EXAMPLES_OF_A_WORKER, weights, worker)
@@ -52,9 +52,9 @@ def load(_settings: TrainingSettings, workers: int) -> Data:
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """The weights, all 0: a variable on each ps, of as many weights as on the others or one more.
+    """Create the weights, all 0, as one variable on each ps; their sizes differ by one at most.
 
-    Where there are more ps than weights, some hold none.
+    If there are more ps than weights, some ps hold none.
     """
     weights = context.data.test.features.shape[1]
     pieces = np.array_split(np.arange(weights), min(weights, max(1, len(context.devices.ps))))
@@ -67,15 +67,15 @@ def create_variables(context: ModelContext) -> Variables:
 
 
 def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Mean squared error."""
+    """Return the mean squared error."""
     return tf.reduce_mean(tf.square(labels - tf.linalg.matvec(features, _all_weights(variables))))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """How far the weights are from the known ones, of how many workers they were found, and the loss.
+    """Return the largest error, the number of workers whose weights were found, and the loss.
 
-    Up to MOST_ERRORS_SHOWN workers each have a largest error of their own; of more, `worst_worker` is the
-    index of the one whose weights are furthest.
+    Up to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
+    `worst_worker` is the index of the worker with the largest error.
     """
     errors = _errors_of_workers(variables)
     workers = errors.shape[0]
@@ -87,7 +87,7 @@ def metrics(context: ModelContext, variables: Values, features: tf.Tensor, label
 
 
 def watched(variables: Values) -> Scalars:
-    """How many workers' weights are found, as this worker reads them."""
+    """Return the number of workers, how many workers' weights are found, and the largest error."""
     errors = _errors_of_workers(variables)
     return {
         "parts": tf.constant(float(errors.shape[0])),
@@ -101,7 +101,7 @@ def _all_weights(variables: Values) -> tf.Tensor:
 
 
 def _errors_of_workers(variables: Values) -> tf.Tensor:
-    """The largest error among each worker's weights, [workers]."""
+    """Return the largest error among each worker's weights, [workers]."""
     weights = _all_weights(variables)
     known = known_weights(weights.shape[0] // WEIGHTS_OF_A_WORKER)
     return tf.reduce_max(tf.reshape(tf.abs(weights - known), [-1, WEIGHTS_OF_A_WORKER]), axis=1)
@@ -110,7 +110,7 @@ def _errors_of_workers(variables: Values) -> tf.Tensor:
 def _examples(
     generator: np.random.Generator, count: int, weights: npt.NDArray[np.float32], worker: int | None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Features and labels that tell of one worker's weights alone; of all where `worker` is None."""
+    """Return features and labels that depend only on this worker's weights; on all if `worker` is None."""
     width = WEIGHTS_OF_A_WORKER
     own = slice(None) if worker is None else slice(worker * width, (worker + 1) * width)
     features = np.zeros((count, len(weights)), np.float32)
@@ -125,7 +125,8 @@ def _signs(generator: np.random.Generator, shape: int | tuple[int, ...]) -> npt.
 
 MODEL = Model(
     name="partition",
-    # A step leaves 0.6 of a worker's error on a large batch, 0.72 (root mean square) on a single example.
+    # With sgd, a step on a large batch leaves 0.6 of a worker's error; on a single example it leaves 0.72
+    # (root mean square).
     learning_rates={"sgd": 0.2, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
     load=load,
     create_variables=create_variables,

@@ -1,8 +1,8 @@
-"""The toy of the tutorials: a matrix on one ps, an offset on another, and operations on chosen devices.
+"""A toy model that places its variables and operations itself, as TensorFlow's tutorials show.
 
 It learns a known matrix and offset by least squares: y = A x + b. The matrix and its multiplication are on
-ps 0, the offset on ps 1 (on ps 0 where there is no other), the addition and the loss on the worker.
-TensorFlow carries the tensors between them, however many tasks there are.
+ps 0. The offset is on ps 1, or on ps 0 if there is no other. The addition and the loss are on the worker.
+TensorFlow sends the tensors from task to task.
 """
 
 import numpy as np
@@ -18,18 +18,18 @@ MATRIX = np.array([[1, -1, 3, 2], [-2, 2, 1, -3], [3, 1, -2, 1]], np.float32)
 OFFSET = np.array([[10], [-5], [2]], np.float32)
 _KNOWN = {"matrix": MATRIX, "offset": OFFSET}
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 2_000, 200
-# Every task must see the same points, whatever the run's seed.
+# All tasks must draw the same points, so these do not depend on the run's seed.
 _DATA_SEED = 20_211
 
 
 def load(_settings: TrainingSettings, _workers: int) -> Data:
-    """Points x [count, 4] from a normal distribution, and y [count, 3] without noise."""
+    """Return points x [count, 4] from a normal distribution, and y [count, 3] without noise."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """The matrix on ps 0, the offset on ps 1."""
+    """Create the matrix on ps 0 and the offset on ps 1."""
     variables = []
     for ps, (name, known) in enumerate(_KNOWN.items()):
         with tf.device(context.devices.ps_device(ps)):
@@ -39,18 +39,18 @@ def create_variables(context: ModelContext) -> Variables:
 
 
 def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Mean squared error; the multiplication on ps 0, the rest on the worker."""
+    """Return the mean squared error; the multiplication runs on ps 0, the rest on the worker."""
     matrix, offset = variables
     with tf.device(context.devices.ps_device(0)):
         product = tf.matmul(matrix, features, transpose_b=True, name="multiplication_on_ps")
     with tf.device(context.devices.worker):
-        # Columns are examples: were they rows, TensorFlow would merge the addition into the multiplication.
+        # Each column is an example. With rows, TensorFlow would merge the addition into the multiplication.
         found = tf.add(product, offset, name="addition_on_worker")
         return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """The largest error of the numbers that were learned, and the mean squared error."""
+    """Return the largest error of the learned numbers, and the mean squared error."""
     return {
         "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
         "loss": loss(context, variables, features, labels),
@@ -58,7 +58,7 @@ def metrics(context: ModelContext, variables: Values, features: tf.Tensor, label
 
 
 def watched(variables: Values) -> Scalars:
-    """The largest error of each variable's numbers; the name says where the variable lies."""
+    """Return the largest error of each variable's numbers; the metric's name has the variable's device."""
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
         for variable, (name, known) in zip(variables, _KNOWN.items(), strict=True)

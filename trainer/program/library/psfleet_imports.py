@@ -1,4 +1,4 @@
-"""What Python is told at the start of a program that psfleet launches: functions to call after imports."""
+"""Import hooks for a program that psfleet launches: functions that are called after imports of modules."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TENSORFLOW = "tensorflow"
 
 
 class AfterLoading(MetaPathFinder):
-    """Finds modules as the finders after it do, and has a function called with each once it is loaded.
+    """Finds modules as the finders after it do, and calls a function with each module once it is loaded.
 
-    Python's collector is kept away from TensorFlow, which then takes three fifths of the time.
+    Python's garbage collector is off while TensorFlow is loaded, which then takes three fifths of the time.
     """
 
     def __init__(self, functions: Mapping[str, Callable[[ModuleType], object]]) -> None:
@@ -68,7 +68,7 @@ def _nothing(_module: ModuleType) -> None:
 
 @contextmanager
 def _collector_away() -> Iterator[None]:
-    """Keep it away, as from the trainer (trainer/process/loading.py), unless the program has done so."""
+    """Switch the collector off, as trainer/process/loading.py does, unless the program has done so."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Records of a program of one's own, for psfleet's verdict and its progress line. See docs/programs.md.
+"""Event records of a program, for psfleet's verdict and its progress line. See docs/programs.md.
 
     import psfleet_records
 
@@ -7,9 +7,9 @@
     psfleet_records.evaluated(global_step, accuracy=0.97)
     psfleet_records.finished()
 
-Where a program runs without psfleet, as by hand, every call does nothing and says nothing. It needs neither
-TensorFlow nor psfleet's `trainer` package on the path: a program may have a package of that name itself.
-Every function raises ValueError for a value that is not of the kind that its docstring says.
+If the program runs without psfleet, for example by hand, every function does nothing. This module needs
+neither TensorFlow nor psfleet's `trainer` package on the path, because a program may have a package of that
+name itself. Every function raises ValueError for a value of another kind than its docstring says.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 
-# A program may take it out of the environment, to give TensorFlow a cluster of its own.
+# Read at the import, because a program may change it in the environment to build a cluster of its own.
 _TF_CONFIG = os.environ.get("TF_CONFIG", "")
 
-# psfleet's own package, under a name that no program's own package has.
+# The name under which psfleet's package `contract` is loaded; a program's own packages have other names.
 _CONTRACT = "_psfleet_contract"
 
 
 def _contract(module: str) -> ModuleType:
-    """Return a module of psfleet's package `contract`, which lies above this folder."""
+    """Return a module of psfleet's package `contract`, by its path relative to this file."""
     if _CONTRACT not in sys.modules:
         path = Path(__file__).resolve().parents[2] / "contract" / "__init__.py"
         spec = importlib.util.spec_from_file_location(_CONTRACT, path)
@@ -57,7 +57,7 @@ if not TYPE_CHECKING:
 
 
 class Task:
-    """What this process has told of its task so far."""
+    """The state of this process's task, as it was recorded so far."""
 
     def __init__(self, run_directory: Path) -> None:
         job, index = os.environ["PSFLEET_JOB"], int(os.environ["PSFLEET_TASK_INDEX"])
@@ -73,24 +73,24 @@ class Task:
         ]
         self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
         self.records = records.open_records(
-            run_directory, identity, lambda said: sys.stderr.write(f"{said}\n")
+            run_directory, identity, lambda problem: sys.stderr.write(f"{problem}\n")
         )
         self.windows = step_windows.StepWindows(self.records, 0)
         self.run_directory = run_directory
         self.last_step = self.local_step = self.examples = 0
         self.global_step: int | None = None
         self.loss: float | None = None
-        # Of each worker, by index, where a coordinator knows them.
+        # The steps of each worker, by index, if this is a coordinator.
         self.contributions: list[int] | None = None
         self.first_step_at: float | None = None
         self._next_report = 0.0
         self.lock = threading.RLock()
-        # What each thread told last, and since when none was taken back. By threading.local, for Python gives
-        # the ident of a thread that has ended to the next.
-        self._told, self._era, self._tellers = threading.local(), 0, 0
+        # The last global step of each thread, by era; a new era begins when the global step is set back. This
+        # is a threading.local, because Python reuses the ident of a thread that has ended.
+        self._of_thread, self._era, self._threads = threading.local(), 0, 0
 
     def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
-        """Record that this process begins, or begins anew; 0 for a last step that is not known."""
+        """Record that this process begins, or begins again; `last_step` is 0 if unknown."""
         self.last_step = last_step
         self.windows.flush()
         self.local_step = self.examples = 0
@@ -103,10 +103,10 @@ class Task:
         self.report(at_once=True)
 
     def count(self, after: int, steps: int, loss: float | None, examples: int) -> None:
-        """Count steps that the program tells of, after which, or before whose end, it read the global step.
+        """Count steps of the program; `after` is the global step that it read after them, or during the last.
 
-        A value that is fetched with a step is that before it or that after it. Threads tell theirs in any
-        order: where one tells less than another did, nothing was taken back.
+        A global step that is fetched together with a step may be that before it or that after it. Threads
+        report in any order: a lower global step of another thread does not mean that it was set back.
         """
         last = self.global_step
         at = max(after, last or 0) if self._goes_on(after) else after
@@ -116,57 +116,57 @@ class Task:
         self.examples += examples
         self.global_step = at
         self.loss = self.loss if loss is None else loss
-        # Of the steps of other threads nobody knows how long each has lasted.
-        self.windows.leave_unplaced(steps if self._tellers == 1 else math.inf)
+        # With several threads, it is unknown when the steps of the others began.
+        self.windows.leave_unplaced(steps if self._threads == 1 else math.inf)
         self.windows.add_unread(loss, before, at, examples, steps)
         self.report()
 
     def _goes_on(self, after: int) -> bool:
-        """Note what this thread tells; whether the global step was not taken back, as far as it knows."""
-        era, told = getattr(self._told, "last", (-1, 0))
+        """Note this thread's global step; return whether it was not set back, as far as this thread knows."""
+        era, last = getattr(self._of_thread, "last", (-1, 0))
         is_new = era != self._era
-        goes_on = self._tellers > 0 if is_new else told <= after
+        goes_on = self._threads > 0 if is_new else last <= after
         if not goes_on:
             self._begin_era()
-        self._tellers += is_new or not goes_on
-        self._told.last = self._era, after
+        self._threads += is_new or not goes_on
+        self._of_thread.last = self._era, after
         return goes_on
 
     def _begin_era(self) -> None:
-        """Forget what threads told: the first to tell more says where the run stands."""
-        self._era, self._tellers = self._era + 1, 0
+        """Forget the threads' global steps; the next one that a thread reports counts as it is."""
+        self._era, self._threads = self._era + 1, 0
 
     def take(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
         """Record steps as one window: the loss of each, and the global step before and after them all."""
         self.first_step_at = self.first_step_at or time.monotonic()
         self.windows.add_window(losses, before, after, unplaced)
         self.local_step += len(losses)
-        self.tell(after, next((loss for loss in reversed(losses) if loss is not None), None))
+        self.set_progress(after, next((loss for loss in reversed(losses) if loss is not None), None))
 
-    def tell(self, global_step: int, loss: float | None) -> None:
-        """Tell where the run stands now."""
+    def set_progress(self, global_step: int, loss: float | None) -> None:
+        """Set the run's current global step and, if it is known, its loss; report them if that is due."""
         self.global_step, self.loss = global_step, self.loss if loss is None else loss
         self.report()
 
     def report(self, *, at_once: bool = False) -> None:
-        """Tell where the run stands, where this task leads it: at most twice a second, or at once."""
+        """Write `progress.json`, if this task is the lead: at most twice a second, or `at_once`."""
         if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
         self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
-        known: dict[str, object] = {"global_step": self.global_step, "last_step": self.last_step}
-        known |= {"loss": self.loss, "contributions": self.contributions}
-        told = {name: value for name, value in known.items() if value is not None}
-        with contextlib.suppress(OSError):  # a full disk does not stop the program
-            program_run.update_progress(self.run_directory, told)
+        fields: dict[str, object] = {"global_step": self.global_step, "last_step": self.last_step}
+        fields |= {"loss": self.loss, "contributions": self.contributions}
+        changes = {name: value for name, value in fields.items() if value is not None}
+        with contextlib.suppress(OSError):  # a full disk must not stop the program
+            program_run.update_progress(self.run_directory, changes)
 
     def flush(self) -> None:
-        """Write what was counted and not yet written."""
+        """Write the counted steps that are not written yet."""
         with self.lock:
             self.windows.flush()
             self.report(at_once=True)
 
     def finish(self, reason: str, more: Mapping[str, object] | None = None) -> None:
-        """Record that it has done its work, with what more is known of it."""
+        """Record that the task has done its work, with `more` fields."""
         self.flush()
         fields: dict[str, object] = {"reason": reason, **(more or {})}
         if self.global_step is not None and self.first_step_at is not None:
@@ -178,39 +178,40 @@ class Task:
         self.records.write("finished", fields)
 
     def fail(self, reason: str) -> None:
-        """Record why it cannot go on."""
+        """Record why the task cannot go on."""
         self.flush()
         self.records.write("failed", {"class": "program", "reason": reason})
 
 
 _tasks: dict[int, Task] = {}
-_told: set[int] = set()
+# The pids in which the program itself called this module.
+_recording: set[int] = set()
 _creating = threading.Lock()
 
 
 def draw_nonce() -> int:
-    """Return a number that nobody else has drawn, for psfleet's own observer."""
+    """Return a nonce, for psfleet's own observer."""
     return records.draw_nonce()
 
 
-def told_by_program() -> bool:
-    """Whether the program itself records what this process does."""
-    return os.getpid() in _told
+def recorded_by_program() -> bool:
+    """Return whether the program itself records this process's training."""
+    return os.getpid() in _recording
 
 
 def task_to_observe() -> Task | None:
-    """Return the task, for psfleet's own observer; None where the program tells of it itself."""
-    return None if told_by_program() else _task_of_process()
+    """Return the task, for psfleet's own observer; None if the program records it itself."""
+    return None if recorded_by_program() else _task_of_process()
 
 
 def _task() -> Task | None:
-    """The task of this process, of which the program tells."""
-    _told.add(os.getpid())
+    """Return the task of this process, which the program records from now on."""
+    _recording.add(os.getpid())
     return _task_of_process()
 
 
 def _task_of_process() -> Task | None:
-    """The task; None where psfleet does not run it. A forked process begins its own count."""
+    """Return the task; None if psfleet does not run the process. A forked process begins its own count."""
     directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
     if not directory:
         return None
@@ -223,11 +224,11 @@ def _task_of_process() -> Task | None:
 
 
 def started(*, last_step: int = 0, **settings: object) -> None:
-    """Say before the first step that this task begins, and again where it begins another phase.
+    """Record that this task begins. Call it before the first step, and again before another phase.
 
-    `last_step` is the global step at which the run ends, 0 where that is not known. `settings` are what one
-    wants to read about the run later: numbers, texts, lists. `replication="sync"` says that the workers are
-    always at the same step, so that the verdict does not ask whose steps came between.
+    `last_step` is the global step at which the run ends, 0 if unknown. `settings` are numbers, texts and
+    lists to read about the run later. `replication="sync"` says that all workers are always at the same step,
+    so that the verdict does not require other workers' steps between those of this one.
     """
     if (task := _task()) is not None:
         with task.lock:
@@ -235,11 +236,12 @@ def started(*, last_step: int = 0, **settings: object) -> None:
 
 
 def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
-    """Count a training step that this task has taken: cheap, so call it after every step.
+    """Count a training step of this task. It is cheap, so call it after every step.
 
-    `global_step` is the run's step after it, or as it was fetched with it, `loss` of its examples (None where
-    this task knows none: the verdict then goes by those of the others), `examples` how many of them this task
-    read. `steps`: how many steps the call stands for, where a program takes several at once.
+    `global_step` is the run's global step after the step, or as it was fetched with it. `loss` is that of its
+    examples; None if this task does not know it, in which case the verdict uses those of other tasks.
+    `examples` is how many examples this task read. `steps` is the number of steps that the call stands for,
+    if a program takes several at once.
     """
     if (task := _task()) is None:
         return
@@ -253,7 +255,7 @@ def step(global_step: int, loss: float | None = None, *, examples: int = 0, step
 
 
 def evaluated(global_step: int, **metrics: float) -> None:
-    """Say what an evaluation found, such as `accuracy=0.97`; the goals of a verdict are asked of the last."""
+    """Record an evaluation's metrics, such as `accuracy=0.97`; a verdict's goals apply to the last ones."""
     if (task := _task()) is not None:
         values = {name: float(value) for name, value in metrics.items()}
         fields = {"global_step": _whole("global_step", global_step), "metrics": values}
@@ -263,7 +265,7 @@ def evaluated(global_step: int, **metrics: float) -> None:
 
 
 def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:
-    """Say that a checkpoint was saved, where, and how long it took."""
+    """Record that a checkpoint was saved, its path, and the seconds that it took."""
     if (task := _task()) is not None:
         after = _whole("global_step", global_step)
         fields = {"global_step": after, "path": os.fspath(path), "seconds": float(seconds)}
@@ -271,19 +273,19 @@ def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: flo
 
 
 def finished(reason: str = "last step") -> None:
-    """Say that this task has done its work: `last step`, or `run over` for one that only served."""
+    """Record that this task has done its work; `reason` is `last step`, or `run over` if it only served."""
     if (task := _task()) is not None:
         task.finish(reason)
 
 
 def failed(reason: str) -> None:
-    """Say why this task cannot go on. The program ends itself, by an exception or an exit code."""
+    """Record why this task cannot go on. The program must end itself, by an exception or an exit code."""
     if (task := _task()) is not None:
         task.fail(reason)
 
 
 def _whole(name: str, value: object) -> int:
-    """The value as an integer: also of numpy or of a tensor, which know `__index__` or `__int__`."""
+    """Return a value as an integer. Numbers of NumPy and tensors are allowed, too."""
     with contextlib.suppress(TypeError, ValueError):
         number = int(value)  # type: ignore[call-overload]
         if number == value and number >= 0:

@@ -1,7 +1,7 @@
-"""Python runs this before a program that psfleet launches, for this folder is in front of PYTHONPATH.
+"""Starts the observer: Python runs this before a program, because this folder is the first of PYTHONPATH.
 
-https://docs.python.org/3/library/site.html#module-sitecustomize. Another one that the host or the program has
-is run as it would be without this one.
+See https://docs.python.org/3/library/site.html#module-sitecustomize. It also runs the sitecustomize that
+Python would have run without this one.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""As in ../observed, for a program that is to have TensorFlow 1 (`trainer_program_tensorflow1`)."""
+"""Gives a program TensorFlow 1 (`trainer_program_tensorflow1`); see ../observed/sitecustomize.py."""
 
 from pathlib import Path
 

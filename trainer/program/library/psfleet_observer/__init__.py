@@ -1,14 +1,14 @@
-"""Looks, from within its process, at how a program trains, and records it as `psfleet_records` does.
+"""The observer, which runs in a program's process and records its training as `psfleet_records` does.
 
-The program is not changed: parts of TensorFlow are wrapped as they are loaded. But where a coordinator of
-TensorFlow 2 does not say on which disk its checkpoints lie, it is its own (checkpoints.py). What goes wrong
-in here is said in the log and ends the looking, never the program. One that calls `psfleet_records` is left
-alone.
+It wraps parts of TensorFlow as they are loaded, and does not change the program, with one exception: if a
+coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to its own
+(checkpoints.py). An error in the observer is logged and ends the observation, never the program. A program
+that calls `psfleet_records` is not observed.
 
-What is seen: steps of sessions of TensorFlow 1 (sessions.py), by the graph that they run (graphs.py,
-training_runs.py); the
-parameter servers, through a session of one's own (meeting.py); what a coordinator of TensorFlow 2 has its
-workers do (coordinator.py); and, of a program that calls `psfleet_records`, too, where it saves (saves.py).
+It observes the steps of TensorFlow 1's sessions (sessions.py), by the graphs that these run (graphs.py,
+training_runs.py); the ps, through a session of its own (meeting.py); the functions that a coordinator of
+TensorFlow 2 gives its workers (coordinator.py); and, even of a program that calls `psfleet_records`, the
+places where it saves (saves.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from psfleet_imports import AfterLoading
 
 from psfleet_observer.guard import guarded, say
 
-# Module of TensorFlow -> what is wrapped in it, as `module:function` here.
+# Module of TensorFlow -> the function that wraps parts of it, as `module:function` of this package.
 _WRAPPED = {
     "tensorflow.python.client.session": "sessions:wrap_sessions",
     "tensorflow.python.ops.gradients_impl": "graphs:wrap_gradients",
@@ -37,7 +37,7 @@ _WRAPPED = {
     "tensorflow.python.distribute.parameter_server_strategy_v2": "checkpoints:wrap_strategy",
     "tensorflow.python.checkpoint.checkpoint_options": "checkpoints:wrap_options",
 }
-# And what is wrapped in saves.py, which goes on where nothing else can be looked at any more.
+# Module -> the function of saves.py, which goes on even after the rest of the observation has ended.
 _SAVING = {
     "tensorflow.python.training.saver": "wrap_savers",
     "tensorflow.python.checkpoint.checkpoint": "wrap_checkpoints",
@@ -51,7 +51,7 @@ _SAVING = {
 
 
 def begin() -> None:
-    """Wrap these modules when the program loads them, where psfleet runs it."""
+    """Have these modules wrapped when the program loads them, if psfleet runs the program."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
         functions |= {module: functools.partial(_wrap_saves, then) for module, then in _SAVING.items()}

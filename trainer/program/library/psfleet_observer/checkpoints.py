@@ -1,6 +1,6 @@
-"""Checkpoints of a coordinator of TensorFlow 2 lie on its own disk, unless the program says where.
+"""Writes the checkpoints of TensorFlow 2's coordinator to its own disk, unless the program chooses another.
 
-Each ps would write its variables on its own otherwise: there is no disk that all tasks share.
+Otherwise each ps would write its variables to its own disk, because tasks share none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _coordinates = {"this process": False}
 
 
 def wrap_strategy(module: ModuleType) -> None:
-    """Note that this process coordinates others."""
+    """Wrap ParameterServerStrategyV2, to note that this process is a coordinator."""
     initialise = module.ParameterServerStrategyV2.__init__
 
     @functools.wraps(initialise)
@@ -27,13 +27,13 @@ def wrap_strategy(module: ModuleType) -> None:
 
 
 def wrap_options(module: ModuleType) -> None:
-    """Let the device that reads and writes be one of this process, where the program names none."""
-    asked = module.CheckpointOptions.experimental_io_device
+    """Wrap CheckpointOptions, so that this process reads and writes, unless the program names a device."""
+    chosen = module.CheckpointOptions.experimental_io_device
 
     def device(options: Any) -> str | None:
-        return asked.__get__(options) or (_own_device() if _coordinates["this process"] else None)
+        return chosen.__get__(options) or (_own_device() if _coordinates["this process"] else None)
 
-    module.CheckpointOptions.experimental_io_device = property(device, asked.__set__)
+    module.CheckpointOptions.experimental_io_device = property(device, chosen.__set__)
 
 
 @guarded

@@ -1,6 +1,7 @@
-"""Counts what each worker has done for a coordinator of TensorFlow 2, which hands out all steps of a run.
+"""Counting the steps of each worker in the process of TensorFlow 2's coordinator, which hands them out.
 
-A worker of a `ClusterCoordinator` serves, and knows of no step: the coordinator's process tells of all.
+A worker of a `ClusterCoordinator` only serves and cannot count steps, so the coordinator's process records
+those of all workers.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ _LOSS = "_psfleet_loss"
 
 @dataclass
 class _Loss:
-    """Where among the results of a step its loss is, and which step it was of all; 0 until it is done."""
+    """The place of the loss among a step's results, and the step's number; 0 until the step is done."""
 
     place: int
     step: int = 0
 
 
-class _Handed:
-    """What was done, by worker; `written` of all of it."""
+class _HandedOut:
+    """The finished steps of each worker; `written` is the number of steps that are in records."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.done: Counter[str] = Counter()
         self.written = 0
-        # Of what changes no variable of the model, or may do so unseen.
+        # The functions of each worker that do not change the model, or may do so without being seen.
         self.others: Counter[str] = Counter()
-        # What the program has fetched, by step.
+        # Step -> its loss, if the program has fetched it.
         self.losses: dict[int, float] = {}
         self.written_at = time.monotonic()
         self.workers = [name for name in task.workers if name.startswith("worker")]
@@ -53,7 +54,7 @@ class _Handed:
         atexit.register(self.finish)
 
     def add(self, worker: str, loss: _Loss | None, *, trains: bool) -> None:
-        """Count a function that a worker has run to its end, which is a step where it trains."""
+        """Count a function that a worker has finished; it is a step if it trains."""
         with self.lock:
             (self.done if trains else self.others)[worker] += 1
             reached = self.done.total()
@@ -65,10 +66,10 @@ class _Handed:
             if reached - self.written >= self.task.windows.room and not waits:
                 self.write(reached)
             elif trains:
-                self.task.tell(reached, None)
+                self.task.set_progress(reached, None)
 
     def see(self, step: int, loss: float) -> None:
-        """Take the loss of a step, as the program has fetched it."""
+        """Take the loss of a step that the program has fetched."""
         with self.lock:
             if step > self.written:
                 self.losses[step] = loss
@@ -76,7 +77,7 @@ class _Handed:
                     self.write(step)
 
     def write(self, reached: int) -> None:
-        """Write what is not written yet, as far as a step."""
+        """Write a record of the steps up to `reached` that are not written yet."""
         steps = range(self.written + 1, reached + 1)
         if steps:
             self.task.take([self.losses.pop(step, None) for step in steps], self.written, reached)
@@ -84,7 +85,7 @@ class _Handed:
 
     @guarded
     def finish(self) -> None:
-        """Write what is left, and what each worker has done."""
+        """Write the remaining steps, and the number of steps of each worker."""
         with self.lock:
             self.write(self.done.total())
             stop()
@@ -92,21 +93,21 @@ class _Handed:
             end(self.task, {"contributions": {worker: self.done[worker] for worker in workers}})
 
 
-_handed: list[_Handed] = []
-# Function -> whether it trains, and where its loss is among what it returns.
+_handed: list[_HandedOut] = []
+# Function -> whether it trains, and the place of the loss among its results.
 _functions: WeakKeyDictionary[Any, tuple[bool, int | None]] = WeakKeyDictionary()
 _creating = threading.Lock()
 
 
 def wrap_coordinator(module: ModuleType) -> None:
-    """Count the functions that workers run for the coordinator; not what sets them up."""
+    """Wrap closures, to count the functions that workers run, but not those that set workers up."""
     execute = module.Closure.execute_on
 
     @functools.wraps(execute)
     def counting(self: Any, worker: Any) -> Any:
         if type(self) is not module.Closure:
             return execute(self, worker)
-        trains, loss = _looked_at(self) or (False, None)
+        trains, loss = _analyse(self) or (False, None)
         result = execute(self, worker)
         _count(f"worker{worker.worker_index}", loss, trains=trains)
         return result
@@ -115,7 +116,7 @@ def wrap_coordinator(module: ModuleType) -> None:
 
 
 def wrap_results(module: ModuleType) -> None:
-    """Take note of a loss that the program fetches."""
+    """Wrap results, to note a loss that the program fetches."""
     get = module.RemoteValueImpl.get
 
     @functools.wraps(get)
@@ -128,8 +129,8 @@ def wrap_results(module: ModuleType) -> None:
 
 
 @guarded
-def _looked_at(closure: Any) -> tuple[bool, _Loss | None]:
-    """Return whether a function trains, and where its loss will be; its result is told the same."""
+def _analyse(closure: Any) -> tuple[bool, _Loss | None]:
+    """Return whether a function trains, and the place of its loss, which is also attached to its result."""
     function = getattr(closure, "_concrete_function", None)
     if function is None:
         return False, None
@@ -157,13 +158,13 @@ def _see(value: Any, found: Any) -> None:
 def _count(worker: str, loss: _Loss | None, *, trains: bool) -> None:
     with _creating:
         if not _handed and (task := task_of_process()) is not None:
-            _handed.append(_Handed(task))
+            _handed.append(_HandedOut(task))
     if _handed:
         _handed[0].add(worker, loss, trains=trains)
 
 
 def _changes_the_model(function: Any) -> bool:
-    """Whether a function writes a variable that is trainable, itself or in a function that it calls."""
+    """Return whether a function writes a trainable variable, itself or in a function that it calls."""
     graph = function.graph
     trainable = {id(variable.handle) for variable in graph.trainable_variables}
     inside = {inner.name: id(outer) in trainable for outer, inner in graph.captures}
@@ -174,7 +175,7 @@ def _changes_the_model(function: Any) -> bool:
 
 
 def _writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]) -> bool:
-    """Whether one of these nodes writes one of the handles; `nodes` stand in the order of their inputs."""
+    """Return whether one of these nodes writes one of the handles; nodes come after their inputs."""
     handles = set(handles)
     for node in nodes:
         taken = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
@@ -187,7 +188,7 @@ def _writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any
             handles.add(node.name)
         for called in names_of_functions(node.attr):
             if called in functions:
-                # What a condition decides by is no argument of its branches.
+                # The first input of a condition is the predicate, which its branches do not get.
                 shift = 1 if node.op in {"If", "StatelessIf", "Case", "StatelessCase"} else 0
                 arguments = functions[called].signature.input_arg
                 given = {

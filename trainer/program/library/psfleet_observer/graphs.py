@@ -1,4 +1,4 @@
-"""What a program's optimizers and gradients tell of its graph, while it is built."""
+"""Notes about a program's optimizers and gradients, taken while the program builds its graph."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from psfleet_observer.guard import guarded
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# How operations that write variables are called.
+# The first letters of operations that write variables.
 WRITING = (
     *("Assign", "Scatter", "Apply", "SparseApply", "ResourceScatter", "ResourceApply"),
     *("ResourceSparseApply",),
 )
-# What makes one loss of several, or leaves it as it is.
+# Operations that leave a loss as it is, or make one of several.
 _SAME_LOSS = {"Identity", "Mean", "Sum"}
 _VARIABLES = {"VarHandleOp", "VariableV2", "Variable"}
 
 
 @dataclass(frozen=True)
 class Update:
-    """An operation that applies gradients, and the counter that it moves where it was given one.
+    """An operation that applies gradients, and the counter that it moves, if any.
 
-    `replicas` are the gradients that a step of a synchronous optimizer waits for; 0 of the others, whose step
-    is their run. One that lies within another graph, or a condition, may be made or not: `certain`.
+    `replicas` is the number of gradients for which a synchronous optimizer's step waits; 0 for other
+    optimizers, whose step is a run of the operation. `certain` is false if the operation is in a function or
+    a condition, which may not run it.
     """
 
     operation: tf.Operation
@@ -41,11 +42,11 @@ class Update:
 
 
 @dataclass
-class Known:
-    """What was noted of a graph: of which losses gradients were asked for, by what, and the results.
+class GraphNotes:
+    """The notes about a graph: its updates, losses and gradients.
 
-    `losses` has the loss by the operation of each variable, in the order of the calls; `targets` is all of
-    which gradients were asked for, also of variables that are no operations.
+    `losses` maps the operation of each variable to the loss of its gradients, in the order of the calls.
+    `targets` are all operations whose gradients the program computes, with respect to anything.
     """
 
     updates: list[Update] = field(default_factory=list)
@@ -54,28 +55,28 @@ class Known:
     targets: set[tf.Operation] = field(default_factory=set)
 
 
-_graphs: WeakKeyDictionary[tf.Graph, Known] = WeakKeyDictionary()
+_graphs: WeakKeyDictionary[tf.Graph, GraphNotes] = WeakKeyDictionary()
 _inside = threading.local()
 
 
-def known_of(graph: tf.Graph) -> Known:
-    """Return what is noted of a graph so far."""
-    return _graphs.setdefault(graph, Known())
+def notes_of(graph: tf.Graph) -> GraphNotes:
+    """Return the notes about a graph so far."""
+    return _graphs.setdefault(graph, GraphNotes())
 
 
 def trains(graph: tf.Graph) -> bool:
-    """Whether gradients were asked for, or applied, in a graph."""
+    """Return whether a program computes or applies gradients in a graph."""
     return graph in _graphs
 
 
 def wrap_gradients(module: ModuleType) -> None:
-    """Note of which loss the gradients of a variable are."""
+    """Wrap tf.gradients, to note the loss whose gradients it computes."""
     for name in ("gradients", "gradients_v2"):
         setattr(module, name, _noting_loss(getattr(module, name)))
 
 
 def wrap_tapes(module: ModuleType) -> None:
-    """The same of gradients that a tape finds in a graph."""
+    """Wrap gradient tapes, to note the loss whose gradients they compute in a graph."""
     find: Callable[..., Any] = module.GradientTape.gradient
 
     @functools.wraps(find)
@@ -98,9 +99,9 @@ def _noting_loss(gradients: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_optimizers(module: ModuleType) -> None:
-    """Note which operation applies which gradients, and moves which counter; and what the program minimizes.
+    """Wrap optimizers, to note the operations that apply gradients, their counters, and the minimized loss.
 
-    That is its loss, where an optimizer asks for the gradients of a multiple of it (a loss scale).
+    That loss counts even if an optimizer computes the gradients of a multiple of it (a loss scale).
     """
     _wrap_apply_gradients(module.Optimizer)
     minimize: Callable[..., Any] = module.Optimizer.minimize
@@ -117,7 +118,7 @@ def wrap_optimizers(module: ModuleType) -> None:
 
 
 def wrap_synchronous_optimizers(module: ModuleType) -> None:
-    """The same of those that wait for gradients of several workers."""
+    """Wrap optimizers that wait for gradients of several workers, as `wrap_optimizers` does."""
     _wrap_apply_gradients(module.SyncReplicasOptimizer)
 
 
@@ -127,7 +128,7 @@ def _wrap_apply_gradients(optimizer: Any) -> None:
     @functools.wraps(apply)
     def noting(self: Any, grads_and_vars: Any, global_step: Any = None, *more: Any, **named: Any) -> Any:
         pairs = list(grads_and_vars)
-        # An optimizer may apply through another one: what the program runs is of the outer.
+        # An optimizer may apply gradients through another one; the program runs the outer one's operation.
         outer, _inside.apply = getattr(_inside, "apply", False), True
         try:
             operation = apply(self, pairs, global_step, *more, **named)
@@ -150,15 +151,15 @@ def _note_loss(ys: Any, xs: Any, found: Any) -> None:
     graph = getattr(losses[0], "graph", None) if losses else None
     if graph is None:
         return
-    known = known_of(_outermost(graph))
+    notes = notes_of(_outermost(graph))
     minimized = getattr(_inside, "loss", None)
     loss = losses[0] if minimized is None else minimized
-    known.targets.add(loss.op)
-    known.gradients |= {part.op for one in tf.nest.flatten(found) for part in tensors_of(one)}
+    notes.targets.add(loss.op)
+    notes.gradients |= {part.op for one in tf.nest.flatten(found) for part in tensors_of(one)}
     for x in tf.nest.flatten(xs):
         variable = variable_of(getattr(x, "op", None))
         if variable is not None:
-            known.losses.setdefault(variable, loss)
+            notes.losses.setdefault(variable, loss)
 
 
 @guarded
@@ -171,17 +172,17 @@ def _note_update(operation: Any, counter: Any, pairs: Sequence[Any], replicas: i
     graph = _outermost(operation.graph)
     certain = graph is operation.graph and operation._get_control_flow_context() is None
     applied = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
-    known_of(graph).updates.append(Update(operation, counter, applied, int(replicas), certain))
+    notes_of(graph).updates.append(Update(operation, counter, applied, int(replicas), certain))
 
 
 def tensors_of(gradient: Any) -> list[tf.Tensor]:
-    """Return what a gradient consists of: itself, or the rows of a table and which they are."""
-    of = getattr(gradient, "values", gradient)  # rows have `op` and `consumers` as a tensor has, and no `ref`
+    """Return the tensors of a gradient: itself, or the values of tf.IndexedSlices; [] for anything else."""
+    of = getattr(gradient, "values", gradient)  # IndexedSlices have `op` and `consumers`, but no `ref`
     return [of] if hasattr(of, "op") and hasattr(of, "consumers") else []
 
 
 def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
-    """Return the operation of the variable that this one is, or reads, or passes on; None of what is none."""
+    """Return the variable's operation that this one is, reads or passes on; None if there is none."""
     while operation is not None and operation.type not in _VARIABLES:
         passes_on = operation.type in {
             "ReadVariableOp",
@@ -208,10 +209,13 @@ def _outermost(graph: Any) -> tf.Graph:
 
 
 def place_of_loss(function: Any) -> int | None:
-    """Return where among the results of a function its loss is, if it is: also the mean or sum of several."""
+    """Return the place of the loss among a function's results; None if there is none.
+
+    A mean or sum of losses counts as a loss.
+    """
     import tensorflow as tf
 
-    targets = known_of(_outermost(function.graph)).targets
+    targets = notes_of(_outermost(function.graph)).targets
     for place, tensor in enumerate(tf.nest.flatten(function.structured_outputs)):
         if not (tf.is_tensor(tensor) and tensor.shape.rank == 0 and tensor.dtype.is_floating):
             continue
@@ -224,7 +228,7 @@ def place_of_loss(function: Any) -> int | None:
 
 
 def after(operation: tf.Operation) -> set[tf.Operation]:
-    """Return the operation, and those that wait for it."""
+    """Return the operation and all operations that depend on it."""
     return _closure(
         [operation],
         lambda of: [*(user for out in of.outputs for user in out.consumers()), *of._control_outputs],
@@ -232,7 +236,7 @@ def after(operation: tf.Operation) -> set[tf.Operation]:
 
 
 def before(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
-    """Return the operations, and those that they wait for."""
+    """Return the operations and all operations on which they depend."""
     return _closure(operations, lambda of: [*(tensor.op for tensor in of.inputs), *of.control_inputs])
 
 

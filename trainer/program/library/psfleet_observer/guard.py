@@ -1,4 +1,4 @@
-"""What keeps the observer from the program: its errors are said and end it, its calls have an end."""
+"""Protection of the program from the observer: errors end only the observation, and calls have a deadline."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _state = {"off": False}
 
 
 def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
-    """Return the function, which gives None where it raises, and from then on, as all guarded ones do."""
+    """Wrap a function: once any guarded function raises, the error is logged, and all of them return None."""
 
     @functools.wraps(function)
     def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result | None:
-        # What Python still calls when it is about to end, such as `__del__`, can import nothing any more.
+        # Functions that Python still calls at its very end, such as `__del__`, cannot import any more.
         if _state["off"] or sys.is_finalizing():
             return None
         try:
@@ -36,20 +36,21 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def stop() -> None:
-    """Look no more."""
+    """End the observation."""
     _state["off"] = True
 
 
 def say(text: str) -> None:
-    """Tell of this in the task's log."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # at the end there may be none
+    """Write a line to the task's log."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # at Python's end there may be no stream
         sys.stderr.write(f"psfleet, which looks at this program: {text}\n")
 
 
 def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """Call a function that TensorFlow may hold for ever. Raises TimeoutError, and what the function raises.
+    """Return the result of a function that may hang in TensorFlow.
 
-    Where it takes too long it is left behind, in a thread that does not keep the process alive.
+    Raises TimeoutError after `seconds`, and what the function raises. A call that takes too long stays in a
+    thread that does not keep the process alive.
     """
     results: list[Result] = []
     errors: list[BaseException] = []

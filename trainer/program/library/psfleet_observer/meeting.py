@@ -1,7 +1,7 @@
-"""Meets the parameter servers and the other workers through a session of its own: nonces, the global step.
+"""The observer's own session to the ps, through which it exchanges nonces and reads the global step.
 
-What a process has drawn lies in variables on the ps, in a container of psfleet's, so that the program's own
-variables, and its checkpoints, are what they were. Its graph is another one than the program's.
+The nonces are in variables on the ps, in psfleet's own resource container, so that the program's variables
+and checkpoints do not change. The session has a graph of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _CONTAINER = "psfleet"
 _MOST_VARIABLES = 1000
-# A ps tells its number once its server has started, by which time others may reach it.
-_SECONDS_FOR_THE_PS, _SECONDS_BETWEEN_LOOKS = 2.0, 0.02
+# A ps publishes its nonce after its server has started, so others may reach the server a little earlier.
+_SECONDS_FOR_THE_PS, _POLL_SECONDS = 2.0, 0.02
 _SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
 
 
 class Meeting:
-    """A session to where a program counts its steps. Raises tf.errors.OpError, TimeoutError."""
+    """A session to the tasks with a program's step counters. Raises tf.errors.OpError, TimeoutError."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Meeting:
         nonce: int,
         workers: Iterable[str],
     ) -> None:
-        """Meet all that the program's `session` can reach, as this task; `workers` are all that may come."""
+        """Connect to all tasks that the program's `session` can reach; `workers` are all possible ones."""
         import tensorflow as tf
 
         self._graph = tf.Graph()
@@ -63,44 +63,44 @@ class Meeting:
         session.run(own.assigned(nonce))
         until = time.monotonic() + _SECONDS_FOR_THE_PS
         while len(drawn := _read(session, servers)) < len(servers) and time.monotonic() < until:
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         return session, drawn
 
-    def look(self) -> tuple[int, dict[str, object]]:
-        """Return the global step, and the numbers that are there of the ps and of the workers by now."""
+    def read(self) -> tuple[int, dict[str, object]]:
+        """Return the global step, and the nonces that ps and workers have published by now."""
         there = within(_SECONDS_TO_READ, lambda: _read(self._session, self._workers))
         drawn = {"ps_nonces": self._drawn, "ps_own_nonces": self._drawn}
         return self.global_step(), {**drawn, "worker_nonces": there, "waited_seconds": self._seconds}
 
     def global_step(self) -> int:
-        """Return what the global step is now: the sum, where a program has several."""
+        """Return the current global step; the sum, if a program has several counters."""
         return within(_SECONDS_TO_READ, lambda: sum(map(int, self._session.run(self._counters))))
 
     def close(self) -> None:
-        """Leave the cluster, as far as that can be done in time."""
+        """Close the session, if that is possible in time."""
         import tensorflow as tf
 
         with suppress(TimeoutError, tf.errors.OpError):
             within(_SECONDS_TO_READ, self._session.close)
 
 
-def tell_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
-    """Put this process's number into its own server, for the workers to read."""
+def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
+    """Write this process's nonce to its own server, for the workers to read."""
     import tensorflow as tf
 
-    def tell() -> None:
+    def write() -> None:
         device = _device(name)
         config = tf.compat.v1.ConfigProto(device_filters=[device])
         with tf.Graph().as_default() as graph, tf.compat.v1.Session(server.target, graph, config) as session:
             session.run(_Nonce(name, device).assigned(nonce))
 
-    within(_SECONDS_TO_READ, tell)
+    within(_SECONDS_TO_READ, write)
 
 
 def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int]:
-    """Return the bytes of each variable by the task that holds it and its name there, as in `ps0 weights`.
+    """Return "task name" -> bytes of each variable, such as `ps0 weights`.
 
-    Of very many it is their digest, for each task that holds some.
+    If there are very many, return one entry with a digest of the names for each task.
     """
     sizes: dict[str, int] = {}
     for variable, size in variables.items():
@@ -123,7 +123,7 @@ def _digest(names: Sequence[str]) -> str:
 
 
 def place_of(device: str, task: str) -> str:
-    """Return the task of a device, as in `ps0`; `task`, whose process it then is, where it names none."""
+    """Return the task of a device, such as `ps0`; `task`, this process's, if the device names none."""
     import tensorflow as tf
 
     spec = tf.DeviceSpec.from_string(device or "")
@@ -136,7 +136,7 @@ def _device(place: str) -> str:
 
 
 class _Nonce:
-    """The operations of a number that a task has drawn, in the graph of the moment."""
+    """The operations for a task's nonce, in the default graph."""
 
     def __init__(self, name: str, device: str) -> None:
         import tensorflow as tf
@@ -163,12 +163,12 @@ def _read(session: tf.compat.v1.Session, nonces: Mapping[str, _Nonce]) -> dict[s
 
 
 def _read_alike(variable: tf.Variable) -> tf.Tensor:
-    """Return an operation of the graph of the moment that reads the same variable."""
+    """Return an operation of the default graph that reads the same variable."""
     import tensorflow as tf
 
     node = tf.compat.v1.NodeDef()
     node.CopyFrom(variable.op.node_def)
-    node.attr.pop("_class", None)  # it names operations that this graph has not
+    node.attr.pop("_class", None)  # it names operations that this graph lacks
     (copy,) = tf.import_graph_def(
         tf.compat.v1.GraphDef(node=[node]), return_elements=[f"{node.name}:0"], name=""
     )

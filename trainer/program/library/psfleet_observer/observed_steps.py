@@ -1,6 +1,6 @@
-"""The steps of this process, and where the global step was around them: what of them is recorded, and when.
+"""The observed steps of this process, the global steps around them, and their records.
 
-The global step is read now and then, by a session of one's own (meeting.py), never within the program's runs.
+The global step is read now and then by the observer's own session (meeting.py), never in the program's runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _SECONDS_UNTIL_READ_AGAIN = 5.0
-# To fetch a loss that the program does not fetch costs some 50 us.
+# Fetching a loss that the program does not fetch costs some 50 us, so only some steps do.
 _STEPS_WITH_LOSS, _STEPS_BETWEEN_LOSSES = 100, 8
 _NOBODY: Mapping[str, object] = {"ps_nonces": {}, "worker_nonces": {}, "waited_seconds": 0.0}
 
@@ -32,10 +32,10 @@ _observers: list[Observer] = []
 
 @dataclass
 class Session:
-    """What is known of a session of the program. `meeting` is None where it trains within its process.
+    """The state of a session of the program. `meeting` is None if it trains within its own process.
 
-    `steps` has what its runs are, by the ids of what is run, which is `kept` therefore; `taken` counts steps.
-    `told` is what was recorded of where things are; it is looked at again where `begun` is taken back.
+    `steps` maps the ids of a run's operations, which `kept` refers to, to its step. `taken` counts steps.
+    `recorded` is what was recorded about variables' places; they are examined again if `begun` is reset.
     """
 
     observer: Observer
@@ -47,21 +47,21 @@ class Session:
     kept: list[object] = field(default_factory=list)
     taken: int = 0
     writes: frozenset[tf.Operation] = frozenset()
-    told: Mapping[str, object] = field(default_factory=dict)
+    recorded: Mapping[str, object] = field(default_factory=dict)
 
     def wants_more(self, step: training_runs.Step) -> bool:
-        """Whether the next step is one of those of which more is asked than the program asks for."""
+        """Return whether to fetch more than the program does in the next step."""
         often = self.taken < _STEPS_WITH_LOSS and not step.known
         return often or self.taken % _STEPS_BETWEEN_LOSSES == 0
 
     def lose(self, error: Exception) -> None:
-        """Record nothing of it."""
+        """Record no more steps of this session."""
         self.lost = True
         say(f"the steps of this session are not recorded: {type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Write its steps, while it is there to say where the global step is; then it is over."""
-        if self.told and not self.lost:
+        """Write the session's steps while the global step can still be read, and end its observation."""
+        if self.recorded and not self.lost:
             self.observer.read(self)
         self.lost = True
         if self.meeting:
@@ -69,12 +69,11 @@ class Session:
 
 
 class Observer:
-    """Steps that are not written yet, by the loss of each, and the global step before them.
+    """The steps of this process that are not written yet: the loss of each, and the global step before them.
 
-    `losses` has one for each of them; when there are `limit`, they are to be written, or told of. `looks`
-    counts how often the global step was read: a step that began before the last look, as in another thread,
-    may have been made before it, and is `unplaced`. None lasts over a second look: what is `_running` since
-    before the last one is waited for.
+    Once there are `limit` steps, they are written or reported. `readings` counts how often the global step
+    was read. A step that began before the last reading, in another thread, may have ended before or after it:
+    it is `unplaced`. The next reading waits for such steps, so none spans two readings.
     """
 
     def __init__(self, task: psfleet_records.Task) -> None:
@@ -83,18 +82,18 @@ class Observer:
         self._lock = threading.RLock()
         self.losses: list[float | None] = []
         self.limit = 1
-        self.looks = self._unplaced = 0
-        self._running = {"since the last look": 0, "longer": 0}
+        self.readings = self._unplaced = 0
+        self._running = {"since the last reading": 0, "longer": 0}
         self._before = 0
         self._steps_a_second = 1
-        self._looked_at = time.monotonic()
+        self._read_at = time.monotonic()
         self._last: Session | None = None
         self._read_again_at = 0.0
         self._gradients = {"gradients_seen": 0, "gradients_of_zero": 0}
         atexit.register(self.finish)
 
     def meet(self, session: tf.compat.v1.Session) -> Session:
-        """Meet the others as soon as the program runs anything: a step has not to wait for it then."""
+        """Connect to the other tasks at the program's first run, so that no step has to wait for that."""
         own = Session(self)
         self._meet_at_counters(session, own)
         return own
@@ -115,11 +114,11 @@ class Observer:
             own.lose(error)
 
     def begin(self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> None:
-        """Look where things are before the first step of its kind in a session."""
+        """Record where variables and counters are, before a session's first step of its kind."""
         import tensorflow as tf
 
         with self._lock:
-            if own.begun or own.lost or psfleet_records.told_by_program():
+            if own.begun or own.lost or psfleet_records.recorded_by_program():
                 return
             own.begun = True
             if self._last is None:
@@ -130,27 +129,27 @@ class Observer:
             self._last = own
             own.writes |= step.writes
             where = self._where(session, own, step)
-            if where == own.told:
+            if where == own.recorded:
                 return
             self._meet_at_counters(session, own)
             if own.lost:
                 return
-            own.told = where
+            own.recorded = where
             try:
-                now, found = own.meeting.look() if own.meeting else (self._before, _NOBODY)
+                now, peers = own.meeting.read() if own.meeting else (self._before, _NOBODY)
             except (tf.errors.OpError, TimeoutError) as error:
                 own.lose(error)
                 return
             if now >= self._before + len(self.losses) - self._unplaced:
                 self._write(now)
-            # Else the model was set again, and what became of these steps nobody knows.
+            # Otherwise the model was set back, and it is unknown which of these steps it contains.
             self._go_on_from(now)
-            self.task.records.write("peers_ready", {**found, "global_step": now, **where})
+            self.task.records.write("peers_ready", {**peers, "global_step": now, **where})
 
     def _where(
         self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step
     ) -> dict[str, object]:
-        """Return where the model is, and what counts its steps, as far as that is known by now."""
+        """Return the places of the model's variables and counters, as far as they are known now."""
         name, graph = self.task.name, session.graph
         counters = training_runs.counters_of(graph)
         counted = {of.op: of.dtype.base_dtype.size for of in counters}
@@ -161,33 +160,33 @@ class Observer:
         }
         doubts = {"condition"} if not step.certain else set()
         doubts |= {"gradients"} if training_runs.strange_gradients(graph) else set()
-        told = str(own.told.get("doubts", "")).split()
-        return where | ({"doubts": " ".join(sorted(doubts.union(told)))} if doubts or told else {})
+        earlier = str(own.recorded.get("doubts", "")).split()
+        return where | ({"doubts": " ".join(sorted(doubts.union(earlier)))} if doubts or earlier else {})
 
     def enter(self) -> int:
-        """Note that a step begins; return how many looks there were by then."""
+        """Note that a step begins; return the number of readings so far."""
         with self._lock:
-            self._running["since the last look"] += 1
-            return self.looks
+            self._running["since the last reading"] += 1
+            return self.readings
 
-    def leave(self, looks: int) -> None:
-        """Note that a step has ended, or failed, which began after so many looks."""
+    def leave(self, readings: int) -> None:
+        """Note that a step has ended or failed, which began after so many readings."""
         with self._lock:
-            self._running["since the last look" if looks == self.looks else "longer"] -= 1
+            self._running["since the last reading" if readings == self.readings else "longer"] -= 1
 
-    def took(self, own: Session, step: training_runs.Step, loss: float | None, looks: int) -> None:
-        """Count a run that began after so many looks at the global step, and look where it is time to."""
+    def count(self, own: Session, step: training_runs.Step, loss: float | None, readings: int) -> None:
+        """Count a run that began after so many readings of the global step; read it again if that is due."""
         with self._lock:
-            self.leave(looks)
+            self.leave(readings)
             own.taken += 1
-            self._unplaced += step.steps if looks != self.looks else 0
+            self._unplaced += step.steps if readings != self.readings else 0
             self.losses += [loss, *[None] * (step.steps - 1)]
             due = len(self.losses) >= self.limit and not self._running["longer"]
             if due and time.monotonic() >= self._read_again_at:
                 self.read(own, everything=len(self.losses) >= self.task.windows.room)
 
     def see(self, gradients: Iterable[object]) -> None:
-        """Note whether gradients of a step are all nothing but zeros."""
+        """Note whether all of a step's fetched gradients are zero."""
         import numpy as np
 
         with self._lock:
@@ -195,11 +194,11 @@ class Observer:
             self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(of)) for of in gradients)
 
     def read(self, own: Session, *, everything: bool = True) -> None:
-        """Write the steps that are not written yet, or just tell how far the run is."""
+        """Read the global step; write the steps that are not written yet or, else, only report progress."""
         import tensorflow as tf
 
         with self._lock:
-            if not self.losses or psfleet_records.told_by_program():
+            if not self.losses or psfleet_records.recorded_by_program():
                 return
             try:
                 taken = self._before + len(self.losses)
@@ -207,7 +206,7 @@ class Observer:
                 if everything:
                     self._write(now)
                 else:
-                    self.task.tell(now, self.losses[-1])
+                    self.task.set_progress(now, self.losses[-1])
                     self.limit = min(self.task.windows.room, len(self.losses) + self._steps_a_second)
             except (tf.errors.OpError, TimeoutError):
                 self._read_again_at = time.monotonic() + _SECONDS_UNTIL_READ_AGAIN
@@ -218,19 +217,19 @@ class Observer:
         self._go_on_from(now)
 
     def _go_on_from(self, now: int) -> None:
-        seconds, self._looked_at = time.monotonic() - self._looked_at, time.monotonic()
+        seconds, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         self._steps_a_second = 1 + int(len(self.losses) / max(seconds, 0.001))
         self.losses, self._before, self.limit = [], now, self.task.windows.room
-        self.looks, self._unplaced = self.looks + 1, 0
-        self._running["longer"] += self._running["since the last look"]
-        self._running["since the last look"] = 0
+        self.readings, self._unplaced = self.readings + 1, 0
+        self._running["longer"] += self._running["since the last reading"]
+        self._running["since the last reading"] = 0
         if self.task.is_lead:
             self.limit = min(self.limit, self._steps_a_second)
 
     @guarded
     def finish(self) -> None:
-        """Write what is left, and how the process ended, as far as it knows."""
-        if not psfleet_records.told_by_program() and self._last is not None:
+        """Write the remaining steps and a record of the process's end."""
+        if not psfleet_records.recorded_by_program() and self._last is not None:
             if not self._last.lost:
                 self.read(self._last)
             end(self.task, self._gradients)
@@ -239,12 +238,12 @@ class Observer:
 
 @guarded
 def note_last_step(last_step: int | None) -> None:
-    """Note the global step at which a hook of the program will stop it."""
+    """Note the global step at which a hook will stop the program."""
     _last_step["of hooks"] = max(_last_step["of hooks"], int(last_step or 0))
 
 
 def observer_of_process() -> Observer | None:
-    """Return it; None where nothing of this process is to be recorded."""
+    """Return the observer of this process; None if nothing of it is to be recorded."""
     if not _observers and (task := task_of_process()) is not None:
         _observers.append(Observer(task))
     return _observers[0] if _observers else None

@@ -1,4 +1,4 @@
-"""The task of the process that is looked at, if it is to be recorded, and how the process ended."""
+"""The task of the observed process, if it is to be recorded, and the record of the process's end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _tasks: list[psfleet_records.Task | None] = []
 
 
 def task_of_process() -> psfleet_records.Task | None:
-    """Return it; None where the program records itself, or another process of the task is observed."""
-    if psfleet_records.told_by_program():
+    """Return the task; None if the program records itself, or if another process of it is observed."""
+    if psfleet_records.recorded_by_program():
         return None
     if not _tasks:
         task = psfleet_records.task_to_observe()
@@ -26,7 +26,7 @@ def task_of_process() -> psfleet_records.Task | None:
 
 
 def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
-    """Record how the process ends, where that is by its program's end, or by an exception of it."""
+    """Record how the process ends: by the end of the program, or by an uncaught exception."""
     error = getattr(sys, "last_value", None)
     if error is None:
         task.finish("run over", known)
@@ -35,12 +35,12 @@ def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
 
 
 def _alone(task: psfleet_records.Task) -> bool:
-    """Whether no other process of the program records the same task; none will, as long as this one lives."""
+    """Lock the task's records; return whether no other process of the program records the same task."""
     try:
         _locks.append(os.open(task.records_file, os.O_RDONLY | os.O_CLOEXEC))
         fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return True  # nothing can be recorded, which was said
+        return True  # the records could not be opened, which was reported already
     except BlockingIOError:
         say("another process of this task trains, too: the steps of this one are not recorded")
         return False

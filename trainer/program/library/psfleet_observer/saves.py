@@ -1,6 +1,6 @@
-"""Notes where a program saves: checkpoints, models and summaries. psfleet collects what lies there.
+"""Notes about the places where a program saves checkpoints, models and summaries; psfleet collects these.
 
-Each place is noted once, after the first save, in a file of the task in the run's directory.
+Each place is noted once, after the first save, in the task's file in the run's directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from psfleet_observer.guard import say
 
-# In which everybody has files: of these a save alone is noted, of others all that is in the folder.
+# Folders that many programs share: there only the saved files are noted, elsewhere the whole folder.
 _COMMON = ("", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - of the program's own choice
 _NUMBER = re.compile(r"-[0-9]+$")
 _MOST = 200
@@ -28,17 +28,17 @@ _saving = threading.local()
 
 
 def wrap_savers(module: ModuleType) -> None:
-    """Note the checkpoints of TensorFlow 1."""
+    """Wrap the savers of TensorFlow 1, to note checkpoints."""
     _note(module.Saver, "save", _argument(2, "save_path"), "checkpoint")
 
 
 def wrap_checkpoints(module: ModuleType) -> None:
-    """Note those of TensorFlow 2, whoever writes them."""
+    """Wrap the saver of TensorFlow 2, to note checkpoints."""
     _note(module.TrackableSaver, "save", _argument(1, "file_prefix"), "checkpoint")
 
 
 def wrap_builders(module: ModuleType) -> None:
-    """Note a SavedModel of TensorFlow 1: not the checkpoint that is made for it."""
+    """Wrap the builders of TensorFlow 1, to note a SavedModel but not the checkpoint in it."""
     for builder in (module.SavedModelBuilder, module._SavedModelBuilder):
         if "add_meta_graph_and_variables" in vars(builder):
             _note(builder, "add_meta_graph_and_variables", lambda *_, **__: None, "")
@@ -46,28 +46,28 @@ def wrap_builders(module: ModuleType) -> None:
 
 
 def wrap_saved_models(module: ModuleType) -> None:
-    """Note a SavedModel of TensorFlow 2."""
+    """Wrap tf.saved_model.save, to note a SavedModel of TensorFlow 2."""
     _note(module, "save_and_return_nodes", _argument(1, "export_dir"), "SavedModel")
 
 
 def wrap_keras(module: ModuleType) -> None:
-    """Note what Keras saves."""
+    """Wrap Keras' functions, to note saved models and weights."""
     for name in ("save_model", "save_weights"):
         _note(module, name, _argument(1, "filepath"), "Keras")
 
 
 def wrap_writers(module: ModuleType) -> None:
-    """Note the summaries of TensorFlow 1."""
+    """Wrap the writers of TensorFlow 1, to note summaries."""
     _note(module.FileWriter, "__init__", _argument(1, "logdir"), "summaries")
 
 
 def wrap_file_writers(module: ModuleType) -> None:
-    """Note those of TensorFlow 2."""
+    """Wrap the writers of TensorFlow 2, to note summaries."""
     _note(module, "create_file_writer_v2", _argument(0, "logdir"), "summaries")
 
 
 def _argument(place: int, name: str) -> Callable[..., object]:
-    """Return what gives the argument of a call that has this place and name."""
+    """Return a function that picks the argument with this place or name from a call."""
 
     def given(*arguments: object, **named: object) -> object:
         return arguments[place] if len(arguments) > place else named.get(name)
@@ -76,7 +76,7 @@ def _argument(place: int, name: str) -> Callable[..., object]:
 
 
 def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:
-    """Have calls of a function noted that are no part of another one, once they have succeeded."""
+    """Wrap a function, to note its successful calls that are not part of another noted call."""
     save = getattr(owner, name, None)
     if save is None:
         return
@@ -104,7 +104,7 @@ def _outermost() -> Iterator[bool]:
 
 def _write(path: object, kind: str) -> None:
     try:
-        # What a graph is to save to, only its session knows.
+        # The path may be a tensor, whose value only the session knows.
         place = _place(os.fsdecode(path), kind) if isinstance(path, str | bytes | os.PathLike) else ""
         if not place or (place, kind) in _noted or len(_noted) >= _MOST:
             return
@@ -114,16 +114,16 @@ def _write(path: object, kind: str) -> None:
         name = f"{os.environ['PSFLEET_JOB']}{os.environ['PSFLEET_TASK_INDEX']}.jsonl"
         with (folder / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps({"path": place, "kind": kind}) + "\n")
-    except Exception as error:  # the program is not to fail by this
+    except Exception as error:  # the program must not fail because of this
         say(f"that it saves to {path!r} is not noted ({type(error).__name__}: {error})")
 
 
 def _place(text: str, kind: str) -> str:
-    """Return what is to be collected of a save, relative to the run's directory where it is in there."""
+    """Return the path to collect for a save; it is relative if it is in the run's directory."""
     if not text or "://" in text:
         return text
     run = os.path.realpath(os.environ["PSFLEET_RUN_DIRECTORY"])
-    # By whatever links it is reached: none is followed where it is collected.
+    # Links are resolved here, because none is followed when the place is collected.
     place = os.path.realpath(_NUMBER.sub("", text) if kind == "checkpoint" else text)
     folder = place.rpartition("/")[0]
     common = {*_COMMON, run}

@@ -1,4 +1,4 @@
-"""Counts the runs of TensorFlow 1's sessions that are training steps."""
+"""Counting those runs of TensorFlow 1's sessions that are training steps."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _RUNS_KEPT = 1000
 
-_OWN = "_psfleet_observed"  # the attribute of a session that holds what is known of it
+_OWN = "_psfleet_observed"  # the attribute of a session with its observed_steps.Session
 _meeting = threading.Lock()
 
 
 def wrap_sessions(module: ModuleType) -> None:
-    """Count the runs that are steps."""
+    """Wrap sessions, to count the runs that are training steps."""
     base = module.BaseSession
     run, make_callable, close = base._do_run, base.make_callable, base.close
 
@@ -36,15 +36,15 @@ def wrap_sessions(module: ModuleType) -> None:
         step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
         if step is None:
             return run(self, handle, target_list, fetch_list, feed_dict, *options)
-        with _running(self) as looks:
+        with _running(self) as readings:
             results = run(self, handle, target_list, [*fetch_list, *step.more], feed_dict, *options)
-        _took(self, step, results, looks)
+        _count_step(self, step, results, readings)
         return results[: len(fetch_list)]
 
     @functools.wraps(make_callable)
     def counting_callable(self: Any, fetches: Any, feed_list: Any = None, *more: Any, **named: Any) -> Any:
         call = make_callable(self, fetches, feed_list, *more, **named)
-        # With feeds it is a call of `run`.
+        # A callable with feeds calls `_do_run`, which is counted above.
         flat = None if feed_list is not None else _flat(self, fetches)
         if flat is None or _begin(self, *flat, {}) is None:
             return call
@@ -53,9 +53,9 @@ def wrap_sessions(module: ModuleType) -> None:
             step = _begin(self, *flat, {})
             if step is None:
                 return call(*arguments, **options)
-            with _running(self) as looks:
+            with _running(self) as readings:
                 result = call(*arguments, **options)
-            _took_by_callable(self, step.bare, fetches, result, looks)
+            _count_step_of_callable(self, step.bare, fetches, result, readings)
             return result
 
         return counted
@@ -69,7 +69,7 @@ def wrap_sessions(module: ModuleType) -> None:
 
 
 def wrap_last_step(module: ModuleType) -> None:
-    """Note the global step at which the program will stop."""
+    """Wrap StopAtStepHook, to note the global step at which the program will stop."""
     initialise = module.StopAtStepHook.__init__
 
     @functools.wraps(initialise)
@@ -81,40 +81,40 @@ def wrap_last_step(module: ModuleType) -> None:
 
 
 def wrap_servers(module: ModuleType) -> None:
-    """Let each ps tell a number that it alone has drawn."""
+    """Wrap servers, so that each ps publishes its nonce."""
     initialise = module.Server.__init__
 
     @functools.wraps(initialise)
-    def telling(self: Any, *arguments: Any, **named: Any) -> None:
+    def publishing(self: Any, *arguments: Any, **named: Any) -> None:
         initialise(self, *arguments, **named)
         if named.get("start", True):
-            _tell_nonce(self)
+            _publish_nonce(self)
 
-    module.Server.__init__ = telling
+    module.Server.__init__ = publishing
 
 
 @guarded
-def _tell_nonce(server: tf.distribute.Server) -> None:
+def _publish_nonce(server: tf.distribute.Server) -> None:
     name = f"{server.server_def.job_name}{server.server_def.task_index}"
     observer = observer_of_process() if name.startswith("ps") else None
     if observer is not None and observer.task.name == name:
         observer.task.start({"observed": "a server"}, 0, observer.nonce)
-        meeting.tell_nonce(server, name, observer.nonce)
+        meeting.publish_nonce(server, name, observer.nonce)
 
 
 @guarded
 def _begin(
     session: tf.compat.v1.Session, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
 ) -> training_runs.Step | None:
-    """Return what step the program is about to take; None where it is none, or is not to be recorded.
+    """Return the training step that a run is about to take; None if it is none, or is not to be recorded.
 
-    It is called for every run, and by then the processor's caches are the model's: a few lines are 30 us.
+    This is called for every run, when the processor's caches are full of the model: a few lines take 30 us.
     """
     own = session.__dict__.get(_OWN) or _meet(session)
     if own is None:
         return None
     of_run = (*map(id, targets), 0, *map(id, fetches))
-    step = own.steps[of_run] if of_run in own.steps else _know(session, own, targets, fetches)
+    step = own.steps[of_run] if of_run in own.steps else _analyse_run(session, own, targets, fetches)
     if step is None or own.lost or not (own.begun or _begun(session, own, step)):
         return None
     if not step.more or (own.wants_more(step) and not any(of.ref() in feeds for of in step.more)):
@@ -124,20 +124,20 @@ def _begin(
 
 @contextlib.contextmanager
 def _running(session: tf.compat.v1.Session) -> Iterator[int]:
-    """Note that a step is running, until it fails or was counted; the context holds the looks before it."""
+    """Note that a step is running, until it fails or is counted; yield the number of readings before it."""
     observer = session.__dict__[_OWN].observer
-    looks = observer.enter()
+    readings = observer.enter()
     try:
-        yield looks
+        yield readings
     except BaseException:
-        observer.leave(looks)
+        observer.leave(readings)
         raise
 
 
 def _meet(session: tf.compat.v1.Session) -> Session | None:
-    """Return what is known of a session from now on; None where its graph counts no steps of training."""
+    """Return the state of a session, made on the first call; None if its graph counts no training steps."""
     if not graphs.trains(session.graph) or not training_runs.counters_of(session.graph):
-        return None  # nor do those of the observer, which runs in them what it asks of the ps
+        return None  # so it is for the observer's own sessions, too
     with _meeting:
         observer = observer_of_process() if _OWN not in session.__dict__ else None
         if observer is not None:
@@ -146,16 +146,17 @@ def _meet(session: tf.compat.v1.Session) -> Session | None:
         return own
 
 
-def _know(
+def _analyse_run(
     session: tf.compat.v1.Session, own: Session, targets: Sequence[Any], fetches: Sequence[Any]
 ) -> training_runs.Step | None:
+    """Return the training step in a run of these operations and keep it for later; None if it is none."""
     if len(own.steps) >= _RUNS_KEPT:
         own.steps.clear()
         own.kept.clear()
-    own.kept.append((targets, fetches))  # so that nothing else gets their ids
+    own.kept.append((targets, fetches))  # a reference, so that no other object gets their ids
     step = training_runs.step_of(session.graph, targets, fetches)
     own.steps[(*map(id, targets), 0, *map(id, fetches))] = step
-    own.begun = own.begun and step is None  # it may train what no step before it did
+    own.begun = own.begun and step is None  # a new kind of step may train other variables
     return step
 
 
@@ -163,20 +164,20 @@ def _begun(session: tf.compat.v1.Session, own: Session, step: training_runs.Step
     observer = observer_of_process()
     if observer is not None:
         observer.begin(session, own, step)
-    return bool(own.told) and not own.lost
+    return bool(own.recorded) and not own.lost
 
 
 @guarded
-def _took(
-    session: tf.compat.v1.Session, step: training_runs.Step, results: Sequence[Any], looks: int
+def _count_step(
+    session: tf.compat.v1.Session, step: training_runs.Step, results: Sequence[Any], readings: int
 ) -> None:
     own = session.__dict__[_OWN]
     loss = None if step.place is None else float(results[step.place])
     if loss is not None and not step.certain and not math.isfinite(loss):
-        loss = None  # as where a step is skipped for it
+        loss = None  # the program may have skipped the step because of it
     if step.probes:
         own.observer.see(results[len(results) - len(step.probes) :])
-    own.observer.took(own, step, loss, looks)
+    own.observer.count(own, step, loss, readings)
 
 
 @guarded
@@ -187,13 +188,14 @@ def _close(session: tf.compat.v1.Session) -> None:
 
 
 @guarded
-def _took_by_callable(
-    session: tf.compat.v1.Session, step: training_runs.Step, fetches: Any, result: Any, looks: int
+def _count_step_of_callable(
+    session: tf.compat.v1.Session, step: training_runs.Step, fetches: Any, result: Any, readings: int
 ) -> None:
-    """Count a step whose loss is known where it is one of what the callable gives."""
+    """Count a step; its loss is known if the callable returns it."""
     listed = isinstance(fetches, list | tuple)
     places = [place for place, of in enumerate(fetches if listed else [fetches]) if of is step.loss]
-    _took(session, replace(step, place=next(iter(places), None)), result if listed else [result], looks)
+    placed = replace(step, place=next(iter(places), None))
+    _count_step(session, placed, result if listed else [result], readings)
 
 
 @guarded

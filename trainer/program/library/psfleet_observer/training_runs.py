@@ -1,4 +1,4 @@
-"""Which runs of a session train, what they write, and by how much they move which counter of steps."""
+"""The analysis of a session's runs: which ones train, what they write, and which counters they move."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from psfleet_observer.graphs import (
     Update,
     after,
     before,
-    known_of,
     names_of_functions,
+    notes_of,
     tensors_of,
     variable_of,
 )
@@ -24,7 +24,7 @@ from psfleet_observer.meeting import place_of
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# What may be computed in a step only so that its loss is known: sums of what it computes anyway.
+# Cheap operations that may be added to a step to get its loss from values that the step computes anyway.
 _HARMLESS = {
     *("Mean", "Sum", "AddN", "AddV2", "Add", "Mul", "RealDiv", "DivNoNan", "Div", "Neg", "Sub", "Square"),
     *("Cast", "Const", "Identity", "Reshape", "Range", "Rank", "Shape", "Size", "Prod", "Maximum"),
@@ -32,16 +32,17 @@ _HARMLESS = {
 _ADDING = {"AssignAdd", "AssignAddVariableOp"}
 _PASSING = {"Switch", "RefSwitch", "Enter", "RefEnter"}
 _CALLING = {"If", "While", "Case", "PartitionedCall", "StatefulPartitionedCall"}
-# Of the gradients some small ones are looked at, if they are not on another machine.
+# Only some small gradients are fetched, and none from another machine.
 _MOST_PROBES, _MOST_VALUES = 4, 16384
 
 
 @dataclass(frozen=True)
 class Step:
-    """A run that trains: by how much it moves the counters, and which loss belongs to it, where known.
+    """A run that trains: by how many steps it moves the counters, and its loss, if known.
 
-    `place` is that of the loss among the results; `known` says that the program itself fetches it. `certain`:
-    whether it always makes so many. `writes` are variables that the model is made of, `probes` gradients.
+    `place` is the loss's place among the results; `known` says that the program itself fetches it. `certain`
+    says whether the run always makes so many steps. `writes` are variables of the model that it writes,
+    `probes` are gradients to fetch.
     """
 
     steps: int
@@ -55,18 +56,18 @@ class Step:
 
     @functools.cached_property
     def bare(self) -> Step:
-        """The same run where nothing is fetched that the program does not fetch."""
+        """The same run without any fetch beside the program's own."""
         return replace(self, probes=()) if self.known else replace(self, loss=None, place=None, probes=())
 
     @functools.cached_property
     def more(self) -> list[tf.Tensor]:
-        """What is fetched beside what the program fetches: the gradients behind the loss."""
+        """The tensors to fetch beside the program's own: the loss, then the gradients."""
         return [*([] if self.loss is None or self.known else [self.loss]), *self.probes]
 
 
 @dataclass(frozen=True)
 class _Move:
-    """An operation that moves a counter: what waits for it, by how much, and whether it does so always."""
+    """An operation that moves a counter: the operations after it, the steps, and whether it always does."""
 
     waiting: frozenset[tf.Operation]
     steps: int
@@ -76,7 +77,7 @@ class _Move:
 
 @dataclass
 class _Analysed:
-    """What was found in a graph, as long as it has this `version`."""
+    """The analysis of a graph, which is valid while the graph has this `version`."""
 
     version: int = -1
     counters: list[tf.Variable] = field(default_factory=list)
@@ -88,12 +89,12 @@ _analysed: WeakKeyDictionary[tf.Graph, _Analysed] = WeakKeyDictionary()
 
 
 def counters_of(graph: tf.Graph) -> list[tf.Variable]:
-    """Return the variables that count a graph's steps: those of its optimizers, else its global step."""
+    """Return the counters of a graph's steps: those of its optimizers, else its global step."""
     return _analyse(graph).counters
 
 
 def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
-    """Return what step it is to run these operations and tensors; None where it is none."""
+    """Return the training step in a run of these operations and tensors; None if it is none."""
     found, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
     made = [move for move in found.moves if not move.waiting.isdisjoint(ran)]
     if not made:
@@ -106,11 +107,11 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
         probes=_probes(graph, found, ran, computed),
         writes=_written(graph, computed),
     )
-    losses = list(known_of(graph).losses.values())
+    losses = list(notes_of(graph).losses.values())
     loss = losses[0] if losses else None
     if loss is None or loss.graph is not graph or loss.shape.rank != 0 or not loss.dtype.is_floating:
         return step
-    # Of several losses one is told, for the figures of one worker are no curve otherwise.
+    # Only one of several losses is recorded, because different losses of a worker make no curve.
     if not _is_of(loss, found, ran):
         return step
     names = [tensor.name for tensor in fetches]
@@ -122,36 +123,36 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
 
 
 def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.Operation, int]:
-    """Return what a model is made of, and the bytes of each, wherever that is told.
+    """Return variable -> bytes for the variables of a model.
 
-    What optimizers are given, what gradients are asked for, what its steps write and its losses read, and
-    what the program calls trainable.
+    They are those that optimizers get, those for which gradients are computed, those that its steps write and
+    its losses read, and those that the program declares trainable.
     """
     import tensorflow as tf
 
-    known = known_of(graph)
-    variables = [variable.op for update in known.updates for _, variable in update.pairs]
-    variables += [*known.losses, *written]
+    notes = notes_of(graph)
+    variables = [variable.op for update in notes.updates for _, variable in update.pairs]
+    variables += [*notes.losses, *written]
     variables += [of.op for of in graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)]
     return {of: _size(of) for of in dict.fromkeys(variables) if of.graph is graph}
 
 
 def strange_gradients(graph: tf.Graph) -> list[str]:
-    """Return the variables to which gradients are applied that no loss was asked for."""
-    known = known_of(graph)
+    """Return the variables whose applied gradients do not come from a gradient of any loss."""
+    notes = notes_of(graph)
     return sorted(
         variable.op.name
-        for update in known.updates
+        for update in notes.updates
         for gradient, variable in update.pairs
         if update.operation.graph is graph
-        and before(tensor.op for tensor in tensors_of(gradient)).isdisjoint(known.gradients)
+        and before(tensor.op for tensor in tensors_of(gradient)).isdisjoint(notes.gradients)
     )
 
 
 def _analyse(graph: tf.Graph) -> _Analysed:
     found = _analysed.setdefault(graph, _Analysed())
     if found.version != graph.version:
-        updates = known_of(graph).updates
+        updates = notes_of(graph).updates
         found.counters = _counters(graph, updates)
         found.applied = [
             (update, frozenset(after(update.operation)))
@@ -163,7 +164,7 @@ def _analyse(graph: tf.Graph) -> _Analysed:
             for update, waiting in found.applied
             if update.replicas
         ]
-        # The counter of a synchronous optimizer is moved by the chief, once there are gradients enough.
+        # The chief moves a synchronous optimizer's counter, once there are enough gradients.
         together = {update.counter.op for update in updates if update.replicas and update.counter is not None}
         for counter in found.counters:
             if counter.op not in together:
@@ -176,18 +177,18 @@ def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
     import tensorflow as tf
 
     keys = tf.compat.v1.GraphKeys
-    told = {update.counter.op: update.counter for update in updates if update.counter is not None}
-    if told:
-        # One in this process tells nothing of others' steps, unless it holds them all.
+    moved = {update.counter.op: update.counter for update in updates if update.counter is not None}
+    if moved:
+        # A counter in this process does not count others' steps, so counters on other tasks come first.
         own = os.environ.get("PSFLEET_JOB", "") + os.environ.get("PSFLEET_TASK_INDEX", "")
-        apart = [of for of in told.values() if place_of(of.device, own) != own]
-        return apart or [*told.values()]
+        apart = [of for of in moved.values() if place_of(of.device, own) != own]
+        return apart or [*moved.values()]
     named = [of for of in graph.get_collection(keys.GLOBAL_VARIABLES) if of.op.name.endswith("global_step")]
     return [*graph.get_collection(keys.GLOBAL_STEP), *named][:1]
 
 
 def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
-    """Return what moves a counter; what does so in a condition or in a function may or may not."""
+    """Return the operations that move a counter; those in a condition or a function are not certain."""
     moves, left = [], [counter]
     while left:
         for user in [user for out in left.pop().outputs for user in out.consumers()]:
@@ -210,7 +211,7 @@ def _constant(tensor: tf.Tensor) -> int | None:
 
 
 def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
-    """Whether a function that an operation calls may write variables."""
+    """Return whether a function that an operation calls may write variables."""
     names = names_of_functions(operation.node_def.attr)
     seen: set[str] = set()
     while names:
@@ -225,18 +226,18 @@ def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
 
 
 def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
-    """Return the variables that a run writes, and that its losses or gradients depend on; no counters."""
-    known = known_of(graph)
+    """Return the variables that a run writes and its losses or gradients depend on, without counters."""
+    notes = notes_of(graph)
     writing = [of for of in computed if of.type.startswith(WRITING) and len(of.inputs)]
     written = {variable for of in writing if (variable := variable_of(of.inputs[0].op)) is not None}
     written -= {counter.op for counter in counters_of(graph)}
-    read = before([*(loss.op for loss in known.losses.values() if loss.graph is graph), *known.gradients])
+    read = before([*(loss.op for loss in notes.losses.values() if loss.graph is graph), *notes.gradients])
     return frozenset(written & read)
 
 
 def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bool:
-    """Whether a run trains by this loss: where there are several, by an update of what it is asked of."""
-    losses = known_of(loss.graph).losses
+    """Return whether a run trains by this loss; if there are several, by the variables that it updates."""
+    losses = notes_of(loss.graph).losses
     applied = [update for update, waiting in found.applied if not waiting.isdisjoint(ran)]
     if not applied or len(set(map(id, losses.values()))) == 1:
         return True
@@ -246,7 +247,7 @@ def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bo
 def _probes(
     graph: tf.Graph, found: _Analysed, ran: Sequence[tf.Operation], computed: set[tf.Operation]
 ) -> tuple[tf.Tensor, ...]:
-    """Return small gradients that a run computes and applies."""
+    """Return some small gradients that a run computes and applies."""
     tensors = [
         tensor
         for update, waiting in found.applied
@@ -267,7 +268,7 @@ def _probes(
 
 
 def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]) -> bool:
-    """Whether the loss needs nothing but arithmetic on what the run computes: no other input, no wait."""
+    """Return whether the loss needs only cheap arithmetic on values of the run: no other input, no wait."""
     if not graph.is_fetchable(loss):
         return False
     left = [loss.op]

@@ -1,7 +1,7 @@
-"""Lets a program of TensorFlow 1's time run as it is: `import tensorflow` gives `tensorflow.compat.v1`.
+"""Lets a program for TensorFlow 1 run unchanged: `import tensorflow` gives `tensorflow.compat.v1`.
 
-The program is not changed: parts of TensorFlow are wrapped as they are loaded, so that what was right on one
-machine, or with a shared disk, is right on several. What cannot be wrapped is said in the log.
+Parts of TensorFlow are wrapped as they are loaded, so that a program which assumes a single machine or a
+shared disk works on several hosts. If a part cannot be wrapped, the log says so.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from types import ModuleType
 
 from psfleet_imports import AfterLoading
 
-# Module of TensorFlow -> what is done with it, as `module:function` here.
+# Module of TensorFlow -> the function that wraps it, as `module:function` of this package.
 _WRAPPED = {
     "tensorflow.python.client.session": "device_filters:filter_sessions",
     "tensorflow.python.training.server_lib": "device_filters:note_servers",
     "tensorflow.python.training.saver": "savers:save_on_own_disk",
-    "tensorflow.python.training.session_manager": "waiting:look_often",
+    "tensorflow.python.training.session_manager": "waiting:poll_often",
     "tensorflow.python.training.coordinator": "waiting:end_soon",
 }
 
 
 def begin() -> None:
-    """Do so when the program loads TensorFlow, where psfleet runs it."""
+    """Have TensorFlow wrapped when the program loads it, if psfleet runs the program."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
-        if importlib.util.find_spec("tf_keras"):  # which has what `tf.layers` is
+        if importlib.util.find_spec("tf_keras"):  # which implements `tf.layers`
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
         sys.meta_path.insert(0, AfterLoading(functions | {"tensorflow": _give_tensorflow1}))

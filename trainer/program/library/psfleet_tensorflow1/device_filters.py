@@ -1,6 +1,6 @@
-"""Sessions that see the parameter servers and their own task alone.
+"""Device filters for sessions, so that they see only the parameter servers and their own task.
 
-Without `device_filters` a session waits for every task of the cluster, also for one that has ended.
+Without `device_filters` a session waits for every task of the cluster, even for one that has ended.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from types import ModuleType
 from typing import Any
 
 _PS = "ps"
-# What a session may connect to -> job and index of the task of this process that serves there.
+# Target of a session -> job and index of this process's task that serves there.
 _servers: dict[str, tuple[str, int]] = {}
 
 
 def own_device() -> str:
-    """Return the device of the task of this process, "" for a ps or a process that does not serve."""
+    """Return the device of this process's task; "" for a ps or a process without a server."""
     job, index = next(iter(_servers.values()), (_PS, 0))
     return "" if job == _PS else f"/job:{job}/task:{index}"
 
 
 def note_servers(module: ModuleType) -> None:
-    """Note which task the process is."""
+    """Wrap servers, to note which task this process is."""
     initialise = module.Server.__init__
 
     @functools.wraps(initialise)
     def noting(self: Any, *arguments: Any, **named: Any) -> None:
         initialise(self, *arguments, **named)
-        told = self.server_def
-        addresses = {job.name: job.tasks for job in told.cluster.job}[told.job_name]
-        for target in (self.target, f"grpc://{addresses[told.task_index]}"):
-            _servers[target] = (told.job_name, told.task_index)
+        definition = self.server_def
+        addresses = {job.name: job.tasks for job in definition.cluster.job}[definition.job_name]
+        for target in (self.target, f"grpc://{addresses[definition.task_index]}"):
+            _servers[target] = (definition.job_name, definition.task_index)
 
     module.Server.__init__ = noting
 
 
 def filter_sessions(module: ModuleType) -> None:
-    """Give filters to sessions with the task of their own process, where the program gives none."""
+    """Wrap sessions, to give filters to those with this process's server, unless the program gives any."""
     initialise = module.BaseSession.__init__
 
     @functools.wraps(initialise)
@@ -57,7 +57,7 @@ def filter_sessions(module: ModuleType) -> None:
 
 
 def _uses_others(graph: Any, own: str) -> bool:
-    """Whether a graph has operations on another task than the ps and the own one."""
+    """Return whether a graph has operations on a task other than the ps and the own one."""
     from tensorflow.python.framework.device_spec import DeviceSpecV2
 
     mine = DeviceSpecV2.from_string(own)

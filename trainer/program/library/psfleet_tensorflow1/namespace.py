@@ -1,4 +1,4 @@
-"""What `import tensorflow` gives: `tensorflow.compat.v1`, and what else TensorFlow 1 had below its name."""
+"""The module that `import tensorflow` gives: `tensorflow.compat.v1`, and other modules of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-# Modules of TensorFlow 1 that TensorFlow 2 has not.
+# Modules of TensorFlow 1 that TensorFlow 2 lacks.
 _PACKAGES = Path(__file__).with_name("packages")
 
 
 def give_tensorflow1(module: ModuleType) -> None:
-    """Put `compat.v1`, with the behaviour of version 2 off, where Python looks for this module.
+    """Replace the module by its `compat.v1`, with the behaviour of version 2 switched off.
 
-    Modules below it are found as before, and in version 1's own folder first.
+    Its submodules are found as before, but first in version 1's own folder.
     """
     from absl import flags
 
@@ -24,6 +24,6 @@ def give_tensorflow1(module: ModuleType) -> None:
     from tensorflow import contrib
 
     v1.contrib = contrib
-    # A script may have a --log_dir of its own: those of absl's logging were not there.
+    # A script may define flags such as --log_dir, which absl's logging defines today but did not then.
     for name in flags.FLAGS:
         flags.FLAGS[name].allow_override = True

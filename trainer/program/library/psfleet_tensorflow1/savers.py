@@ -1,4 +1,4 @@
-"""Savers that write one file, on the disk of the task that saves: there is no disk that all tasks share."""
+"""Savers that write one file on the disk of the task that saves, because tasks share no disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from psfleet_tensorflow1.device_filters import own_device
 
 
 def save_on_own_disk(module: ModuleType) -> None:
-    """Have checkpoints written and read by the own task; else each ps has a part, which nobody restores."""
+    """Wrap savers so that the own task writes and reads checkpoints.
+
+    Otherwise each ps would write its part to its own disk, where no task could restore it.
+    """
     initialise, build = module.Saver.__init__, module.Saver._build
 
     @functools.wraps(initialise)

@@ -1,4 +1,4 @@
-"""Tasks that wait no longer for each other than they need to."""
+"""Shorter waits of tasks for each other."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ import time
 from types import ModuleType
 from typing import Any
 
-_SECONDS_BETWEEN_LOOKS = 0.5
+_POLL_SECONDS = 0.5
 _QUEUE_RUNNER, _SECONDS_FOR_QUEUE_RUNNERS = "QueueRunnerThread", 2.0
 
 
-def look_often(module: ModuleType) -> None:
-    """Let a worker look for the chief's variables often, not every 30 s: meanwhile the others train alone."""
+def poll_often(module: ModuleType) -> None:
+    """Let a worker poll twice a second for the chief's variables, not every 30 s.
+
+    While a worker waits, the others train without it.
+    """
     initialise = module.SessionManager.__init__
 
     @functools.wraps(initialise)
-    def looking(self: Any, *arguments: Any, **named: Any) -> None:
+    def polling(self: Any, *arguments: Any, **named: Any) -> None:
         initialise(self, *arguments, **named)
-        self._recovery_wait_secs = min(self._recovery_wait_secs, _SECONDS_BETWEEN_LOOKS)
+        self._recovery_wait_secs = min(self._recovery_wait_secs, _POLL_SECONDS)
 
-    module.SessionManager.__init__ = looking
+    module.SessionManager.__init__ = polling
 
 
 def end_soon(module: ModuleType) -> None:
-    """Wait 2 s, not two minutes, for a queue that is not read any more, as the chief's of SyncReplicas."""
+    """Wait 2 s, not two minutes, for threads that fill a queue which is not read any more.
+
+    The chief of a program with SyncReplicasOptimizer has such threads.
+    """
     join = module.Coordinator.join
 
     @functools.wraps(join)
@@ -34,7 +40,7 @@ def end_soon(module: ModuleType) -> None:
                 threads = self._registered_threads.union(threads or ())
                 filling = {thread for thread in threads if thread.name.startswith(_QUEUE_RUNNER)}
                 self._registered_threads, threads = set(), threads - filling
-            # They end by the end of the session, which is no failure of theirs.
+            # The end of the session cancels these threads, which is no failure.
             self._clean_stop_exception_types += (module.errors.CancelledError,)
             until = time.monotonic() + _SECONDS_FOR_QUEUE_RUNNERS
             for thread in filling:

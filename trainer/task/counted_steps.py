@@ -1,4 +1,4 @@
-"""What a worker tells of its steps, whoever takes them: how many, how fast, with what loss."""
+"""A worker's steps, counted for its records, lines and summaries: their number, speed and loss."""
 
 import math
 import time
@@ -11,8 +11,8 @@ from trainer.process.console import say
 from trainer.task.summaries import Summaries
 
 
-class ToldSteps:
-    """The steps of a worker; who takes them counts them here."""
+class CountedSteps:
+    """The count of a worker's steps; the subclasses count steps of their own, or towers of a client."""
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
         self._task, self._batch_size = task, task.settings.batch_size
@@ -26,12 +26,12 @@ class ToldSteps:
 
     @property
     def seconds(self) -> float:
-        """How long ago the first step began; 0 before it."""
+        """The seconds since the first step began; 0 before it."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     @property
     def finished(self) -> dict[str, object]:
-        """What the `finished` record of a worker holds beside its reason."""
+        """The fields of a worker's `finished` record, except its reason."""
         return {
             "local_step": self.local_step,
             "global_step": self.global_step,
@@ -41,7 +41,7 @@ class ToldSteps:
         }
 
     def begin(self, last_step: int) -> StepWindows:
-        """Steps of a run that ends at this global step begin now; returns what gathers them into records."""
+        """Begin the steps of a run that ends at this global step; return the object that records them."""
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
@@ -49,17 +49,17 @@ class ToldSteps:
         return self._windows
 
     def print_totals(self) -> None:
-        """Print how long it took, and the last loss."""
+        """Print the total time and the last loss."""
         say(f"Total Time: {self.seconds:.2f}s\nFinal Cost: {self.loss:.4f}")
 
     def average_milliseconds(self) -> float:
-        """How long a step has taken since the last line."""
+        """Return the average time of a step since the last call, in milliseconds."""
         (steps, when), now = self._printed, time.monotonic()
         self._printed = (self.local_step, now)
         return 1000 * (now - when) / max(self.local_step - steps, 1)
 
     def scalars(self) -> dict[str, float]:
-        """The last loss, and the speed since the last summary."""
+        """Return the last loss, and the steps per second since the last call."""
         (steps, when), now = self._summarised, time.monotonic()
         self._summarised = (self.local_step, now)
         return {"loss": self.loss, "steps_per_second": (self.local_step - steps) / (now - when)}

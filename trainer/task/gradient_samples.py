@@ -1,0 +1,40 @@
+"""The `gradients` records of a worker, which samples its gradients so rarely that it costs little."""
+
+import time
+
+from trainer.coordination.running_task import RunningTask
+from trainer.engine.training import TrainingSession
+
+# Samples before the first step.
+FIRST_SAMPLES = 3
+# The part of the time that sampling may take, divided by the number of workers that wait meanwhile.
+_SHARE = 0.003
+
+
+class GradientSamples:
+    """Samples a worker's gradients or, for an in-graph client, those of all workers."""
+
+    def __init__(self, task: RunningTask, session: TrainingSession, global_step: int) -> None:
+        """Take the first samples. Raises what the session raises."""
+        self._task, self._session = task, session
+        waiting = task.cluster.workers if task.settings.replication == "sync" else 1
+        self._share, self._number = _SHARE / waiting, 0
+        for _ in range(FIRST_SAMPLES):
+            self._sample(global_step)
+
+    def sample_if_due(self, global_step: int) -> None:
+        """Take a sample if enough time has passed since the last one, by how long that one took."""
+        if (time.monotonic() - self._sampled_at) * self._share >= self._seconds:
+            self._sample(global_step)
+
+    def _sample(self, global_step: int) -> None:
+        began = time.monotonic()
+        fits = self._session.check_gradients(self._number)
+        self._number, self._sampled_at = self._number + 1, time.monotonic()
+        self._seconds = self._sampled_at - began
+        fields: dict[str, object] = {
+            "losses": {worker: fit.loss for worker, fit in fits.items()},
+            "norms": {worker: fit.norm for worker, fit in fits.items()},
+            "fits": {worker: fit.fit for worker, fit in fits.items()},
+        }
+        self._task.records.write("gradients", {"global_step": global_step, **fields})
