@@ -20,6 +20,9 @@ class ActionModule(StepsAction):
         answer, problem = answer_or_problem(
             lambda: self._run_steps_and_summarise([ROOT, *arguments.get("steps", ())])
         )
+        # Other steps fail on a host that was reached.
+        if answer.get("failed_step") == ROOT["name"]:
+            answer, problem = {}, f"logged in, but could not act as root: {answer['msg']}"
         user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
         summary = f"- {self.variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
         return {**answer, "reached": not problem, "summary": summary}

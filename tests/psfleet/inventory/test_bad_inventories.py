@@ -138,6 +138,13 @@ sys.version_info, sys.version = kind(3, 9, 2, 'final', 0), '3.9.2 (old)'
 exec(sys.stdin.read())"
 """
 
+# A Python of a user who is not root.
+OF_SOMEBODY = f"""#!/bin/sh
+exec {sys.executable} -c "import os, sys
+os.geteuid = lambda: 1000
+exec(sys.stdin.read())"
+"""
+
 
 def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone(
     preflight: Preflight, tmp_path: Path
@@ -145,6 +152,9 @@ def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone
     (tmp_path / "python3.9").write_text(OLD)
     (tmp_path / "python3.9").chmod(0o755)
     old = {"ansible_python_interpreter": f"{tmp_path}/python3.9", "ansible_become": False}
+    (tmp_path / "python").write_text(OF_SOMEBODY)
+    (tmp_path / "python").chmod(0o755)
+    of_somebody = {"ansible_python_interpreter": f"{tmp_path}/python", "ansible_become": False}
     tree = hosts_file(
         {"node1": REFUSING | {"trainer_address": "a"}},
         {
@@ -152,11 +162,12 @@ def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone
             "node3": LOCAL | {"ansible_become_exe": "/bin/false"},
             "node4": LOCAL | {"ansible_become": False},
             "node5": LOCAL | old,
+            "node6": LOCAL | of_somebody,
         },
     )
     run = preflight({"hosts.yml": tree}, "-e", "ansible_ssh_retries=0", playbook="preflight.yml")
     assert run.status == 2, run.output
-    assert "4 of 5 hosts cannot be used. No host was touched." in run.output
+    assert "5 of 6 hosts cannot be used. No host was touched." in run.output
     for host in ("node1", "node2"):
         assert re.search(
             rf"^- {host}, user nobody: could not log in: .*Connection refused$", run.output, re.MULTILINE
@@ -167,6 +178,8 @@ def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone
         "logged in, but psfleet needs Python 3.10 or newer there, and its Python is 3.9.2: set ansible_python"
     )
     assert re.search(rf"^- node5, user \w+: {too_old}", run.output, re.MULTILINE)
+    no_root = "logged in, but could not act as root: the user that becomes root there has the number 1000"
+    assert re.search(rf"^- node6, user \w+: {no_root}", run.output, re.MULTILINE)
 
 
 def test_only_the_hosts_of_the_limit_are_asked(preflight: Preflight) -> None:
