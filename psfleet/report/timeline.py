@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from psfleet.evidence.clocks import LARGEST, own_seconds
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run, TaskRecords
-from psfleet.report.clocks import LARGEST, own_seconds
 from psfleet.report.wording import number, shortened, span, thinned
 from trainer.contract.records import Record
 
@@ -21,6 +21,7 @@ _ORDER = (
     "started",
     "initialised",
     "recovering",
+    "checkpoint_damaged",
     "restored",
     "peers_ready",
     "checkpoint_failed",
@@ -29,7 +30,7 @@ _ORDER = (
     "failed",
     "finished",
 )
-GRAVE = {"failed", "recovering", "checkpoint_failed"}
+GRAVE = {"failed", "recovering", "checkpoint_failed", "checkpoint_damaged"}
 # Events that are combined if many follow one another: the text for one, and for many.
 _COUNTED = {
     "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
@@ -215,6 +216,10 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
     "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
     "checkpoint_failed": lambda record: f"could not write a checkpoint: {in_a_line(record.text('reason'))}",
+    "checkpoint_damaged": lambda record: (
+        f"passed over the damaged checkpoint {_file_name(record.text('path'))}:"
+        f" {in_a_line(record.text('reason'))}"
+    ),
     "evaluated": lambda record: f"evaluated: {_metrics(record)}",
     "recovering": lambda record: f"lost the cluster, and waits to go on: {in_a_line(record.text('reason'))}",
     "finished": lambda record: f"ended: {in_a_line(record.text('reason'))}",
