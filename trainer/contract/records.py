@@ -50,6 +50,7 @@ EVENTS = {
     "gradients": _fields("global_step:int losses:numbers norms:numbers fits:numbers"),
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),
+    "checkpoint_damaged": _fields("global_step:int path:str reason:str"),
     "evaluated": _fields("global_step:int metrics:numbers"),
     "recovering": _fields("reason:str"),
     "finished": _fields("reason:str"),
@@ -69,7 +70,7 @@ OPTIONAL = {
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str"),
-    "checkpointed": _fields("fingerprint:str"),
+    "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
         " unplaced:int"

@@ -107,7 +107,10 @@ class TrainingSettings:
         100, integer(1), "A worker's local steps between two lines that it prints."
     )
     checkpoint_interval_seconds: float = setting(
-        60.0, number(0, exclusive=True), "Seconds between two checkpoints of the chief."
+        60.0,
+        number(0, exclusive=True),
+        "Seconds between two checkpoints of the chief, at most. After a start or a recovery the intervals "
+        "are 5 s, 10 s, 20 s and so on, up to this.",
     )
     checkpoint_interval_steps: int = setting(
         0,

@@ -138,7 +138,7 @@ class Steps(CountedSteps):
         """Return the number of steps for the next call, so that nothing is due between two of them."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
-            left = min(left, self._chief.steps_until_save(self.global_step))
+            left = min(left, self._chief.saver.steps_left(self.global_step))
         every = self._task.settings.steps_to_validate
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)

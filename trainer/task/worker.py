@@ -118,7 +118,7 @@ class _Worker:
         """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
         if self._watch is not None:
             self._watch.update()
-            if self.chief is not None and self.chief.is_saving and self._watch.all_answer:
+            if self.chief is not None and self.chief.saver.is_saving and self._watch.all_answer:
                 self._task.stop.take_time()
 
     def _report_peers(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
@@ -216,7 +216,7 @@ class _Worker:
     @staticmethod
     def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:
         steps.read_counters()
-        chief.save_last(session, steps.global_step)
+        chief.saver.save_last(session, steps.global_step)
 
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger

@@ -137,14 +137,17 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
         *old,
         record("checkpoint_failed", 3, global_step=400, reason="No space left on device"),
         record("recovering", 4, reason=LOST_PS),
-        record("restored", 5, global_step=40, checkpoint="model.ckpt-40"),
+        record("checkpoint_damaged", 5, global_step=300, path="a/model.ckpt-300", reason="checksum"),
+        record("restored", 6, global_step=40, checkpoint="model.ckpt-40"),
     ]
     assert run.goes_on(5, [0, 0], records=new) == [
         "the checkpoint at step 400 could not be saved: No space left on device",
         "worker0 lost its connection to ps1 and connects again: UnavailableError: Socket [2J closed",
-        "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
+        "model.ckpt-300 is damaged and is passed over: checksum",
+        "worker0 restored the checkpoint of step 40; about 460 steps are lost, because model.ckpt-300 "
+        "cannot be read",
     ]
-    assert [note.good for note in run.notes] == [False, False, True]
+    assert [note.good for note in run.notes] == [False, False, False, True]
 
 
 def test_a_look_that_shows_no_records_makes_none_new() -> None:

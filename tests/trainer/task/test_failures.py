@@ -68,11 +68,19 @@ def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_s
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
 
 
-def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
-    mnist, differ = tmp_path / "mnist", tmp_path / "differ"
-    mnist.mkdir()
-    differ.mkdir()
-    with Cluster(mnist, workers=1) as cluster, Cluster(differ, flags=["--model=linear"]) as other:
+def test_bad_data_damage_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
+    mnist, differ, damaged = tmp_path / "mnist", tmp_path / "differ", tmp_path / "damaged"
+    for folder in (mnist, differ, damaged):
+        folder.mkdir()
+    with (
+        Cluster(mnist, workers=1) as cluster,
+        Cluster(differ, flags=["--model=linear"]) as other,
+        Cluster(damaged, workers=1, flags=LINEAR) as third,
+    ):
+        checkpoint = third.directory("worker0") / "checkpoints" / "model.ckpt-200.index"
+        checkpoint.parent.mkdir(parents=True)
+        checkpoint.write_bytes(b"damaged")
+        third.start()
         cluster.start("ps0")
         cluster.start("worker0", flags=[f"--data_dir={mnist}"])
         other.start("ps0")
@@ -80,6 +88,11 @@ def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: P
         other.start("worker1", flags=["--steps=500"])
         assert cluster.wait() == {"ps0": INPUT, "worker0": INPUT}
         assert other.wait() == {"ps0": CONFIGURATION, "worker0": CONFIGURATION, "worker1": CONFIGURATION}
+        assert third.wait() == {"ps0": INPUT, "worker0": INPUT}
+        refusal = third.only("worker0", "failed").text("reason")
+        assert "are damaged (damaged-model.ckpt-200), so the run cannot go on" in refusal
+        assert third.only("ps0", "failed").text("reason") == f"worker0: {refusal}"
+        assert not third.records("worker0", "initialised")
         reason = cluster.only("worker0", "failed").text("reason")
         assert f"{mnist} has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz" in reason
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
