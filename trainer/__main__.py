@@ -1,5 +1,6 @@
 """`python -m trainer` runs one task of a cluster. This file handles flags, signals and exit codes."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ _GRPC_OPTIONS = (
 def main(arguments: Sequence[str]) -> int:
     """Run the task that the arguments describe; return its exit code."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()  # for the watchdog's SIGABRT
     try:
         options = flags.parse(arguments)
     except flags.UsageError as error:

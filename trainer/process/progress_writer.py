@@ -9,7 +9,7 @@ from threading import Lock
 from trainer.contract.json_files import write_json
 from trainer.process.console import say
 from trainer.process.port_probes import Missing, listed
-from trainer.process.systemd import notify
+from trainer.process.watchdog import Watchdog
 
 _SECONDS_BETWEEN_REPORTS = 0.5
 
@@ -29,6 +29,7 @@ class ProgressWriter:
     restarts: list[int] = field(init=False)
     missing: Sequence[Missing] = ()
     reason: str = ""
+    watchdog: Watchdog = field(default_factory=Watchdog)
     _next: float = 0.0
     _complained: bool = False
     _writing: Lock = field(default_factory=Lock)
@@ -64,7 +65,7 @@ class ProgressWriter:
     def report(self) -> None:
         """Report the state of the run to systemd, and write `progress.json` on the chief."""
         self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-        notify("WATCHDOG=1", f"STATUS={self.status}")
+        self.watchdog.sign(self.status)
         if self.path is None:
             return
         content = {

@@ -15,6 +15,7 @@ from trainer.coordination.task_notes import serving_note
 from trainer.process.console import say
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.systemd import notify
+from trainer.process.watchdog import SERVING, TRAINING
 from trainer.task.towers import Towers
 
 _POLL_SECONDS = 0.5
@@ -57,6 +58,7 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
     """Watch the ledger until it says that this task must end; return the end code and the reason."""
     # The chief may start this much later than this task, and then waits as long for the others.
     seconds_to_start = 2 * task.patience_seconds + _GRACE_SECONDS
+    watchdog, part_of_time = task.progress.watchdog, SERVING if task.cluster.job == "ps" else TRAINING
     started, stop_seen, beat, chief_seen = False, None, 0, time.monotonic()
     while True:
         task.raise_if_stopping()
@@ -70,7 +72,8 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
             if towers is not None and started:
                 towers.update(status.last_step)
             line = towers.line if towers else "serving a run"
-            notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
+            watchdog.shorten(part_of_time if started else 1.0)
+            watchdog.sign(line if status.ready else "no run yet")
             if status.beat != beat:  # the chief sets the variables, takes steps, or saves
                 beat, chief_seen = status.beat, time.monotonic()
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None

@@ -76,13 +76,16 @@ class Steps(CountedSteps):
         windows = self.begin(self.last_step)
         # Begun only now: the time at the start barrier or of a recovery is no waiting within a step.
         others = AwaitedWorkers(self._task)
+        watchdog = self._progress.watchdog
         try:
             session.begin()
+            watchdog.begin_steps()
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
                 taken = session.steps(self._most_steps(windows), lambda: others.wait(session.awaited))
                 others.over()
+                watchdog.step()
                 self._call_sizes.adapt(time.monotonic() - began, len(taken))
                 self._count(taken, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
@@ -95,6 +98,7 @@ class Steps(CountedSteps):
                 if self._chief is not None:
                     self._chief.work_if_due(session, self.global_step)
         finally:
+            watchdog.end_steps()
             windows.flush()
             session.end()
 

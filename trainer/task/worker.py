@@ -116,10 +116,14 @@ class _Worker:
 
     def _watch_session(self) -> None:
         """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
-        if self._watch is not None:
-            self._watch.update()
-            if self.chief is not None and self.chief.saver.is_saving and self._watch.all_answer:
-                self._task.stop.take_time()
+        if self._watch is None:
+            return
+        saves = self.chief is not None and self.chief.saver.is_saving
+        if saves or not self._watch.all_answer:
+            self._task.progress.watchdog.excuse()
+        self._watch.update()
+        if saves and self._watch.all_answer:
+            self._task.stop.take_time()
 
     def _report_peers(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
         names = ("ps_nonces", "ps_own_nonces", "worker_nonces")

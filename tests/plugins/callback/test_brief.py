@@ -129,6 +129,7 @@ STATUS = {
             "cpu_seconds": 1.0,
             "last_step": {},
             "last_step_age_seconds": None,
+            "sign_of_life_age_seconds": None,
             "progress": {"phase": f"phase {HOSTILE}"},
         }
     ],
