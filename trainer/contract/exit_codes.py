@@ -11,10 +11,11 @@ INPUT = 66
 PEERS_MISSING = 69
 PROGRAM = 70
 CLUSTER_BROKE = 75
+GIVEN_UP = 76
 CONFIGURATION = 78
 STOPPED = 143  # a shell's exit code for a process that SIGTERM ended
 
-NO_RESTART = (USAGE, DIVERGED, INPUT, PEERS_MISSING, PROGRAM, CONFIGURATION)
+NO_RESTART = (USAGE, DIVERGED, INPUT, PEERS_MISSING, PROGRAM, GIVEN_UP, CONFIGURATION)
 
 # Exit code -> the `class` of a `failed` record.
 FAILURE_CLASSES = {
@@ -24,5 +25,6 @@ FAILURE_CLASSES = {
     PEERS_MISSING: "peers_missing",
     PROGRAM: "program",
     CLUSTER_BROKE: "cluster_broke",
+    GIVEN_UP: "given_up",
     CONFIGURATION: "configuration",
 }

@@ -159,6 +159,7 @@ class Steps(CountedSteps):
             read = step.global_step_read
             windows.add(step.loss, before, after, step.waiting_seconds, read)
         windows.flush_in_time()
+        self._task.lives.get_on()
         self.loss = self._progress.loss = taken[-1].loss
         self._set_counters(taken[-1].counters)
         for number, step in enumerate(taken, first):

@@ -10,7 +10,7 @@ import pytest
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.repository import ROOT
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import CONFIGURATION, INPUT, PROGRAM
+from trainer.contract.exit_codes import CONFIGURATION, GIVEN_UP, INPUT, PROGRAM
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 LINEAR = ["--model=linear", "--steps=400"]
@@ -41,6 +41,22 @@ def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) 
             assert failed.text("class") == "program"
             assert "ValueError: the tenth step has a bug" in failed.text("reason")
         assert cluster.records("worker0", "step")[-1].integer("local_step") == 9
+
+
+def test_a_task_that_never_gets_on_is_given_up_until_people_start_it_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
+        for task in cluster.tasks:
+            lives = cluster.directory(task) / "endings" / f"{task}.lives.json"
+            lives.parent.mkdir(parents=True)
+            lives.write_text('{"in_vain": 6}')
+        cluster.start()
+        assert cluster.wait() == {"ps0": GIVEN_UP, "worker0": GIVEN_UP}
+        for task in cluster.tasks:
+            assert cluster.only(task, "failed").text("class") == "given_up"
+        lives.write_text('{"in_vain": 5}')
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until_steps(1)
+        cluster.until(lambda: '"in_vain": 0' in lives.read_text(), "the worker to get on")
 
 
 @as_root
