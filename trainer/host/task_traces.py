@@ -28,6 +28,8 @@ _OWN_FAILURE = re.compile(r"\w+ failed \([\w ]+\): ")
 # systemd's results for ends of which the process itself could not report the reason.
 _RESULTS = {
     "oom-kill": "the kernel has ended it, for the memory of its host was used up",
+    "signal": "a signal ended it",
+    "core-dump": "it crashed",
     "timeout": "systemd has ended it, for it took longer than its unit allows",
     "watchdog": "systemd has ended it, for it gave no sign of life",
 }

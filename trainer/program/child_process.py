@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
-from trainer.host.error_lines import exception_in, in_short
+from trainer.host.error_lines import first_cause_in, in_short
 from trainer.process.console import say
 from trainer.process.lost_connection import is_lost_connection
 
@@ -105,10 +105,10 @@ class ProgramProcess:
         return Ending(exit_code, reason or f"the program ended with exit code {code}")
 
     def _last_exception(self) -> str:
-        """Return the last exception in standard error, if that is a readable file; else ""."""
+        """Return why the program ended by its standard error, if that is a readable file; else ""."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
-                return exception_in(file.read().decode(errors="replace"))
+                return first_cause_in(file.read().decode(errors="replace"))
         return ""

@@ -65,6 +65,7 @@ def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tm
 
 
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
+ABSL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
 LONGER = "systemd has ended it, for it took longer than its unit allows"
 
 
@@ -73,6 +74,8 @@ LONGER = "systemd has ended it, for it took longer than its unit allows"
     [
         ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
         ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
+        ("signal", f"{ABSL}\nStep: 100", "a signal ended it\nStep: 100"),
+        ("start-limit-hit", ABSL, "start-limit-hit"),
         ("exit-code", "Traceback", "Traceback"),
         ("exit-code", "", "exit-code"),
         ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
