@@ -171,7 +171,7 @@ class Room:
             return
         self.lacks = not self.lacks
         if self.lacks:
-            lost = "checkpoints, records and what is shown here are lost until there is some"
+            lost = "no checkpoints until there is some; records wait, and what is shown here stands still"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:
             yield Notice(f"there is space again on {self.host}", good=True)
