@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from functools import partial
 
-from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
+from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
@@ -22,7 +22,7 @@ from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.host.error_lines import error_in_short
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
-from trainer.process.failure import RunEnding, StopRequested, TaskFailure
+from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failure_of
 from trainer.process.systemd import notify
 from trainer.task.chief import Chief
 from trainer.task.steps import Steps
@@ -53,7 +53,7 @@ def run_worker(task: RunningTask) -> int:
         return worker.fail(failure)
     except Exception as error:  # any other exception is an error of the program
         traceback.print_exc()
-        return worker.fail(TaskFailure(PROGRAM, error_in_short(error)))
+        return worker.fail(failure_of(error))
 
 
 class _Worker:

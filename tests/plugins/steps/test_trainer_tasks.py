@@ -66,6 +66,10 @@ def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tm
 
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
 ABSL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
+NO_MEMORY = (
+    "out_of_memory: the kernel ended it, because the memory of its host was used up: "
+    "a smaller batch or model, fewer tasks on this host, or more memory helps"
+)
 LONGER = "systemd has ended it, for it took longer than its unit allows"
 
 
@@ -73,7 +77,7 @@ LONGER = "systemd has ended it, for it took longer than its unit allows"
     ("result", "lines", "reason"),
     [
         ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
-        ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
+        ("oom-kill", "", NO_MEMORY),
         ("signal", f"{ABSL}\nStep: 100", "a signal ended it\nStep: 100"),
         ("start-limit-hit", ABSL, "start-limit-hit"),
         ("exit-code", "Traceback", "Traceback"),

@@ -1,8 +1,12 @@
 """The exception in what a program printed, and whether it is of a task that went away."""
 
-from trainer.host.error_lines import exception_in, first_cause_in, in_short
+import pytest
+
+from tests.repository import ROOT
+from trainer.host.error_lines import exception_in, first_cause_in, in_short, is_out_of_memory
 from trainer.process.lost_connection import is_lost_connection
 
+PRINTED = ROOT / "tests" / "trainer" / "host" / "printed"
 TENSORFLOW = """\
 step 10
 Traceback (most recent call last):
@@ -72,6 +76,22 @@ def test_a_call_that_a_task_refused_is_named_rather_than_the_queue_that_it_close
     # An error of the program's own has nothing to do with a call that was refused, and repeated.
     own = 'Traceback (most recent call last):\n  File "a"\nKeyError: 1\n'
     assert first_cause_in(f"{refused}\n{own}") == "KeyError: 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ((PRINTED / "memory.txt").read_text(), True),
+        ("MemoryError", True),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an array", True),
+        ("OSError: [Errno 12] Cannot allocate memory", True),
+        ("tensorflow.python.framework.errors_impl.ResourceExhaustedError: No space left on device", False),
+        ("ValueError: MemoryError is a class", False),
+        ((PRINTED / "shapes.txt").read_text(), False),
+    ],
+)
+def test_which_errors_are_those_of_too_little_memory(text: str, expected: bool) -> None:
+    assert is_out_of_memory(text) is expected
 
 
 def test_the_line_that_says_why_is_the_last_of_what_tensorflow_says() -> None:
