@@ -31,7 +31,7 @@ def price_of(run: Run) -> dict[str, Any]:
     time that any worker spent without training, from the lead's first step to its last, saves included.
     `goodput` is the part of all workers' time in which they took steps that are in the model.
     """
-    restores = _restores(run)
+    restores = restores_in(run)
     seconds = _seconds_of_training(run.chief)
     still = goodput = None
     if seconds > 0 and run.workers and not run.coordinated:
@@ -52,7 +52,7 @@ def price_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _restores(run: Run) -> list[Restore]:
+def restores_in(run: Run) -> list[Restore]:
     """Return every `restored` and `initialised` of the chief, in order."""
     restores: list[Restore] = []
     damaged: list[str] = []

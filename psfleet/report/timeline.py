@@ -3,11 +3,13 @@
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
+from psfleet.evidence.answer import counted
 from psfleet.evidence.clocks import LARGEST, own_seconds
+from psfleet.evidence.price_of_faults import Restore, restores_in
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.report.wording import number, shortened, span, thinned
@@ -104,6 +106,7 @@ def happenings(run: Run) -> tuple[Happening, ...]:
         if record.event == "step"
     ]
     of_tasks = {task.name: list(_of_task(task, course, run.global_steps)) for task in tasks_with_records(run)}
+    of_tasks[run.chief.name] = list(_with_price(of_tasks.get(run.chief.name, []), restores_in(run)))
     restores = [
         (happening.step or 0, place)
         for place, happening in _placed(of_tasks.get(run.chief.name, []), [], -1)
@@ -196,6 +199,15 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
             shortened(_WORDS[record.event](record)) if record.event in _WORDS else f"{record.event}{again}"
         )
         yield Happening(task.name, record.event, seen, isinstance(own_step, int), seconds, words)
+
+
+def _with_price(happenings: Iterable[Happening], restores: Iterable[Restore]) -> Iterator[Happening]:
+    """Yield the chief's events; those that set the variables also say how many steps were lost."""
+    lost = (restore.steps_lost for restore in restores)
+    for happening in happenings:
+        steps = next(lost, 0) if happening.event in {"restored", "initialised"} else 0
+        price = f"; {counted(steps, 'step')} lost" if steps else ""
+        yield replace(happening, text=happening.text + price)
 
 
 def _metrics(record: Record) -> str:

@@ -232,7 +232,7 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     if task["begun"]:
         parts.append(f"begun by {task['begun']}")
     reason = progress.reason if progress.phase != "finished" else ""
-    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.waiting, reason)))}")
+    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.price, progress.waiting, reason)))}")
 
 
 def _notes(

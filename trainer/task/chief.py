@@ -59,6 +59,9 @@ class Chief:
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
             holds = {"fingerprint": fingerprint_of(checkpoint.values)}
             self._task.records.write("restored", {**read, **holds, **fields})
+        progress, step = self._task.progress, checkpoint.global_step if checkpoint else 0
+        progress.steps_lost += max(progress.global_step - step, 0)
+        progress.global_step = step
         self.saver.start(session)
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 

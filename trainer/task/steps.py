@@ -38,6 +38,9 @@ class Steps(CountedSteps):
         most, pull_ahead = task.settings.steps_per_call, task.settings.pull_ahead
         self._call_sizes = CallSizes(most, pull_ahead=pull_ahead)
         self._divergence = Divergence(task.settings.divergence_steps, math.nan)
+        # When the last step was counted, if a session was lost since.
+        self._still_since: float | None = None
+        self._counted_at = time.monotonic()
         self.last_step = 0
         self.session: TrainingSession | None = None
         # The fingerprint of the final model, and its global step.
@@ -66,6 +69,7 @@ class Steps(CountedSteps):
             self.session.end()
             self.session.close()
         self.session = None
+        self._still_since = self._still_since or (self._counted_at if self.local_step else None)
 
     def run(self) -> None:
         """Take steps until the global step reaches the run's last step.
@@ -164,6 +168,10 @@ class Steps(CountedSteps):
             windows.add(step.loss, before, after, step.waiting_seconds, read)
         windows.flush_in_time()
         self._task.lives.get_on()
+        self._counted_at = time.monotonic()
+        if self._still_since is not None:
+            self._progress.still_seconds += self._counted_at - self._still_since
+            self._still_since = None
         self.loss = self._progress.loss = taken[-1].loss
         self._set_counters(taken[-1].counters)
         for number, step in enumerate(taken, first):

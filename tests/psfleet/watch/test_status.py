@@ -99,6 +99,14 @@ def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_stil
     assert "worker4 (refused) and 295 more, the barrier's word" in run
 
 
+def test_the_price_of_the_faults_so_far_is_told() -> None:
+    progress = {**TRAINING, "steps_lost": 948, "still_seconds": 12.4}
+    run = status(answer(task("worker0", progress=progress))).run
+    assert "led by worker0 on node1, 948 steps lost by faults, 12 s without training" in run
+    free = {**TRAINING, "steps_lost": 0, "still_seconds": 0.2}
+    assert "faults" not in status(answer(task("worker0", progress=free))).run
+
+
 def test_a_task_that_gives_systemd_no_sign_of_life_is_hung_and_has_no_rate() -> None:
     shown = row_of(status(answer(task("worker0", **stepping(sign_of_life_age_seconds=12.0)))), "worker0")
     assert (shown.state, shown.style) == ("hung", "bad")

@@ -40,6 +40,8 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         assert nonces[0]["ps0"] == nonces[1]["ps0"]
         assert nonces[0]["ps1"] != nonces[1]["ps1"]
 
+        cluster.until(lambda: cluster.progress()["still_seconds"] > 0, "a step")  # type: ignore[operator]
+        assert cluster.progress()["steps_lost"] > 0  # type: ignore[operator]
         cluster.until(lambda: cluster.global_step() > 2000, "2000 global steps")
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
