@@ -1,4 +1,4 @@
-"""Computes the cluster plan from the inventory, or fails with every problem of the inventory."""
+"""Checks Ansible's settings and the inventory, and computes the cluster plan from it."""
 
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from psfleet.run.person import person
 from trainer.host.content_directory import content_hash
 
 from ..plugin_utils.actions import ControllerAction
+from ..plugin_utils.ansible_settings import settings_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,10 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class ActionModule(ControllerAction):
     """Argument `proof`: the replication of a run of prove.yml, "" for what the inventory trains.
 
-    Returns the facts that docs/contracts.md describes, or fails with every problem.
+    Returns the facts that docs/contracts.md describes, or fails with every problem of the settings, or else
+    of the inventory.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if problem := settings_problem():
+            return self._failure(problem)
         command_line = load_extra_vars(self._loader)
         try:
             inventory = plain_inventory(self.variables, self._loader, command_line)
