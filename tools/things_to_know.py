@@ -5,9 +5,13 @@ When you remove some, lower the bound.
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+from ansible.plugins.callback import CallbackBase
 
 # Kind -> the greatest permitted number.
 MOST = {
@@ -19,7 +23,7 @@ MOST = {
     "roles": 16,
     "playbooks": 15,
     "variables cluster_*": 13,
-    "private names of Ansible": 19,
+    "private names of Ansible": 0,
     "words of the glossary": 28,
 }
 
@@ -60,7 +64,10 @@ def text(root: Path, *patterns: str) -> str:
 
 
 def private_names(plugins: Path) -> set[str]:
-    """Return the underscored names that the controller's plugins use but do not define."""
+    """Return the underscored names that the controller's plugins use, and that nobody offers them.
+
+    Ansible's base classes offer their methods and attributes to actions and callbacks.
+    """
     folders = ("action", "callback", "lookup", "plugin_utils")
     nodes = [node for folder in folders for node in ast.walk(ast.parse(text(plugins / folder, "*.py")))]
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
@@ -68,7 +75,14 @@ def private_names(plugins: Path) -> set[str]:
     defined |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
     taken = {node.attr for node in attributes if ast.unparse(node) != "os._exit"}
     kept = {"_play_context", "_connection", "_templar"}  # an action for another host also sets these
-    return {name for name in taken - (defined - kept) if re.fullmatch(r"_[a-z]\w*", name)}
+    private = {name for name in taken - (defined - kept) if re.fullmatch(r"_[a-z]\w*", name)}
+    return private - offered(ActionBase) - offered(CallbackBase) - {"_shell"}  # of each connection
+
+
+def offered(base: type[object]) -> set[str]:
+    """Return the names that a base class defines for its subclasses."""
+    stored = re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(base))
+    return {*vars(base), *stored}
 
 
 def glossary(page: str) -> set[str]:

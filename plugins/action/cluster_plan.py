@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ansible.inventory.manager import InventoryManager
 from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.ansible_inventory import plain_inventory
@@ -33,7 +34,8 @@ class ActionModule(ControllerAction):
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
         except InventoryError as error:
-            read, sources = self.variables["hostvars"]._inventory, self.variables["ansible_inventory_sources"]
+            sources = self.variables["ansible_inventory_sources"]
+            read = InventoryManager(self._loader, sources)
             definitions = Definitions(sources, read, self._loader, command_line)
             return self._failure(describe(error.problems, definitions.cure))
         return facts | {
