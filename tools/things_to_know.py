@@ -23,7 +23,7 @@ MOST = {
     "roles": 16,
     "playbooks": 15,
     "variables cluster_*": 12,
-    "private names of Ansible": 0,
+    "private names of Ansible": 1,
     "words of the glossary": 28,
 }
 
@@ -47,7 +47,7 @@ def counted(root: Path) -> dict[str, set[str]]:
         "roles": {path.name for path in (root / "roles").iterdir() if path.is_dir()},
         "playbooks": names(root / "playbooks", "*.yml"),
         "variables cluster_*": set(re.findall(r"\bcluster_[a-z]+", in_roles)),
-        "private names of Ansible": private_names(plugins),
+        "private names of Ansible": private_names(root),
         "words of the glossary": glossary((root / "docs" / "architecture.md").read_text(encoding="utf-8")),
     }
 
@@ -63,20 +63,26 @@ def text(root: Path, *patterns: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
-def private_names(plugins: Path) -> set[str]:
-    """Return the underscored names that the controller's plugins use, and that nobody offers them.
+def private_names(root: Path) -> set[str]:
+    """Return the private modules of Ansible that are imported, and private names that plugins use.
 
-    Ansible's base classes offer their methods and attributes to actions and callbacks.
+    Ansible's base classes offer their methods and attributes to actions and callbacks, so these are not
+    private.
     """
+    code = text(root, "plugins/*/*.py", "psfleet/*/*.py")
+    modules = re.findall(r"^ *(?:from|import) (ansible(?:\.\w+)*\._[\w.]+)", code, re.MULTILINE)
     folders = ("action", "callback", "lookup", "plugin_utils")
-    nodes = [node for folder in folders for node in ast.walk(ast.parse(text(plugins / folder, "*.py")))]
+    nodes = [
+        node for folder in folders for node in ast.walk(ast.parse(text(root / "plugins" / folder, "*.py")))
+    ]
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     defined |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
     taken = {node.attr for node in attributes if ast.unparse(node) != "os._exit"}
     kept = {"_play_context", "_connection", "_templar"}  # an action for another host also sets these
     private = {name for name in taken - (defined - kept) if re.fullmatch(r"_[a-z]\w*", name)}
-    return private - offered(ActionBase) - offered(CallbackBase) - {"_shell"}  # of each connection
+    # Each connection has the attribute _shell, which Ansible's own actions use.
+    return {*modules} | private - offered(ActionBase) - offered(CallbackBase) - {"_shell"}
 
 
 def offered(base: type[object]) -> set[str]:
