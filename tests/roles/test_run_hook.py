@@ -30,7 +30,7 @@ def test_a_command_is_told_in_one_line_what_the_run_is(tmp_path: Path) -> None:
         of_state = {"verdict": "proven"} if state == "judged" else {}
         assert json.loads(line) == {"run_id": "night", "state": state, "folder": str(tmp_path), **of_state}
         assert word == "--night"
-        assert "training_run_hook" not in printed
+        assert "training_run_hook, " not in printed
 
 
 def test_nothing_is_called_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
