@@ -68,7 +68,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
         at = f"the loss was at its target of {target:g} from the beginning"
         findings.lacking.append(f"{at}: nothing shows that anything was learned")
     elif not reached and not change.fell:
-        still = f"the loss went {went}, which is no fall beyond its noise"
+        still = f"the loss went {went}, so it did not fall beyond its noise"
         if change.rose and last - first >= _LEAST_RISE * abs(first):
             findings.add(f"the loss rose {went}, beyond its noise", certain=run.whole)
         elif not change.decidable:
@@ -89,7 +89,7 @@ def _check_user_goals(
     expected += [] if target is None else [f"to {target:g}"]
     if expected and not to_target and not (least and fell_enough):
         variables = (
-            "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
+            "training_evidence_minimum_loss_reduction and training_evidence_target_loss set what is required"
         )
         wanted = f"expected a fall {' or '.join(expected)}; {variables}"
         findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
@@ -110,8 +110,8 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     trend = trend_of(losses, target)
     if trend.rises:
         findings.add(
-            f"the loss rises: {trend.factor:.2f} times as high at the end of the last third of the run as at"
-            " its begin, beyond noise",
+            f"the loss rises: {trend.factor:.2f} times as high at the end of the last third of the run as at "
+            "its beginning, beyond noise",
             certain=run.whole,
         )
     of_last = losses[-max(round(len(losses) * settings.loss_patience), 1) :]
@@ -148,7 +148,7 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"
         )
     elif evaluated is None:
-        findings.lacking.append("nobody evaluated the final model")
+        findings.lacking.append("the final model was not evaluated")
     else:
         step = evaluated.integer("global_step")
         final = run.last_step is not None and step >= run.last_step
@@ -166,8 +166,10 @@ def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
     examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
     chance = math.sqrt(max(largest * (1 - largest), 0.0) / examples) if examples > 0 else 0.0
     if accuracy <= largest + SIGNIFICANT * chance:
-        always = f"one answer for all test examples is right in {largest:.4f} of them"
-        findings.lacking.append(f"{always}, the model in {accuracy:.4f}: not shown is that it learned")
+        always = f"the same answer for all test examples is right for {largest:.4f} of them"
+        findings.lacking.append(
+            f"{always}, the model in {accuracy:.4f}: it is not shown that the model learned"
+        )
 
 
 def _check_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
@@ -192,7 +194,7 @@ def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findi
         elif metrics[goal.metric] not in goal.range:
             missed = f"{goal.metric} is {metrics[goal.metric]:.4f}, expected {goal}"
             if goal.missed_by(metrics):
-                missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not found"
+                missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not learned"
             findings.add(missed, certain=certain)
     return listed(
         f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals

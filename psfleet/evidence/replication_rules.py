@@ -60,8 +60,8 @@ class ReplicationRules:
     def alone(self) -> str:
         """Why there is nobody to share with, in words."""
         if self.replication == "local":
-            return "the run is local: one process holds the model, so nobody to share with"
-        return "there is one worker, so nobody to share with"
+            return "the run is local: one process holds the model, so nothing is shared"
+        return "there is one worker, so nothing is shared"
 
     def together(self, ps: str) -> str:
         """Return what a proven run of this kind did, in words; `ps` is a text such as "2 ps"."""

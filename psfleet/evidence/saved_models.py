@@ -84,11 +84,14 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
                 )
                 lost.append(f"{saved}, {why}")
     if lost:
-        yield f"none came home: {listed(lost)}", False
+        yield f"none was collected: {listed(lost)}", False
     elif elsewhere:
         yield listed(elsewhere), True
     else:
-        yield "none came home: trainer_program_collect names what of a program nobody sees it save", False
+        yield (
+            "none was collected: trainer_program_collect names files that psfleet does not see a program save",
+            False,
+        )
 
 
 def _noted(notes: Path) -> list[SavedPlace]:

@@ -40,7 +40,7 @@ def test_hosts_that_are_left_out_are_known_and_told_of(tmp_path: Path) -> None:
 def test_a_host_that_was_never_met_is_named(tmp_path: Path) -> None:
     answer = gathered(tmp_path, node1=A)
     assert answer["failed"]
-    assert answer["msg"].startswith("the public key of WireGuard of 2, 3 is not known here: deploy to all")
+    assert answer["msg"].startswith("the WireGuard public key of 2, 3 is not known here: deploy to all")
     assert not (tmp_path / "state").exists()
 
 
@@ -68,6 +68,6 @@ def test_what_was_kept_and_is_none_is_not_believed(tmp_path: Path) -> None:
     gathered(tmp_path, node1=A, node2=B, node3=C)
     file = tmp_path / "state/keys.json"
     file.write_text(file.read_text().replace(B, "PostUp = reboot"))
-    assert gathered(tmp_path, node1=A)["msg"].startswith("the public key of WireGuard of 2 is not known")
+    assert gathered(tmp_path, node1=A)["msg"].startswith("the WireGuard public key of 2 is not known")
     file.write_text("[]")
     assert gathered(tmp_path, node1=A)["failed"]

@@ -120,10 +120,10 @@ def test_each_host_brings_what_its_own_tasks_have_saved_and_the_leads_checkpoint
         "saved/worker0/tmp/x": "9",
         "collected.json": "{}\n",
     }
-    of_another = "it is of no task of this host"
+    of_another = "it belongs to no task of this host"
     named = (
-        "it stays on the host: names have letters, digits and _.=,+@-, of which no part begins with a sign"
-        " but _, and are not too long or deep"
+        "it stays on the host: names have letters, digits and _.=,+@-, and no part of a path begins with a "
+        "sign other than _, and are not too long or deep"
     )
     assert [line.partition(": ")[2] for line in refused] == [of_another, named, of_another, of_another]
 
@@ -254,7 +254,7 @@ def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count
             stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * length)
     names, (refused,) = unpack(tmp_path / "a.tar.gz", places_of(tmp_path / "r1"), 10**9)
     assert names == []
-    assert refused.endswith("damaged: its headers are larger than those of any files")
+    assert refused.endswith("damaged: its headers are larger than any file needs")
 
 
 def test_an_archive_may_be_larger_than_its_files_and_these_than_headers(

@@ -63,7 +63,9 @@ def test_what_logs_say_is_judged(
     assert verdict.exit_code == exit_code, verdict.failing
     assert said in detail(verdict, "log_patterns")
     if exit_code == 1:
-        assert verdict.headline == "NOT PROVEN: the program's logs do not say what was asked for"
+        assert (
+            verdict.headline == "NOT PROVEN: the program's logs do not match training_evidence_log_patterns"
+        )
 
 
 def test_a_line_without_an_end_is_looked_at_in_parts(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

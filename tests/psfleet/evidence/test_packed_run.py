@@ -88,7 +88,7 @@ PLAN = entry("r/plan.json")
         (lambda: tar_of(PLAN, entry("other/plan.json")), "it holds 2 folders, expected that of one run"),
         (tar_of, "it holds 0 folders"),
         (lambda: tar_of(PLAN, PLAN), "File exists"),
-        (lambda: tar_of(entry("r/big", size=5000))[:2000], "it is no whole .tar.gz"),
+        (lambda: tar_of(entry("r/big", size=5000))[:2000], "it is not a complete .tar.gz"),
         (long_header, "a header of 9,000,000,000 bytes"),
     ],
 )

@@ -63,7 +63,7 @@ def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
     missed = verdict_of(
         recorded, goals={"weight": {"maximum": 1}}, log_patterns=[{"tasks": "*", "pattern": "x y"}]
     )
-    assert missed.headline == "NOT PROVEN: the program's records speak against it"
+    assert missed.headline == "NOT PROVEN: the program's records contradict it"
     assert checks(verdict_of(recorded, goals={"speed": {"minimum": 1}}), None) == {"goals_reached"}
     drop(recorded, "worker0 worker1", "evaluated")
     verdict = verdict_of(recorded, goals=GOALS)
@@ -102,12 +102,12 @@ tell_no_losses = partial(leave_out, fields="loss loss_mean")
         (
             partial(edit, tasks="worker0 worker1", event="step", loss=3.0, loss_mean=3.0),
             {"loss_fell"},
-            "the loss fell: the loss went from 3 to 3, which is no fall beyond its noise",
+            "the loss fell: the loss went from 3 to 3, so it did not fall beyond its noise",
         ),
         (
             partial(edit, tasks="worker0 worker1", event="started", settings={"replication": "sync"}),
             {"steps_interleave"},
-            "together: it trained synchronously, and then each worker alone would leave the same records.",
+            "together: it trained synchronously, and workers that train alone would leave the same records.",
         ),
     ],
 )

@@ -35,7 +35,7 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
         "the workers trained one model together: the program leaves no records of its steps",
         "what the tasks exchanged were parameters and gradients: bytes are counted, not read",
         "the loss fell: the program recorded no losses",
-        "the model is good enough for anything: training_evidence_goals asks for nothing",
+        "the model is good enough for anything: training_evidence_goals is empty",
     ):
         assert f"Not shown is that {sentence}" in said
     kinds = dict.fromkeys(kind for _, kind in as_lines(verdict, silent))

@@ -81,7 +81,11 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("places", "said", "is_good"),
     [
-        ([], "none came home: trainer_program_collect names what of a program nobody sees it save", False),
+        (
+            [],
+            "none came home: trainer_program_collect names files that psfleet does not see a program save",
+            False,
+        ),
         (
             [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
             "none came home: worker0 saved to /dev/shm/m, which ended with the task",

@@ -88,5 +88,5 @@ def test_what_workers_do_for_a_coordinator_is_training_where_it_changes_the_mode
     verdict = verdict_of(run)
     # Its checkpoints lie on its own disk, and the losses that it fetches are seen.
     assert verdict.verdict == ("completed" if alone else "proven"), verdict.failing
-    shared = "no function that the coordinator had them run is seen to change a variable of the model"
+    shared = "no function that the coordinator gave them is seen to change a variable of the model"
     assert (shared in "\n".join(verdict.not_shown)) is alone
