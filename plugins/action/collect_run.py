@@ -97,7 +97,7 @@ class ActionModule(HostAction):
     ) -> tuple[list[str], list[str]]:
         """Fetch and unpack the archive; return the names of the files, and the reasons for missing ones."""
         if not 0 <= packed["size"] <= most_packed(most_bytes):
-            return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
+            return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"
             try:

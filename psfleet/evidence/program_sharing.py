@@ -110,7 +110,7 @@ def _replicas(run: Run) -> int:
 def _zeros(worker: TaskRecords) -> str:
     seen = sum(record.integer("gradients_seen") for record in _ended(worker))
     zeros = sum(record.integer("gradients_of_zero") for record in _ended(worker))
-    return f"all {seen} that were looked at were 0" if seen and zeros >= seen else ""
+    return f"all {seen} that were checked were 0" if seen and zeros >= seen else ""
 
 
 def _ended(worker: TaskRecords) -> list[Record]:

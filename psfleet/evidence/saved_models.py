@@ -78,9 +78,9 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
             elif place.kind != "summaries":
                 came = place.brought_to(notes.stem)
                 why = (
-                    "of which none is here: see what was not collected"
+                    "none of it was collected: see what was left out"
                     if came
-                    else "which ended with the task"
+                    else "which was deleted when the task ended"
                 )
                 lost.append(f"{saved}, {why}")
     if lost:
@@ -89,7 +89,8 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
         yield listed(elsewhere), True
     else:
         yield (
-            "none was collected: trainer_program_collect names files that psfleet does not see a program save",
+            "none was collected: trainer_program_collect names files that psfleet does not see a program "
+            "save",
             False,
         )
 

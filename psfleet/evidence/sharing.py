@@ -41,7 +41,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
             elif of_chief and not seen[name] <= of_chief.get(name, set()):
                 findings.add(f"{worker.name} met another {name} than the chief", certain=run.chief.whole)
     if run.ps and run.clients and not of_chief:
-        findings.lacking.append("the chief recorded none, so the others cannot be compared")
+        findings.lacking.append("the chief did not record which ps it met, so the others cannot be compared")
     clients = counted(len(run.clients), "worker")
     if run.rules.one_client:
         clients = f"the client of all {counted(len(run.workers), 'worker')}"

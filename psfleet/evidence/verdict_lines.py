@@ -86,7 +86,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, asked for {last_step}"
+    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, expected {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"

@@ -164,7 +164,7 @@ class Room:
             return
         self.lacks = not self.lacks
         if self.lacks:
-            lost = "checkpoints, records and what is shown here are lost until there is some"
+            lost = "checkpoints, records and progress are lost until there is space again"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:
             yield Notice(f"there is space again on {self.host}", good=True)
@@ -206,7 +206,7 @@ class LeadRecords:
         elif event == "checkpoint_failed":
             yield Notice(f"the checkpoint at step {step} could not be saved: {_first_line(reason)}")
         elif event == "restored":
-            again = f"; about {lost} steps are taken again" if lost else ""
+            again = f"; about {lost} steps are repeated" if lost else ""
             yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
         elif event == "initialised" and lost:
             yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")

@@ -58,9 +58,9 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
     for _ in range(2):  # whether this controller has one of its own, or not
         refused = problem(told, str(here))
         assert refused.startswith(
-            f"node2 lets in whom another authority of the cluster lab has signed ({shown})"
+            f"node2 trusts another certificate authority of the cluster lab has signed ({shown})"
         )
-        assert f"The directory ssh_ca of that is needed here, as {here}." in refused
+        assert f"Copy the directory ssh_ca from there to {here}." in refused
         here.mkdir(parents=True, exist_ok=True)
         made(here)
     # It was of another cluster, or what it lets in is none.

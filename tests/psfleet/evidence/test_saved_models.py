@@ -88,7 +88,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         ),
         (
             [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
-            "none came home: worker0 saved to /dev/shm/m, which ended with the task",
+            "none came home: worker0 saved to /dev/shm/m, which was deleted when the task ended",
             False,
         ),
         (

@@ -92,7 +92,7 @@ def test_arguments_are_a_list_but_on_the_command_line() -> None:
 def test_arguments_have_only_placeholders_that_are_filled_in() -> None:
     name = "trainer_program_arguments"
     (told,) = problems(["a"], ["b"], trainer_program_arguments=["--data={datadir}"])
-    expected = r"expected {data_dir}, or \{datadir} where the program is to have it so"
+    expected = r"expected {data_dir}, or \{datadir} to pass it on as it is"
     assert told == f"{name} has {{datadir}}, which nothing fills in; {expected}"
     given = ["--data={data_dir}", '{"a": 1}', "{epoch}"]
     (told,) = problems(["a"], ["b"], trainer_program_arguments=given)

@@ -60,9 +60,10 @@ def test_a_cluster_that_cannot_be_proven_is_refused_with_all_that_is_in_the_way(
         require_provable(plan(0, 1), {"trainer_model", "trainer_steps"})
     given = "is given with -e, and prove.yml chooses it; expected no value: leave -e"
     assert [f"{problem.what}: {problem.cure}" for problem in refusal.value.problems] == [
-        "the inventory has no ps, so there is nothing to share a model on; prove.yml expects a group ps"
+        "the inventory has no ps, so no host can hold a shared model; prove.yml expects a group ps"
         " with one host or more: ",
-        "the inventory has one worker, on n0, which has nobody to share a model with; prove.yml expects"
+        "the inventory has one worker, on n0, which has no other worker to share a model with; prove.yml "
+        "expects"
         " two workers or more: ",
         f"trainer_model {given} trainer_model=... out",
         f"trainer_steps {given} trainer_steps=... out",

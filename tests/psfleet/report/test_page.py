@@ -204,7 +204,7 @@ def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
     write(run, plan, plan.tasks[2], records)
     page = report(run)
     assert page.tags.count("svg") == len(PICTURES)
-    assert "1 window with a loss that was no finite number" in page.text
+    assert "1 window with a loss that was not finite" in page.text
 
 
 def test_an_empty_folder_says_what_is_missing_where_it_would_be(tmp_path: Path) -> None:

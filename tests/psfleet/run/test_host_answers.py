@@ -266,8 +266,8 @@ def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], pr
         ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which it cannot be"),
         ({"bytes_sent": "1"}, "bytes_sent is '1', which it cannot be"),
         ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which it cannot be"),
-        ({"name": "worker1"}, "name is 'worker1', of which nobody asked"),
-        ({"name": "worker1", "index": 1}, "name is 'worker1', of which nobody asked"),
+        ({"name": "worker1"}, "name is 'worker1', a task that was not asked for"),
+        ({"name": "worker1", "index": 1}, "name is 'worker1', a task that was not asked for"),
     ],
 )
 def test_what_no_task_is_is_named(change: dict[str, Any], problem: str) -> None:

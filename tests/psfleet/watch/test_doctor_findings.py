@@ -140,7 +140,7 @@ def test_what_else_is_to_be_said() -> None:
     answers = {"node1": answer(alive=["ps0", "worker0"])}
     findings = Findings.of(plan("node1", "node2"), answers)
     assert findings.notes == (
-        "A run is going on, and has the processors before the doctor: ps0, worker0 on node1.",
+        "A run is going on, and its tasks have priority over the doctor: ps0, worker0 on node1.",
         "Left out by --limit: node2.",
     )
 

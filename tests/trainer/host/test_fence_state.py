@@ -47,7 +47,8 @@ def test_what_cannot_be_fenced_is_told() -> None:
     ):
         survey(replace(ASKED, tasks=(OTHER._replace(address="localhost"),)))
     told = (
-        "^trainer_program_may_reach names no-such-host.invalid, which this host does not find; expected names"
+        "^trainer_program_may_reach names no-such-host.invalid, which this host cannot resolve; expected "
+        "names"
     )
     with pytest.raises(FenceError, match=told):
         survey(replace(ASKED, may_reach=("localhost:1", "no-such-host.invalid:443")))
@@ -101,7 +102,7 @@ def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Netwo
         with networks.inside("here"):
             return fence_problem(tmp_path)
 
-    assert problem() == "deploy.yml has left no fence there"
+    assert problem() == "deploy.yml has set up no fence there"
     deploy(tmp_path, fence)
     assert problem() == "the table inet psfleet is not there"
     networks.run("nft", "--file", str(rules), at="here")
@@ -115,7 +116,7 @@ def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Netwo
     deploy(tmp_path, replace(fence, user="no-such-user"))
     assert problem() == "this host has no user no-such-user"
     (tmp_path / RECORD).write_text(json.dumps({**fence.to_json(), "may_reach": ["10.0.0.1; accept"]}))
-    assert problem() == "deploy.yml has left no fence there"
+    assert problem() == "deploy.yml has set up no fence there"
 
 
 @as_root

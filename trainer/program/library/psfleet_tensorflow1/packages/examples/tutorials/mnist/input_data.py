@@ -85,7 +85,7 @@ def _folder(train_dir: str) -> Path:
     carried = os.environ.get("PSFLEET_DATA_DIR")
     if carried and os.environ.get("PSFLEET_JOB") != "ps":  # to which nothing is carried, for it reads nothing
         return Path(carried)
-    sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: it gets the bundled digits\n")
+    sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: using the bundled digits\n")
     return _BUNDLED
 
 
