@@ -209,7 +209,7 @@ def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = ""
                 continue
             value = content[name]
             if not _KINDS[kind](value):
-                raise UnusableError(f"{prefix}{name} is {as_given(value)}, expected {kind}")
+                raise UnusableError(f"{prefix}{name} is {as_given(value)}, which is invalid")
             if kind == "objects":
                 value = [
                     _checked_fields(part, _PARTS[name], f"{name}[{place}].")

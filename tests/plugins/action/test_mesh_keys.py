@@ -54,8 +54,8 @@ def test_a_check_keeps_nothing(tmp_path: Path) -> None:
     ("key", "says"),
     [
         (A, "1, 2 have told one public key .* remove the folder mesh"),
-        ("", "2 has told '' for its public key"),
-        (f"{B}\nPostUp = reboot", r"2 has told 'b*A=\\nPostUp = reboot' for its public key"),
+        ("", "2 reported '' as its WireGuard public key"),
+        (f"{B}\nPostUp = reboot", r"2 reported 'b*A=\\nPostUp = reboot' as its WireGuard public key"),
     ],
 )
 def test_what_is_no_key_of_its_own_is_refused(tmp_path: Path, key: str, says: str) -> None:

@@ -101,7 +101,7 @@ def test_what_does_not_end_is_named(
     monkeypatch.setattr(ended_account, "kill_all", lambda *_, **__: None)
     process = start(*AS_USER, "sleep", "600")
     wait_for(lambda: names() == ["sleep"])
-    with pytest.raises(ValueError, match=f"what lab has does not end: process {process.pid} \\(sleep\\)"):
+    with pytest.raises(ValueError, match=f"processes of lab do not end: process {process.pid} \\(sleep\\)"):
         end_all("lab", USER)
 
 

@@ -203,7 +203,7 @@ def test_a_task_that_lives_is_left_alone_and_named(host: Host, check: bool) -> N
     before = left(host.root)
     answer = reset(host.root, check=check)
     assert answer["failed"]
-    assert answer["msg"].startswith("worker1 of run night-1: alive on n1. Nothing was taken off. Wait for")
+    assert answer["msg"].startswith("worker1 of run night-1: alive on n1. Nothing was removed. Wait for")
     assert left(host.root) == before
     host.units["psfleet-worker@1.service"] = "failed"
     assert reset(host.root)["changed"]

@@ -196,7 +196,7 @@ def test_neither_many_files_nor_deep_folders_are_packed_without_end(
     written(tmp_path, *(f"{OF_R1}/events/{number}" for number in range(30)))
     names, left_out = packed(tmp_path)
     assert names == ["events/0", "events/1"]
-    assert left_out[0] == "events/10: beyond the 2 files that are collected of a host"
+    assert left_out[0] == "events/10: above the limit of 2 files from one host"
     assert (len(left_out), left_out[-1]) == (21, "and 10 more")
 
 

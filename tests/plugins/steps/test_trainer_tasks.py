@@ -208,11 +208,11 @@ ALIVE, ENDED = (f"printf 'LoadState=loaded\\nActiveState={state}\\n'" for state 
 @pytest.mark.parametrize(
     ("show", "asked", "said"),
     [
-        ("true", "queried", "systemctl show was asked for 1 units and said something of 0"),
+        ("true", "queried", "systemctl show was asked for 1 units and answered for 0"),
         (
             "echo 'Failed to connect to bus' >&2; exit 1",
             "queried",
-            "systemctl show was asked for 1 units and said: Failed to connect to bus",
+            "systemctl show was asked for 1 units and answered: Failed to connect to bus",
         ),
         (
             ALIVE,

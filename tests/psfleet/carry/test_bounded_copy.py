@@ -74,7 +74,7 @@ def test_who_stops_in_the_middle_is_not_awaited(tmp_path: Path, sent: bytes) -> 
     with os.fdopen(read, "rb") as source, (tmp_path / "f").open("wb") as file:
         why = bounded_copy.copy_bounded(source, file, 10_000, patience_seconds=0.3)
     os.close(write)
-    assert why == "fewer than 1,000,000 bytes came in 0 s"
+    assert why == "fewer than 1,000,000 bytes arrived in 0 s"
     assert (tmp_path / "f").read_bytes() == sent
 
 

@@ -149,7 +149,7 @@ def test_a_login_comes_from_the_address_of_the_plan_or_those_of_its_name(
     ("told", "says"),
     [
         ([], "node1.lab has no address on node1 itself, .* in place of 127.0.1.1"),
-        (["0.0.0.0/0"], "node1 has told .*0.0.0.0/0"),
+        (["0.0.0.0/0"], "node1 reported .*0.0.0.0/0"),
         (["10.0.0.1,10.0.0.2"], "as the addresses of node1.lab"),
         (["\x1b[2J" * 99], r"told \['.{190,200} for the addresses"),
     ],

@@ -192,20 +192,20 @@ def test_a_host_with_an_odd_name_gets_a_folder_of_its_own(tmp_path: Path) -> Non
 def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert bring(tmp_path / "r0", "n1", {"output/a": "1" * 1000, "output/b": ""}) == []
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
-    assert refused.startswith("'output/b' and what follows")
+    assert refused.startswith("'output/b' and everything after it")
     assert "output/c" not in content(tmp_path / "r1")
 
 
 def test_what_a_host_may_not_bring_counts_too(tmp_path: Path) -> None:
     (refused,) = bring(tmp_path / "r1", "n1", {"secret": "1" * 2000, "output/a": "1"})
-    assert refused.startswith("'secret' and what follows")
+    assert refused.startswith("'secret' and everything after it")
     assert "output/a" not in content(tmp_path / "r1")
 
 
 def test_a_host_does_not_bring_files_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
     (refused,) = bring(tmp_path / "r1", "n1", {f"output/{name}": "" for name in "abcde"})
-    assert refused.startswith("'output/d' and what follows: more than 3 files")
+    assert refused.startswith("'output/d' and everything after it: more than 3 files")
 
 
 @pytest.mark.parametrize("length", [255, 256, 5000])

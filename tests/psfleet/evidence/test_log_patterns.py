@@ -40,7 +40,7 @@ def never_printed(run: Path) -> None:
     ("damage", "changes", "exit_code", "said"),
     [
         (last_value_counts, {}, 1, "worker1 printed 'weight: 9.0': 9, expected from 1.8 to 2.2"),
-        (no_number, {}, 1, "'.' is no finite number"),
+        (no_number, {}, 1, "'.' is not a finite number"),
         (never_printed, {}, 1, "worker1 never printed"),
         (never_printed, {"tasks": "worker0"}, 0, ""),
         (partial(remove, name="logs/worker1.out"), {}, 2, "logs/worker1.out: No such file"),

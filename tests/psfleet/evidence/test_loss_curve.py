@@ -130,6 +130,6 @@ def test_one_that_stands_still_speaks_against_a_model_and_says_nothing_of_a_prog
 def test_too_few_windows_tell_nothing() -> None:
     assert answer(STILL[:5]) == (
         None,
-        "the loss went from 1 to 1.01, so it did not fall beyond its noise, of which 5 windows tell too "
+        "the loss went from 1 to 1.01, so it did not fall beyond its noise, and 5 windows are too few to "
         "little",
     )

@@ -42,7 +42,7 @@ def test_a_program_that_knows_nothing_of_psfleet_is_proven(trained: Callable[[st
     ), verdict.failing
     own_order = set() if "synchronous" in kind else {"steps_interleave", "steps_numbered"}
     assert checks(verdict, True) == SEEN | own_order
-    assert [what.partition(":")[0].removeprefix("Not shown is that ") for what in verdict.not_shown] == [
+    assert [what.partition(":")[0].removeprefix("It is not shown that ") for what in verdict.not_shown] == [
         "the model is good enough for anything",
         "the files are those that were collected",
     ]

@@ -44,7 +44,8 @@ def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> 
         "PROVEN: by the records of the program 2 workers moved one global step together, and it learned"
     )
     assert verdict.not_shown[0] == (
-        "Not shown is that all parameters were shared: its records tell of one global step, not which ps each"
+        "It is not shown that all parameters were shared: its records show one global step, but not which ps "
+        "each"
         " worker used."
     )
     assert verdict.figures["global_steps"] >= 400
@@ -126,7 +127,7 @@ def test_a_program_that_goes_on_from_what_it_has_learned_is_proven_by_a_goal(rec
     assert verdict_of(recorded).verdict == "completed"
     verdict = verdict_of(recorded, goals=GOALS)
     assert verdict.verdict == "proven", verdict.failing
-    assert any("Not shown is that the loss fell: " in said for said in verdict.not_shown)
+    assert any("It is not shown that the loss fell: " in said for said in verdict.not_shown)
     assert checks(verdict_of(recorded, minimum_loss_reduction=0.2), False) == {"loss_fell"}
 
 

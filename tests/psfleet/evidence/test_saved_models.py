@@ -83,17 +83,18 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     [
         (
             [],
-            "none came home: trainer_program_collect names files that psfleet does not see a program save",
+            "none was collected: trainer_program_collect names files that psfleet does not see a program "
+            "save",
             False,
         ),
         (
             [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
-            "none came home: worker0 saved to /dev/shm/m, which was deleted when the task ended",
+            "none was collected: worker0 saved to /dev/shm/m, which was deleted when the task ended",
             False,
         ),
         (
             [("/tmp/m", "checkpoint")],
-            "none came home: worker0 saved to /tmp/m, of which none is here: see what was not collected",
+            "none was collected: worker0 saved to /tmp/m, none of it was collected: see what was left out",
             False,
         ),
         ([("gs://bucket/m", "SavedModel")], "worker0 saved to gs://bucket/m", True),

@@ -92,8 +92,9 @@ def test_what_was_proven_is_said_with_seconds_and_folders() -> None:
     assert both == [
         "PROVEN      asynchronously  200 global steps in 3.1 s  runs/p-async",
         "PROVEN      synchronously   200 global steps in 3.1 s  runs/p-sync",
-        "Each of the 4 workers knew one part in 4 of the model, nothing of the others'.",
-        "Trained asynchronously and synchronously, the model on the 2 ps holds all 4: the workers share.",
+        "Each of the 4 workers knew one of 4 parts of the model, and nothing of the others.",
+        "Trained asynchronously and synchronously, the model on the 2 ps holds all 4 parts: the workers "
+        "share.",
     ]
 
 
@@ -107,8 +108,8 @@ def test_a_run_that_is_not_proven_is_named_with_its_reasons() -> None:
         "NOT PROVEN  synchronously   200 global steps in 3.1 s  runs/p-sync",
         "  - workers met: about workers_met",
         "  - the parts of 290 of 300 workers were not found; the worst is that of worker17",
-        "Each of the 300 workers knew one part in 300 of the model, nothing of the others'.",
-        "Trained asynchronously, the model on the ps holds all 300: the workers share.",
+        "Each of the 300 workers knew one of 300 parts of the model, and nothing of the others.",
+        "Trained asynchronously, the model on the ps holds all 300 parts: the workers share.",
         "Trained synchronously, it is not proven that the workers share what they learn.",
     ]
 

@@ -326,7 +326,9 @@ WATCH = (
     "run r1 is going on (worker0 on n2): watch it with ansible-playbook train.yml -e run_id=r1, or wait for "
     "its end{}. Where it is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id=r1"
 )
-BESIDE = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
+BESIDE = (
+    "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
+)
 
 
 @pytest.mark.parametrize(

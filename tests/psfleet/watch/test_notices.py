@@ -142,7 +142,7 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
     assert run.goes_on(5, [0, 0], records=new) == [
         "the checkpoint at step 400 could not be saved: No space left on device",
         "worker0 lost its connection to ps1 and connects again: UnavailableError: Socket [2J closed",
-        "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
+        "worker0 restored the checkpoint of step 40; about 460 steps are repeated",
     ]
     assert [note.good for note in run.notes] == [False, False, True]
 

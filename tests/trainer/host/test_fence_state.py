@@ -77,7 +77,7 @@ def test_what_has_changed_since_is_told_with_both() -> None:
     assert changes(then, now) == (
         "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; "
         "b was 10.0.0.2 when deploy.yml ran, and is not known now; "
-        "names were asked of 10.0.0.53, and are of 127.0.0.53 now; "
+        "its name servers were 10.0.0.53, and are 127.0.0.53 now; "
         "user nobody had the number 998, and has 999 now"
     )
 
@@ -135,4 +135,4 @@ def test_the_check_of_the_doctor(networks: Networks, tmp_path: Path) -> None:
         "run `ansible-playbook deploy.yml`",
     )
     networks.run("nft", "--file", str(tmp_path / RULES), at="here")
-    assert check() == ("ok", "it stands as deployed", "")
+    assert check() == ("ok", "it is in force as deployed", "")
