@@ -209,7 +209,7 @@ def test_lint_fails_where_there_is_more_to_know(
     monkeypatch.setitem(things_to_know.MOST, "roles", len(found["roles"]) - 1)
     assert not run_tests.few_to_know()
     said = capsys.readouterr().out
-    assert f"FAILED; {len(found['roles'])} roles, of which {len(found['roles']) - 1} may be" in said
+    assert f"FAILED; {len(found['roles'])} roles; at most {len(found['roles']) - 1} are allowed" in said
 
 
 def test_the_locks_hold_hashes_and_no_addresses() -> None:
