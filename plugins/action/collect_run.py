@@ -76,7 +76,7 @@ class ActionModule(HostAction):
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the number of the user that the connection logs in as, whoever it becomes there."""
+        """Return the id of the user that the connection logs in as, before it becomes another."""
         printed = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
         found = USER.fullmatch(printed.strip().rpartition("\n")[2])
         if not found:

@@ -46,8 +46,7 @@ class ActionModule(ControllerAction):
             except ValueError:
                 return self._failure(
                     f"{task['host']} has no {path} that can be read: has the task taken part in a run, or in "
-                    "that run_id? "
-                    "`ansible-playbook status.yml` shows the state of its tasks"
+                    "that run_id? `ansible-playbook status.yml` shows the state of its tasks"
                 )
             for line in lines:
                 display.display(line)

@@ -81,9 +81,8 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
     if (mode := file.stat().st_mode & 0o777) != 0o600:
         raise ValueError(
             f"{file} has mode {mode:04o}; expected 0600. Anyone who reads this key can log in to every host "
-            "of the "
-            f"cluster. If nobody else can have read it: chmod 600 {file}. Otherwise remove {directory} and "
-            "deploy again: new authorities replace it on every host."
+            f"of the cluster. If nobody else can have read it: chmod 600 {file}. Otherwise remove "
+            f"{directory} and deploy again: new authorities replace it on every host."
         )
     try:
         key = serialization.load_ssh_private_key(file.read_bytes(), password=None)

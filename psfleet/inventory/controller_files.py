@@ -81,7 +81,7 @@ def _problems(
 
 
 def controller_path(text: str) -> Path:
-    """Return the absolute path that a user means who types `text` where `ansible-playbook` runs."""
+    """Return the absolute path of `text`, relative to the folder where `ansible-playbook` was started."""
     # resolve() would follow links, and Path.expanduser() would raise for an unknown user.
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 

@@ -99,7 +99,7 @@ class Standstill:
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
         """Yield a notice if no step was taken for long, and another one when steps continue."""
-        # Before the first step, the barrier reports whom it awaits, and ends a run that waits too long.
+        # Before the first step, the barrier reports the awaited tasks, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
         # After the last step no other is expected.
         stands = stands and not 0 < now.last_step <= now.global_step

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 
 
 def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
-    """Return the checks of a host, in their order; none where no task has GPUs, because then nobody asks.
+    """Return the checks of a host, in their order; none if no task has GPUs.
 
     `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname,
     `system` what is known of its packages. After one that failed the others are skipped.

@@ -205,7 +205,7 @@ def leave_sshd(file: Path, service: str) -> None:
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account with its processes, and its group whoever is in that. Raises ValueError."""
+    """Remove an account with its processes, and its group with any members. Raises ValueError."""
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:

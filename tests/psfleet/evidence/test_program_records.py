@@ -44,9 +44,8 @@ def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> 
         "PROVEN: by the records of the program 2 workers moved one global step together, and it learned"
     )
     assert verdict.not_shown[0] == (
-        "It is not shown that all parameters were shared: its records show one global step, but not which ps "
-        "each"
-        " worker used."
+        "It is not shown that all parameters were shared: its records show one global step, but not which "
+        "ps each worker used."
     )
     assert verdict.figures["global_steps"] >= 400
 

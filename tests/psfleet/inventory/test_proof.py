@@ -63,8 +63,7 @@ def test_a_cluster_that_cannot_be_proven_is_refused_with_all_that_is_in_the_way(
         "the inventory has no ps, so no host can hold a shared model; prove.yml expects a group ps"
         " with one host or more: ",
         "the inventory has one worker, on n0, which has no other worker to share a model with; prove.yml "
-        "expects"
-        " two workers or more: ",
+        "expects two workers or more: ",
         f"trainer_model {given} trainer_model=... out",
         f"trainer_steps {given} trainer_steps=... out",
     ]

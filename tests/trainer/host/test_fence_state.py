@@ -75,10 +75,9 @@ def test_what_has_changed_since_is_told_with_both() -> None:
     assert changes(then, then) == ""
     now = replace(then, uid=999, names={"a": ("10.0.0.1", "10.0.0.7"), "b": ()}, resolvers=("127.0.0.53",))
     assert changes(then, now) == (
-        "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; "
-        "b was 10.0.0.2 when deploy.yml ran, and is not known now; "
-        "its name servers were 10.0.0.53, and are 127.0.0.53 now; "
-        "user nobody had the number 998, and has 999 now"
+        "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; b was 10.0.0.2 when deploy.yml "
+        "ran, and is not known now; its name servers were 10.0.0.53, and are 127.0.0.53 now; user nobody "
+        "had the number 998, and has 999 now"
     )
 
 

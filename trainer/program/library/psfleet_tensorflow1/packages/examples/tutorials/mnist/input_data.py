@@ -60,7 +60,7 @@ def read_data_sets(
     train_dir: str = "",
     fake_data: bool = False,
     one_hot: bool = False,
-    dtype: object = None,  # noqa: ARG001 - float32, which it was where nobody said
+    dtype: object = None,  # noqa: ARG001 - float32 was the default
     reshape: bool = True,
     validation_size: int = 5000,
     seed: int | None = None,
