@@ -149,7 +149,7 @@ table inet psfleet {
 		reject with icmpx admin-prohibited
 	}
 
-	# To a task from another machine: only from hosts of the plan. Another user's connection may have its port.
+	# From another machine to a task: only hosts of the plan. Another user's connection may use its port.
 	chain strangers {
 		${through_mesh}ip saddr @hosts4 return
 		${through_mesh}ip6 saddr @hosts6 return

@@ -179,7 +179,9 @@ def test_gpus_of_the_ps_are_dealt_as_those_of_the_workers() -> None:
     (uneven,) = problems(
         ["a"], ["a"], {"a": {"trainer_ps_tasks": 2, "trainer_ps_gpus": [1]}}, trainer_ps_may_use_gpus=True
     )
-    assert uneven.startswith("trainer_ps_gpus [1] of a are 1 GPUs for 2 ps; expected as many for each")
+    assert uneven.startswith(
+        "trainer_ps_gpus [1] of a are 1 GPUs for 2 ps; expected the same number for each"
+    )
 
 
 @pytest.mark.parametrize(

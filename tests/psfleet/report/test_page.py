@@ -264,7 +264,7 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     assert log.splitlines()[-1] == "IndexError: the last line"
     assert len(log.splitlines()) == 15
     assert "logs/worker0.out is not in the folder" in page.text
-    assert "A program of one's own cannot know the staleness" in page.text
+    assert "A user's program does not know the staleness" in page.text
 
 
 def test_a_log_that_points_elsewhere_is_not_read(run: Path, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_host_without_an_answer_is_a_row_and_a_failure(silent: dict[str, Any])
     text = "\n".join(lines({"node1": answer(), "node2": silent}))
     assert "node2  not reached\n" in text
     assert (
-        f"FAILED  connection\n  node2: {silent.get('problem', 'gave no answer')}\n  -> mend ansible_host"
+        f"FAILED  connection\n  node2: {silent.get('problem', 'gave no answer')}\n  -> correct ansible_host"
         in text
     )
 
