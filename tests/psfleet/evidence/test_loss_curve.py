@@ -131,5 +131,5 @@ def test_too_few_windows_tell_nothing() -> None:
     assert answer(STILL[:5]) == (
         None,
         "the loss went from 1 to 1.01, so it did not fall beyond its noise, and 5 windows are too few to "
-        "little",
+        "tell",
     )

@@ -89,7 +89,7 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     end_with(worker0=0, worker1=0)
     verdict = verdict_of(observed)
     assert verdict.verdict == "completed", verdict.failing
-    assert "no function that the coordinator had them run is seen to change" in verdict.not_shown[0]
+    assert "no function that the coordinator gave them is seen to change" in verdict.not_shown[0]
 
 
 def test_shares_are_the_same_in_checks_and_in_figures(observed: Path) -> None:

@@ -79,12 +79,15 @@ PLAN = entry("r/plan.json")
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: tar_of(PLAN, entry("r/../../out")), "'r/../../out', which is no plain file"),
-        (lambda: tar_of(PLAN, entry("/tmp/out/x")), "'/tmp/out/x', which is no plain file"),
-        (lambda: tar_of(PLAN, entry("r/logs", type=tarfile.SYMTYPE, linkname="/etc")), "no plain file"),
-        (lambda: tar_of(PLAN, entry("r/x", type=tarfile.LNKTYPE, linkname="r/plan.json")), "no plain file"),
-        (lambda: tar_of(PLAN, entry("r/pipe", type=tarfile.FIFOTYPE)), "no plain file"),
-        (lambda: tar_of(PLAN, entry("loose")), "'loose', which is no plain file"),
+        (lambda: tar_of(PLAN, entry("r/../../out")), "'r/../../out', which is not a plain file"),
+        (lambda: tar_of(PLAN, entry("/tmp/out/x")), "'/tmp/out/x', which is not a plain file"),
+        (lambda: tar_of(PLAN, entry("r/logs", type=tarfile.SYMTYPE, linkname="/etc")), "not a plain file"),
+        (
+            lambda: tar_of(PLAN, entry("r/x", type=tarfile.LNKTYPE, linkname="r/plan.json")),
+            "not a plain file",
+        ),
+        (lambda: tar_of(PLAN, entry("r/pipe", type=tarfile.FIFOTYPE)), "not a plain file"),
+        (lambda: tar_of(PLAN, entry("loose")), "'loose', which is not a plain file"),
         (lambda: tar_of(PLAN, entry("other/plan.json")), "it holds 2 folders, expected that of one run"),
         (tar_of, "it holds 0 folders"),
         (lambda: tar_of(PLAN, PLAN), "File exists"),
