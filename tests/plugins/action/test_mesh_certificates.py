@@ -24,8 +24,17 @@ def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3])
     }
     days = {"host": 365, "user": 90}
     asked = {"directory": str(directory), "user": "psfleet-ssh", "told": told, "days": days}
-    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN)
+    hosts = {
+        "Node1": {"ansible_port": 2022},
+        "node2": {"ansible_port": 2022, "ssh_mesh_port": 22000},
+        "new": {},
+    }
+    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN, hostvars=hosts)
     return dict(action._act(asked))
+
+
+def test_the_port_of_a_host_is_the_one_that_other_hosts_reach(tmp_path: Path) -> None:
+    assert certify(tmp_path)["ports"] == {"Node1": 2022, "node2": 22000}
 
 
 def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addresses(tmp_path: Path) -> None:
@@ -64,7 +73,7 @@ def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
 def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
     refused = certify(tmp_path, second="no key")
     assert refused["failed"]
-    assert "the public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is none" in refused["msg"]
+    assert "the reported public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is not a key" in refused["msg"]
 
 
 def test_deployments_that_are_the_first_at_once_have_one_authority(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_check_keeps_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        (A, "1, 2 have told one public key .* remove the folder mesh"),
+        (A, "1, 2 reported the same WireGuard public key; .* remove the folder mesh"),
         ("", "2 reported '' as its WireGuard public key"),
         (f"{B}\nPostUp = reboot", r"2 reported 'b*A=\\nPostUp = reboot' as its WireGuard public key"),
     ],

@@ -133,5 +133,5 @@ def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_of_root_nothing_is_ended() -> None:
-    with pytest.raises(ValueError, match="lab has the number of root"):
+    with pytest.raises(ValueError, match="lab has the user id of root"):
         end_all("lab", 0)
