@@ -43,7 +43,7 @@ def test_what_cannot_be_fenced_is_told() -> None:
     with pytest.raises(UnknownUserError, match=r"^this host has no user no-such-user$"):
         survey(replace(ASKED, user="no-such-user"))
     with pytest.raises(
-        FenceError, match=r"^localhost \(of there\) is \S+, which is here itself: mend /etc/hosts"
+        FenceError, match=r"^localhost \(of there\) is \S+, which is here itself: correct /etc/hosts"
     ):
         survey(replace(ASKED, tasks=(OTHER._replace(address="localhost"),)))
     told = (

@@ -84,7 +84,7 @@ def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path,
     clock[0] += 1
     take(file, BEN, 0)
     undo(file, BEN.token)
-    assert "has acted there" in take(file, ADA, 0, looked), "its holder had acted before"
+    assert "has changed the host" in take(file, ADA, 0, looked), "its holder had acted before"
 
 
 @pytest.mark.parametrize("deployed_since", [True, False])
