@@ -1,4 +1,4 @@
-"""The rooms whose functions are broken on purpose."""
+"""The rooms in which mutants are made."""
 
 import pytest
 

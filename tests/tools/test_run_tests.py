@@ -1,4 +1,4 @@
-"""The test runner: what it counts, and that nothing that failed or was skipped counts as passed."""
+"""The test runner: its counts, and that no failed or skipped test counts as passed."""
 
 import re
 import signal

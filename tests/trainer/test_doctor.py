@@ -1,4 +1,4 @@
-"""What a task's environment can compute on; this machine's TensorFlow has no CUDA."""
+"""What TensorFlow can compute on in a task's environment; this machine's has no CUDA."""
 
 import json
 import os

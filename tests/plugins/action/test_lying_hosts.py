@@ -1,4 +1,4 @@
-"""Hosts whose Python is their own: it answers what it likes."""
+"""Hosts with a manipulated Python that returns arbitrary answers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The public keys of all hosts: told, kept for those that are left out, and refused where they are none."""
+"""The public keys of all hosts: reported, kept for hosts left out by --limit, and refused if invalid."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A host that tells what cannot be signed is refused by itself, before the keys of all are signed."""
+"""A host with keys that cannot be signed is refused alone, before the keys of all are signed."""
 
 import re
 import shutil

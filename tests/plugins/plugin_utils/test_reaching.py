@@ -1,4 +1,4 @@
-"""Why a host gave no answer, by what Ansible has of it."""
+"""Why a host gave no answer, from Ansible's result."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files of the controller in a directory of a host: what is carried, what stays, what is refused."""
+"""The controller's files in a directory of a host: which are copied, which stay, which are refused."""
 
 import hashlib
 import io

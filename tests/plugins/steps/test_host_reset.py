@@ -1,4 +1,4 @@
-"""A host that psfleet is taken off, with a systemd and accounts that remember what they were told."""
+"""The removal of psfleet from a host, with a systemd and accounts that record their commands."""
 
 import grp
 import os

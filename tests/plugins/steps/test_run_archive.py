@@ -1,4 +1,4 @@
-"""What is packed of a run, by the module as it runs on a host whose tasks put there what they like."""
+"""Which files of a run are packed, by the step on a host with hostile files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a host sends is kept up to a limit, whatever it sends and for however long."""
+"""Data from a host is kept up to a limit of size and time."""
 
 import os
 import subprocess

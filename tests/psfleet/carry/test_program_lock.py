@@ -1,4 +1,4 @@
-"""What a user's program requires, resolved by the real uv from an index of wheels made here."""
+"""A program's requirements, resolved by the real uv from an index of wheels made here."""
 
 import hashlib
 import os

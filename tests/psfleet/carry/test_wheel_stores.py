@@ -1,4 +1,4 @@
-"""The archive of an environment in the cache: made once, from what is at hand and what pip brings."""
+"""The archive of an environment in the cache: made once, from cached and downloaded wheels."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""What the logs of tasks must say: found, out of range, absent, or asked of nobody."""
+"""Patterns in the logs of tasks: found, out of range, absent, or for tasks that do not exist."""
 
 import signal
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""manifest.json: what was collected is what is judged, by a stranger too, who has nothing but Python."""
+"""manifest.json: the verdict judges the collected files, also for a stranger with Python alone."""
 
 import hashlib
 import json

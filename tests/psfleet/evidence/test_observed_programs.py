@@ -1,4 +1,4 @@
-"""What psfleet saw of programs that know nothing of it: proven by it, or contradicted."""
+"""Verdicts on programs from psfleet's observations alone: proven or contradicted."""
 
 import json
 import shutil

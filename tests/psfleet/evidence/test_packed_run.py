@@ -1,4 +1,4 @@
-"""A packed run is judged as it is; what else a stranger may have packed is refused, and leaves nothing."""
+"""A packed run gets the same verdict; other archives are refused and leave nothing behind."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""What a program of one's own recorded itself: proven by it, contradicted by it, or silent."""
+"""Verdicts on programs from their own records: proven, contradicted or open."""
 
 from collections.abc import Callable
 from functools import partial

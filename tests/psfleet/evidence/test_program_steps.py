@@ -1,4 +1,4 @@
-"""Steps that a program of one's own does not record: they must not pass for steps of other workers."""
+"""Unrecorded steps of a program must not count as steps of other workers."""
 
 import random
 from pathlib import Path

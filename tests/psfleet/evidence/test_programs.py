@@ -1,4 +1,4 @@
-"""Runs of a program of one's own: completed, proven by its own records, or neither."""
+"""Runs of a user's program: completed, proven by its own records, or neither."""
 
 import json
 from pathlib import Path

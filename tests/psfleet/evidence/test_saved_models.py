@@ -1,4 +1,4 @@
-"""What a run's folder has of a model, by the names and sizes of its files."""
+"""The saved models of a run, by the names and sizes of its files."""
 
 import json
 import os

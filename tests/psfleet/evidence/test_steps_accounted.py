@@ -1,4 +1,4 @@
-"""Who moved the global step: never a contradiction in true records, always one where somebody is missing."""
+"""Steps accounted: true records never contradict, and a missing worker always does."""
 
 import random
 import re

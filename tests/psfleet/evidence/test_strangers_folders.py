@@ -1,4 +1,4 @@
-"""A folder of a run that somebody else has made: judging and packing it harms nobody."""
+"""Judging and packing a stranger's run folder does no harm."""
 
 import os
 import shutil

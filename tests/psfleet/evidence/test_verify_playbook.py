@@ -1,4 +1,4 @@
-"""verify.yml on the sample inventory, whose hosts do not exist: verdict and report need none of them."""
+"""verify.yml on the sample inventory: verdict and report need no host."""
 
 import json
 import os

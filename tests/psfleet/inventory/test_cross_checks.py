@@ -1,4 +1,4 @@
-"""What one variable or group asks of another: replications, programs, the chief, the data."""
+"""Rules over several variables or groups: replications, programs, the chief, the data."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Several programs in one inventory: what each is made of, which one runs, and what is wrong with one."""
+"""Several programs in one inventory: their settings, the choice of one, and their problems."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the runs of the proof by partition train, what is in their way, and what is said of them."""
+"""The runs of the proof by partition: their settings, their obstacles, and their summary."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What people hear of where a program saves."""
+"""Notices about where a program saves."""
 
 from psfleet.watch.saves import Saves
 from psfleet.watch.unit_states import unit_commands

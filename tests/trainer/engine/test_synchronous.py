@@ -1,4 +1,4 @@
-"""Synchronous training: a step is of so many gradients, backups are not waited for, nobody trains alone."""
+"""Synchronous training: gradients per step, no waiting for backups, no worker alone."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""What a host finds for its fence, and what is said where the fence is not as it was deployed."""
+"""The state of a host's fence, and the messages if it differs from the deployed one."""
 
 import json
 import os

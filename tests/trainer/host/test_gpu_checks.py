@@ -1,4 +1,4 @@
-"""The chain of checks of a host whose tasks have GPUs: each link that breaks, and what to do about it."""
+"""The chain of checks of a host with GPU tasks: each broken link, and its remedy."""
 
 from dataclasses import replace
 from typing import Any

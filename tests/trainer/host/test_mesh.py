@@ -1,4 +1,4 @@
-"""What wg-quick is told, and what is made of what `wg` says; Molecule's scenario mixed has a real mesh."""
+"""The input of wg-quick and the output of `wg`; Molecule's scenario mixed has a real mesh."""
 
 from trainer.host.mesh import KEY, Peer, configuration, mesh_problem, of_interface
 

@@ -1,4 +1,4 @@
-"""What the tasks of a run leave in files of their host, whatever they have put there."""
+"""The traces that a run's tasks leave in files of their host, including hostile ones."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the models reach, on whatever tasks there are, and the model that docs/models.md shows."""
+"""The results of each model on any number of tasks, and the model that docs/models.md shows."""
 
 import dataclasses
 import os

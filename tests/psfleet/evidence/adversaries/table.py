@@ -1,4 +1,4 @@
-"""The corpus as a table in Markdown, with what was judged wrongly."""
+"""The corpus as a table in Markdown, with the wrong verdicts."""
 
 from collections.abc import Iterable, Mapping
 
