@@ -218,7 +218,7 @@ def test_an_empty_folder_says_what_is_missing_where_it_would_be(tmp_path: Path) 
         "No worker recorded a finite loss.",
         "which hosts and tasks the run had is not known",
         "No task left records of what happened.",
-        "Take the whole folder from where the run was collected",
+        "Copy the whole folder again from where the run was collected",
     ):
         assert missing in page.text
     assert not (tmp_path / "loss.png").exists()
