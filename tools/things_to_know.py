@@ -100,7 +100,8 @@ def glossary(page: str) -> set[str]:
 def excess(found: Mapping[str, set[str]]) -> list[str]:
     """Return a sentence for each kind that exceeds its bound."""
     return [
-        f"{len(found[kind])} {kind}, of which {most} may be: take one away, or say why MOST has to allow more"
+        f"{len(found[kind])} {kind}; at most {most} are allowed: remove one, or say in MOST why it must "
+        "allow more"
         for kind, most in MOST.items()
         if len(found[kind]) > most
     ]

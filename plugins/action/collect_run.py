@@ -74,7 +74,7 @@ class ActionModule(HostAction):
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the number of the user that the connection logs in as, whoever it becomes there."""
+        """Return the id of the user that the connection logs in as, before it becomes another."""
         printed = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
         found = USER.fullmatch(printed.strip().rpartition("\n")[2])
         if not found:
@@ -95,7 +95,7 @@ class ActionModule(HostAction):
     ) -> tuple[list[str], list[str]]:
         """Fetch and unpack the archive; return the names of the files, and the reasons for missing ones."""
         if not 0 <= packed["size"] <= most_packed(most_bytes):
-            return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
+            return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"
             try:

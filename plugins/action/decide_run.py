@@ -104,7 +104,7 @@ class ActionModule(ControllerAction):
         plan_hash = str(read_object(folder / "plan.json").get("hash", ""))
         of_folder = Folder(state_of(folder), plan_hash, (begun or today)["program"])
         if not begun and (names := today.get("unchosen")):
-            what = "trainer_programs has several programs, and a run is of one"
+            what = "trainer_programs has several programs, and a run trains one"
             raise RefusedError(f"{what}: choose one with -e program=...: {', '.join(names)}")
         action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         settings = today
@@ -115,7 +115,7 @@ class ActionModule(ControllerAction):
                     ClusterPlan.from_json(plan), begun, today, chosen if action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
-                what = f"run {run_id} cannot go on with what it began with: {error}"
+                what = f"run {run_id} cannot go on with the settings it began with: {error}"
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
         if action == "start":

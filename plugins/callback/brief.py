@@ -19,10 +19,10 @@ from trainer.host.wording import first_of
 DOCUMENTATION = """
 name: brief
 type: stdout
-short_description: what changes, what is said and what fails, a line for each task
+short_description: changes, messages and failures, one line for each task
 description:
   - A line for each task that changed something, with the hosts; the messages of C(debug); each failure once.
-  - The recap blames no host for what failed once for all of them, nor for others that did not answer.
+  - The recap counts no failure for a host that shares it with all others or that only waited for others.
   - A task that takes longer than a few seconds is named while it lasts.
   - From C(-v) on it is P(ansible.builtin.default#callback), with all tasks.
   - What these returned is shown from C(-vv) on.
@@ -43,8 +43,8 @@ REACHING = f"{COLLECTION}reach_host"
 ASKING = {f"{COLLECTION}{name}" for name in ("show_status", "show_runs", "show_doctor")}
 
 REFUSED = (
-    "the playbooks rely on what their first tasks check and compute: leave it away. "
-    "What is as it should be costs next to nothing."
+    "the playbooks rely on what their first tasks check and compute. Leave the option out: a task with "
+    "nothing to change takes almost no time."
 )
 # Ansible's recap would count a failure of all hosts together for the first host.
 WHOLE = "(whole cluster)"

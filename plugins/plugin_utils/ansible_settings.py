@@ -24,13 +24,13 @@ def settings_problem() -> str:
     place = file or "an ansible.cfg in this folder"
     if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, unsafe):
         why = "for safety, speed and what is shown" if unsafe else "for speed and for what is shown"
-        decide = "" if unsafe else "; another value of yours is as good, and is not told of again"
+        decide = "" if unsafe else "; a value of your own is fine, too, and is not mentioned again"
         head = f"To be copied into {place}, each below its section, {why}{decide}:"
         display.display("\n".join([head, "", *lines, ""]))
     if not unsafe:
         return ""
     reasons = (f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items())
-    return ". ".join([*reasons, f"Copy the lines above into {place}, in place of what says otherwise."])
+    return ". ".join([*reasons, f"Copy the lines above into {place}, and remove the lines that contradict them."])
 
 
 def _unsafe() -> dict[str, tuple[str, str]]:

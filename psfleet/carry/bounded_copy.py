@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         except OSError as error:
             why, status = f"it cannot be written here: {error.strerror}", 0
         except subprocess.TimeoutExpired:
-            why, status = f"it did not end for {PATIENCE_SECONDS:.0f} s", 0
+            why, status = f"it did not end within {PATIENCE_SECONDS:.0f} s", 0
         finally:
             process.kill()
     sys.stdout.write(why)
@@ -57,14 +57,14 @@ def copy_bounded(
             goal, deadline = came + LEAST_BYTES, time.monotonic() + patience_seconds
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([source], [], [], left)[0]:
-            return f"fewer than {LEAST_BYTES:,} bytes came in {patience_seconds:.0f} s"
+            return f"fewer than {LEAST_BYTES:,} bytes arrived in {patience_seconds:.0f} s"
         block = os.read(source.fileno(), BLOCK_BYTES)
         if not block:
             return ""
         file.write(block[: limit - came])
         came += len(block)
         if came > limit:
-            return "more came than was asked for"
+            return "more bytes arrived than were requested"
 
 
 if __name__ == "__main__":

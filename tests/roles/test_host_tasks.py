@@ -1,4 +1,4 @@
-"""What the playbooks and roles run on hosts."""
+"""The tasks that playbooks and roles run on hosts."""
 
 from collections.abc import Iterator
 from typing import Any

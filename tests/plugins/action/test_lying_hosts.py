@@ -1,4 +1,4 @@
-"""Hosts whose Python is their own: it answers what it likes."""
+"""Hosts with a manipulated Python that returns arbitrary answers."""
 
 import json
 import re
@@ -33,7 +33,7 @@ HOSTS |= {
     "leads": json.dumps({"answers": [{"runs": RUNS}]}),
 }
 HOSTS |= {"ps-host0": '{"answers": ' * 100_000 + "1" + "}" * 100_000}
-PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
+PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is invalid"
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
