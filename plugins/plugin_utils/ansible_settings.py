@@ -30,7 +30,8 @@ def settings_problem() -> str:
     if not unsafe:
         return ""
     reasons = (f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items())
-    return ". ".join([*reasons, f"Copy the lines above into {place}, and remove the lines that contradict them."])
+    remedy = f"Copy the lines above into {place}, and remove the lines that contradict them."
+    return ". ".join([*reasons, remedy])
 
 
 def _unsafe() -> dict[str, tuple[str, str]]:
