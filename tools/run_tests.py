@@ -41,7 +41,7 @@ SLOW_SCENARIOS = ("cuda", "security", "scale")
 _TASKS = ("tests/trainer", "tests/benchmarks")
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
 LINES_SHOWN = 150
-# How nice lint and pytest are: Molecule ends last, so it goes first. At 5 Linux gives them a third of its share.
+# How nice lint and pytest are: Molecule ends last, so it goes first. At 5 Linux gives them a third of that.
 NICENESS = 5
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
