@@ -87,7 +87,7 @@ def _third_worker_on_its_own_ps(runs: RealRuns, folder: Path) -> Path:
 
 def _asleep(_runs: RealRuns, folder: Path) -> Path:
     """Worker 1 stands still after 20 steps, until 95 % of the run are over."""
-    steps, wakes, done = 2000, 1900, 20
+    steps, wakes, done = 800, 760, 20
 
     def wake_worker1(cluster: Cluster) -> None:
         cluster.until(lambda: waiting_at(wakes) in cluster.output("worker0"), "a chief that waits")
