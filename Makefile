@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos faults clean
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -70,6 +70,9 @@ chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make t
 
 mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)
+
+faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write docs/fault-table.md (ROWS="F1 F3": only these; SEED=7)
+	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
 
 fuzz: setup-dev ## Damage what hosts say, and read it, for SECONDS (600); what is not borne stays in tests/fuzz/found
 	@nice python -m tests.fuzz $(or $(SECONDS),600)

@@ -159,9 +159,8 @@ def test_every_variable_is_specified_and_documented_with_one_default(role: str) 
 def test_variables_that_pages_name_are_those_of_roles() -> None:
     ours = re.compile(rf"\b(?:{'|'.join(ROLES)})_[a-z_]*[a-z]\b(?![/.(])")
     named = {name for text in SPANS for name in ours.findall(text)}
-    # The others are of a role's vars, or what it returns.
-    returned = {"package_store_host", "package_store_tensorboard", "package_store_look", "nvidia_cuda_look"}
-    assert named - {name for role in ROLES for name in options(role)} == returned
+    # The other one is what a role registers.
+    assert named - {name for role in ROLES for name in options(role)} == {"package_store_tensorboard"}
     assert set(first_names("docs/inventory.md", "Variables")) == HOST_VARIABLES
 
 

@@ -34,6 +34,5 @@ class ActionModule(ControllerAction):
             return self._failure(describe(error.problems, definitions.cure))
         return facts | {
             "cluster_release": content_hash(ROOT / "trainer"),
-            "cluster_roles": str(ROOT / "roles"),
             "cluster_person": person(),
         }

@@ -29,8 +29,9 @@ SECONDS_TO_WAIT = 300
 class ActionModule(ControllerAction):
     """Arguments: `directory`, `user`, `told` (host -> answer of `ssh_identity`) and `days` (kind -> days).
 
-    Returns `authorities` (kind -> public key), `certificates` (host -> kind -> certificate) and `revoked`,
-    the revocation list for hosts that left the plan, in base64. Check mode lacks those that would be new.
+    Returns `authorities` (kind -> public key), `certificates` (host -> kind -> certificate), `revoked`, the
+    revocation list for hosts that left the plan, in base64, and `ports` (host of the plan -> port of sshd).
+    Check mode lacks certificates that would be new.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +71,13 @@ class ActionModule(ControllerAction):
             "authorities": {kind: public_text(key) for kind, key in keys.items() if key},
             "certificates": certificates,
             "revoked": b64encode(revoked).decode(),
+            "ports": {host: self._port(host) for host in planned},
         }
+
+    def _port(self, host: str) -> int:
+        """Return the port at which other hosts reach the host's sshd."""
+        of_host = self.variables["hostvars"][host]
+        return int(of_host.get("ssh_mesh_port") or of_host.get("ansible_port") or 22)
 
     def _wanted(self, arguments: dict[str, Any]) -> Iterator[tuple[str, Kind, Wanted]]:
         """Yield the certificates to sign: for each host's key, and for its user's key if it has one."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
-from psfleet.run.cuda_environment import cuda_environment
-from psfleet.run.settings import program_steps
 from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
@@ -41,20 +39,15 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 
 
 FILTERS = (
-    cuda_environment,
     deploy_problems,
     deployed_by_others,
     exit_codes,
     failures,
     own_cache,
     plan_table,
-    program_steps,
     remedies,
     task_files.evaluator_files,
-    task_files.gpu_drop_ins,
-    task_files.run_environment_path,
     task_files.run_files,
-    task_files.task_environments,
     tunnel_command,
     with_inventory,
 )

@@ -13,10 +13,12 @@ from ansible.utils.display import Display
 from psfleet.carry.fan_out import FanOut
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
 from psfleet.carry.wheel_archive import plain
+from psfleet.deployment.steps import COMPUTED
 from trainer.host.content_directory import content_files, content_hash
 from trainer.host.disk_space import readable
 
 from .actions import AnswerError, HostAction
+from .deployed_host import host_of
 from .identities import identity_problem
 from .running import Call, NotRunError
 
@@ -28,10 +30,24 @@ MOST_CHARACTERS = 500
 class CarryingAction(HostAction):
     """Takes steps that may answer `needs_archive`, and then repeats them with `archive`.
 
+    A step has a `name`, a `step` (or the full name of a module), and either its `arguments` or, as
+    `computed`, the name of the function of psfleet/deployment/ that computes them for the host.
+
     The archive of `python_environment` is that of its `wheels`; hosts take it from each other through the
     account `shared_by`, unless that is "". The archive of `content_release` is packed from its `source`, a
     file or folder on the controller, whose hash is the default of `release`.
     """
+
+    def _with_arguments(self, steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the steps with their arguments: computed ones as often as the host takes them."""
+        if not any("computed" in step for step in steps):
+            return [dict(step) for step in steps]
+        host = host_of(self, self.variables)
+        return [
+            {**step, "arguments": arguments}
+            for step in steps
+            for arguments in (COMPUTED[step["computed"]](host) if "computed" in step else [step["arguments"]])
+        ]
 
     def _run_steps(self, steps: Sequence[Call]) -> list[dict[str, Any]]:
         """Return the steps' answers, up to the first that fails; carry the archives that they need."""
@@ -112,13 +128,14 @@ class CarryingAction(HostAction):
 
 
 class StepsAction(CarryingAction):
-    """Takes steps, each with a `name`, a `step` (or the full name of a module) and its `arguments`.
+    """Takes several steps.
 
     The answer to a step with a `fact` becomes the host's fact of this name.
     """
 
     def _run_steps_and_summarise(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Run the steps, and return the answer of the action `host_steps`. Raises as `_take`."""
+        steps = self._with_arguments(steps)
         answers = self._run_steps([(step["step"], step["arguments"]) for step in steps])
         answered = list(zip(steps, answers, strict=False))
         changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
@@ -128,7 +145,7 @@ class StepsAction(CarryingAction):
             "warnings": [warning for answer in answers for warning in answer.pop("warnings", ())],
             "diff": [each for answer in answers for each in as_list(answer.pop("diff", []))],
         }
-        if answers[-1].get("failed"):
+        if answers and answers[-1].get("failed"):
             return {**answers[-1], **result, "failed_step": steps[len(answers) - 1]["name"]}
         return {
             **result,

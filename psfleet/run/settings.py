@@ -1,6 +1,6 @@
 """Computes the settings of each task: from the inventory for a new run, from its folder for a resumed one."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -38,20 +38,6 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
         return None
     file = f"{install_directory}/programs/{program['release']}/{program['entry']}"
     return RunProgram.from_json({**program, "file": file}).to_json()
-
-
-def program_steps(programs: Sequence[Mapping[str, Any]], install_directory: str) -> list[dict[str, Any]]:
-    """Return the host steps that put programs of the fact `cluster_programs` on a host, each release once."""
-    sources = {program["release"]: program["source"] for program in programs}
-    folder = f"{install_directory}/programs"
-    return [
-        {
-            "name": f"Put the user's program {source} in place",
-            "step": "content_release",
-            "arguments": {"source": source, "release": release, "folder": folder},
-        }
-        for release, source in sources.items()
-    ]
 
 
 def run_settings(

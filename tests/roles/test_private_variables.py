@@ -86,9 +86,10 @@ def test_so_does_a_role(role: str) -> None:
 
 
 def test_a_role_whose_variables_are_hidden_is_found() -> None:
-    role = {"name": f"{OURS}trainer", "tasks_from": "steps"}
-    tasks = [{"block": [{TAKING[0]: role}]}, {"psfleet.cluster.host_steps": {"steps": "{{ trainer_look }}"}}]
-    assert hidden(tasks, words_in(tasks)) == ["trainer"]
+    role = {"name": f"{OURS}ssh_mesh"}
+    tasks = [{"block": [{TAKING[0]: role}]}, {"ansible.builtin.debug": {"msg": "{{ ssh_mesh_user }}"}}]
+    assert hidden(tasks, words_in(tasks)) == ["ssh_mesh"]
     assert hidden([{TAKING[0]: role}], set()) == []
-    # As of a template of ssh_mesh.
-    assert hidden([{TAKING[1]: role}, {TAKING[1]: {"name": f"{OURS}ssh_mesh"}}], set()) == ["trainer"]
+    # As of a default of another role.
+    others = [{TAKING[1]: {"name": f"{OURS}training_run"}}, {TAKING[1]: {"name": f"{OURS}tensorboard"}}]
+    assert hidden(others, set()) == ["training_run"]

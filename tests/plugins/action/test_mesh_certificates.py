@@ -24,8 +24,17 @@ def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3])
     }
     days = {"host": 365, "user": 90}
     asked = {"directory": str(directory), "user": "psfleet-ssh", "told": told, "days": days}
-    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN)
+    hosts = {
+        "Node1": {"ansible_port": 2022},
+        "node2": {"ansible_port": 2022, "ssh_mesh_port": 22000},
+        "new": {},
+    }
+    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN, hostvars=hosts)
     return dict(action._act(asked))
+
+
+def test_the_port_of_a_host_is_the_one_that_other_hosts_reach(tmp_path: Path) -> None:
+    assert certify(tmp_path)["ports"] == {"Node1": 2022, "node2": 22000}
 
 
 def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addresses(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from plugins.module_utils.host.accounts import COMMENTS
 from plugins.module_utils.host_places import HostPlaces
 from plugins.module_utils.steps import host_reset as module
+from psfleet.deployment import ssh_mesh
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.steps.module_run import answer_of
-from tests.repository import ROOT
+from tests.psfleet.deployment.made_host import made_host
 from trainer.host.task_units import parse_show
 
 OTHERS = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:psfleet fan,,,:/home/alice:/bin/bash\n"
@@ -231,10 +231,8 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
 
 
 def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
-    (task,) = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/accounts.yml").read_text())
-    steps = task["psfleet.cluster.host_steps"]["steps"]
-    made_by = [step["arguments"] for step in steps if step["step"] == "ansible.builtin.user"]
-    assert [account["comment"] for account in made_by] == [*COMMENTS]
+    accounts = [*ssh_mesh.account_of_tasks(made_host()), *ssh_mesh.account_of_login(made_host())]
+    assert [account["comment"] for account in accounts] == [*COMMENTS]
     passwd = tmp_path / "passwd"
     lines = ["lab:x:998:997:psfleet trainer,,,:/:/x", "+::::::", "toor:x:0:0:psfleet trainer:/:/x", "broken"]
     passwd.write_text("\n".join([OTHERS.strip(), *lines]) + "\n")

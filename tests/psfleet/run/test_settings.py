@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.settings import program_steps, resumed_settings, run_program, run_settings
+from psfleet.run.settings import resumed_settings, run_program, run_settings
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.settings import TrainingSettings
 
@@ -155,14 +155,6 @@ def test_a_run_whose_program_is_damaged_does_not_go_on(damaged: Any, said: str) 
     begun = settings(PROGRAM) | {"program": damaged}
     with pytest.raises(ValueError, match=f"^{said}$"):
         resumed_settings(PLAN, begun, settings(PROGRAM), chosen=())
-
-
-def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
-    steps = program_steps([PROGRAM, CLICKS, {**OTHER, "source": "/other"}], "/opt/psfleet")
-    assert [step["arguments"] for step in steps] == [
-        {"source": source, "release": release, "folder": "/opt/psfleet/programs"}
-        for release, source in (("abc", PROGRAM["source"]), ("def", "/other"))
-    ]
 
 
 def test_arguments_of_a_program_may_be_chosen_anew() -> None:

@@ -1,27 +1,28 @@
-"""The units as the role renders them, judged by systemd itself."""
+"""The units of a host, judged by systemd itself."""
 
-import json
 import re
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
 from plugins.module_utils.steps.port_fence import PortFence
 from plugins.module_utils.steps.trainer_units import departed
-from tests.repository import HERE, ROOT, played, written_play
+from psfleet.deployment.port_fence import fence
+from psfleet.deployment.trainer import unit_files
+from tests.psfleet.deployment.made_host import made_host
 from trainer.contract.exit_codes import NO_RESTART
+from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.host.port_fence import Endpoint, Fence, unit_drop_in
 
-ROLES = ROOT / "roles"
-TASKS: list[dict[str, Any]] = [
-    {"job": "ps", "index": 0, "gpus": []},
-    {"job": "worker", "index": 1, "gpus": [0, 3]},
-]
+UNITS = "/etc/systemd/system"
+PLAN = ClusterPlan(
+    "lab",
+    (PlannedTask("ps", 0, "here", "here", 2222), PlannedTask("worker", 1, "here", "here", 2223, (0, 3))),
+)
 with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 
 
@@ -40,35 +41,18 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of_host(folder: Path) -> list[dict[str, str]]:
-    """Return each unit of a deployment (`path`, `content`), as Ansible makes it of the roles."""
-    values = {
-        "trainer_user": "daemon",
-        "trainer_metrics_directory": "/var/lib/textfiles",
-        "cluster_roles": str(ROLES),
-        "cluster_paths": {
-            "configuration_directory": "/etc/psfleet",
-            "install_directory": str(folder / "opt"),
-            "state_directory": "/var/lib/psfleet",
-            "log_directory": "/var/log/psfleet",
-        },
-        "cluster_plan": {"tasks": TASKS},
-        "cluster_tasks": {"here": TASKS},
-        "cluster_mesh": [],
-        "__trainer_units": "",
-    }
-    fence = {"path": "/psfleet-fence.service", "content": "{{ port_fence_on_host[0].arguments.unit }}"}
-    files = "{{ (__trainer_unit_files + __trainer_gpu_files + __trainer_metrics_files + [fence]) | to_json }}"
-    variables = ("trainer/defaults/main.yml", "trainer/vars/main.yml", "port_fence/vars/main.yml")
-    playbook = written_play(
-        folder,
-        {"ansible.builtin.copy": {"dest": str(folder / "files.json"), "content": files}},
-        vars={"fence": fence},
-        vars_files=[f"{ROLES}/{file}" for file in variables],
+    """Return each unit of a deployment: its `path`, without the folder of units, and its `content`."""
+    host = made_host(
+        PLAN,
+        install=str(folder / "opt"),
+        trainer_user="daemon",
+        trainer_metrics_directory="/var/lib/textfiles",
     )
-    done = played(playbook, "-i", "here,", *HERE, "-e", json.dumps(values))
-    assert done.returncode == 0, done.stdout + done.stderr
-    made: list[dict[str, str]] = json.loads((folder / "files.json").read_text())
-    return made
+    (of_fence,) = fence(host)
+    return [
+        *({**file, "path": file["path"].removeprefix(UNITS)} for file in unit_files(host)),
+        {"path": "/psfleet-fence.service", "content": of_fence["unit"]},
+    ]
 
 
 @pytest.fixture

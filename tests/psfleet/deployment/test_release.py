@@ -6,11 +6,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
 from plugins.plugin_utils.carrying import pack
+from psfleet.deployment.trainer import release
+from tests.psfleet.deployment.made_host import made_host
 from tests.repository import ROOT
 from trainer.host.content_directory import content_hash
 
@@ -35,13 +34,9 @@ def tracked(*folders: str) -> list[str]:
 
 
 def shipped(clone: Path) -> tuple[str, dict[str, bytes]]:
-    """Return the name of the release, and its files, as the role's step has them carried."""
-    steps = yaml.safe_load((clone / "roles/trainer/vars/main.yml").read_text(encoding="utf-8"))[
-        "trainer_on_host"
-    ]
-    (arguments,) = (step["arguments"] for step in steps if step["step"] == "content_release")
-    templar = Templar(DataLoader(), {"cluster_roles": str(clone / "roles")})
-    source = Path(templar.template(trust_as_template(arguments["source"])))
+    """Return the hash of the release that is packed from a clone, and its files."""
+    (arguments,) = release(made_host())
+    source = clone / Path(arguments["source"]).relative_to(ROOT)
     archive = clone.parent / "release.tar"
     pack(source, archive, arguments["package"])
     with tarfile.open(archive) as stream:
@@ -64,6 +59,6 @@ def test_only_a_change_of_what_is_shipped_makes_another_release(clone: Path) -> 
     for name in ("trainer/contract/exit_codes.py", "trainer/another.py"):
         with (clone / name).open("a", encoding="utf-8") as changed:
             changed.write("\n")
-        release, _ = shipped(clone)
-        assert release != before[0]
-        before = (release, {})
+        name_of_release, _ = shipped(clone)
+        assert name_of_release != before[0]
+        before = (name_of_release, {})

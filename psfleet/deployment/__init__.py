@@ -1,0 +1,1 @@
+"""What deploy.yml tells each host: the arguments of its steps, computed from plan, variables and answers."""

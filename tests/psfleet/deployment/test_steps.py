@@ -1,0 +1,154 @@
+"""What a host is told: the arguments of its steps, and the playbook and roles that list the steps."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from plugins.module_utils.steps import (
+    content_release,
+    gpu_facts,
+    host_requirements,
+    managed_files,
+    port_fence,
+    python_environment,
+    ssh_identity,
+    ssh_login,
+    trainer_tasks,
+    trainer_units,
+    unneeded_content,
+    wireguard_mesh,
+)
+from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_program
+from psfleet.deployment.steps import COMPUTED
+from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
+from tests.repository import ROOT
+
+STEPS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        content_release,
+        gpu_facts,
+        host_requirements,
+        managed_files,
+        port_fence,
+        python_environment,
+        ssh_identity,
+        ssh_login,
+        trainer_tasks,
+        trainer_units,
+        unneeded_content,
+        wireguard_mesh,
+    )
+}
+
+
+def listed(content: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the computed steps in tasks, each with its `name`, `step` and `computed`."""
+    for each in content if isinstance(content, list) else []:
+        for key, value in each.items() if isinstance(each, dict) else ():
+            if key == "psfleet.cluster.host_step" and "computed" in value:
+                yield {"name": each["name"], **value}
+            elif isinstance(value, dict) and "steps" in value:
+                yield from (step for step in value["steps"] if "computed" in step)
+            elif isinstance(value, list):
+                yield from listed(value)
+
+
+def steps_in(*files: str) -> list[Mapping[str, Any]]:
+    return [step for file in files for step in listed(yaml.safe_load((ROOT / file).read_text()))]
+
+
+def test_a_deployment_takes_the_steps_of_its_roles_in_their_order() -> None:
+    """A role can be used alone: so its tasks are those that deploy.yml takes to a host in few calls."""
+    deployed = steps_in("playbooks/deploy.yml")
+    roles = ("ssh_mesh", "port_fence", "tensorflow", "training_program", "trainer")
+    of_roles = steps_in(*(f"roles/{role}/tasks/main.yml" for role in roles))
+    looks = steps_in("roles/package_store/tasks/host.yml", "roles/nvidia_cuda/tasks/main.yml")
+    looks += of_roles[:1]
+    assert of_roles[0]["computed"] == "ssh_mesh.look"
+    assert deployed[1:4] == looks
+    assert deployed[4:] == of_roles[1:]
+
+
+def test_each_function_is_used_and_each_name_has_one() -> None:
+    files = (path for folder in ("playbooks", "roles") for path in sorted((ROOT / folder).rglob("*.yml")))
+    used = steps_in(*(str(path.relative_to(ROOT)) for path in files if path.parent.name != "meta"))
+    assert {step["computed"] for step in used} == set(COMPUTED)
+
+
+@pytest.mark.parametrize("step", steps_in("playbooks/deploy.yml"), ids=lambda step: step["computed"])
+def test_a_step_takes_what_is_computed_for_it(step: Mapping[str, Any]) -> None:
+    programs = [{"name": "a", "source": "/a", "release": "a" * 12, "requirements": ""}]
+    host = made_host(cluster={"programs": programs})
+    options = set(STEPS[step["step"]].OPTIONS)
+    # The controller takes these itself: it packs the source, and checks keys by the authority.
+    options |= {"source", "authority", "shared_by"}
+    for arguments in COMPUTED[step["computed"]](host):
+        assert set(arguments) <= options
+
+
+def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
+    releases = {"a": "a" * 12, "b": "b" * 12, "same": "a" * 12}
+    programs = [{"name": name, "source": f"/{name}", "release": of} for name, of in releases.items()]
+    found = training_program.releases(made_host(cluster={"programs": programs}))
+    assert [arguments["release"] for arguments in found] == ["a" * 12, "b" * 12]
+    assert training_program.releases(made_host(cluster={"programs": programs, "tasks": {}})) == []
+
+
+def test_what_a_deployment_needs_stays() -> None:
+    wheels = {**WHEELS, "program": {"lock_hash": "3" * 12}}
+    programs = [{"name": "a", "source": "/a", "release": "a" * 12}]
+    (arguments,) = trainer.unneeded(made_host(wheels=wheels, cluster={"programs": programs}))
+    assert arguments["wanted"] == ["0" * 12, "a" * 12, "1" * 12, "3" * 12]
+
+
+def test_an_environment_with_what_programs_require_is_the_one_that_the_link_names() -> None:
+    assert [arguments["link"] for arguments in tensorflow.environment(made_host())] == ["environment"]
+    assert tensorflow.program_environment(made_host()) == []
+    host = made_host(wheels={**WHEELS, "program": {"lock_hash": "3" * 12}})
+    assert [arguments["link"] for arguments in tensorflow.environment(host)] == [""]
+    assert [arguments["base"] for arguments in tensorflow.program_environment(host)] == ["1" * 12]
+
+
+def test_the_login_knows_each_host_of_the_plan_once_by_address_and_port() -> None:
+    (arguments,) = ssh_mesh.files(made_host())
+    (text,) = (file["content"] for file in arguments["files"] if file["path"].endswith("/config"))
+    entries = [
+        line.split() for line in text.splitlines() if line.startswith(("Host ", "    HostName", "    Port"))
+    ]
+    assert entries == [
+        ["Host", "here"],
+        ["HostName", "10.0.0.1"],
+        ["Port", "22"],
+        ["Host", "there"],
+        ["HostName", "fd00::2"],
+        ["Port", "2022"],
+        ["Host", "here", "there"],
+    ]
+
+
+def test_before_keys_are_signed_the_files_say_so() -> None:
+    signed = {**SIGNED, "authorities": {}, "certificates": {"here": {}}}
+    (arguments,) = ssh_mesh.files(made_host(signed=signed))
+    unsigned = [file["path"] for file in arguments["files"] if "signed when" in file["content"]]
+    assert [path.rpartition("/")[2] for path in unsigned] == [
+        "user_ca.pub",
+        "host-cert.pub",
+        "id_ed25519-cert.pub",
+        "known_hosts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"source": "", "directories": {"here": "/srv/data"}}, "/srv/data"),
+        ({"source": "/home/ana/data", "directories": {"here": "/opt/psfleet/data"}}, ""),
+        ({"source": "", "directories": {}}, ""),
+    ],
+)
+def test_a_host_is_asked_for_data_that_nothing_carries_there(data: dict[str, Any], expected: str) -> None:
+    (arguments,) = package_store.requirements(made_host(cluster={"data": data}))
+    assert arguments["data_directory"] == expected
