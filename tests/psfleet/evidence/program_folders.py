@@ -1,26 +1,19 @@
 """Run folders of a program of one's own, from real tasks that a launcher ran on loopback."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.psfleet.evidence.run_folders import plan_of
-from tests.repository import ROOT
-from tests.trainer.program.launched import AS_ON_HOSTS, RUN_ID, Tasks
+from tests.trainer.program.launched import RUN_ID, Tasks
 from trainer.contract.exit_codes import STOPPED
 from trainer.contract.plan import ClusterPlan, Job
-from trainer.contract.task_names import split_name
-from trainer.program.launcher import LIBRARY, OBSERVED
 
 PROGRAM = Path(__file__).with_name("recording_program.py")
 # It records nothing itself.
 TUTORIAL = Path(__file__).with_name("tutorial_program.py")
-FORKED_TASKS = Path(__file__).with_name("forked_tasks.py")
 # What a folder of a run holds when systemd has counted what each task said to the others.
 BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
 
@@ -53,54 +46,8 @@ def fork_program(folder: Path, *arguments: str, program: Path = PROGRAM, ps: int
     tasks = Tasks(folder / "hosts", program, ps=ps, worker=2)
     tasks.observed, tasks.arguments = program != PROGRAM, arguments
     plan = _plan(tasks.cluster)
-    path = [*([OBSERVED] if tasks.observed else []), LIBRARY, AS_ON_HOSTS, ROOT]
-    environment = {
-        "CUDA_VISIBLE_DEVICES": "",
-        "PSFLEET_PLAN_HASH": plan.hash,
-        "PSFLEET_PROGRAM_RELEASE": "c0ffee",
-        "PSFLEET_RELEASE": "beef",
-        "PSFLEET_RUN_DIRECTORY": str(tasks.folder),  # what begins the observer; each task has its own
-        "PSFLEET_RUN_ID": RUN_ID,
-        "PYTHONPATH": os.pathsep.join(map(str, path)),
-        "PYTHONUNBUFFERED": "1",
-        "TF_CONFIG": json.dumps({"cluster": tasks.cluster, "task": {"type": "worker", "index": 0}}),
-    }
-    asked, codes = tasks.folder / "forks.json", tasks.folder / "codes.json"
-    asked.write_text(json.dumps([_fork(tasks, name) for name in tasks.names]))
-    done = subprocess.run(
-        [sys.executable, FORKED_TASKS, asked, codes],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    printed = "".join(tasks.output(name) for name in tasks.names)
-    assert done.returncode == 0, done.stderr + printed
-    return _run_folder(tasks, plan, json.loads(codes.read_text()))
-
-
-def _fork(tasks: Tasks, name: str) -> dict[str, Any]:
-    """A task as forked_tasks.py runs it."""
-    job, index = split_name(name)
-    directory = tasks.directory(name)
-    directory.mkdir()
-    hosts = [f"--{of}_hosts={','.join(addresses)}" for of, addresses in tasks.cluster.items()]
-    own = {"JOB": job, "TASK_INDEX": str(index), "RUN_DIRECTORY": str(directory)}
-    return {
-        "name": name,
-        "command": [
-            str(tasks.program),
-            f"--job_name={job}",
-            f"--task_index={index}",
-            *hosts,
-            *tasks.arguments,
-        ],
-        "environment": {f"PSFLEET_{variable}": value for variable, value in own.items()},
-        "directory": str(directory),
-        "output": str(tasks.output_file(name)),
-        "serves": job == "ps",
-    }
+    tasks.environment = {"PSFLEET_PLAN_HASH": plan.hash}
+    return _run_folder(tasks, plan, tasks.run_forked())
 
 
 def _plan(cluster: Mapping[str, Sequence[str]]) -> ClusterPlan:
