@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.program.launched import Tasks, program
-from trainer.contract.exit_codes import FINISHED, PROGRAM, STOPPED
+from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.program import launcher
 
 SCRIPTS = Path(__file__).with_name("tensorflow1")
@@ -71,8 +71,9 @@ def assert_it_ran_as_it_is(tasks: Tasks) -> None:
 # The third of them, mnist_replica.py, is trained on hosts: molecule/inventories.
 @pytest.mark.slow
 def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
-    tasks = tasks_of(tmp_path, SCRIPTS / "supervisor.py")
-    assert tasks.run_forked() == ENDED | {"ps0": STOPPED}
+    with tasks_of(tmp_path, SCRIPTS / "supervisor.py") as tasks:
+        tasks.start()
+        assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
     assert_it_ran_as_it_is(tasks)
 
 
