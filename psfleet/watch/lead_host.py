@@ -36,8 +36,8 @@ class LeadHost:
         if self.is_lost(at) and not self._lost:
             self._silent = self._lost = True
             yield Notice(
-                f"no answer from the host of {self.lead}, {self.host}, for {LOST_SECONDS:.0f} s: how the run "
-                "stands is told by its other hosts alone"
+                f"no answer from the host of {self.lead}, {self.host}, for {LOST_SECONDS:.0f} s: only its "
+                "other hosts still show how the run stands"
             )
 
     def is_lost(self, at: float) -> bool:

@@ -106,7 +106,7 @@ class Standstill:
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
         """Yield a notice if no step was taken for long, and another one when steps continue."""
-        # Before the first step, the barrier reports whom it awaits, and ends a run that waits too long.
+        # Before the first step, the barrier reports the awaited tasks, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
         # After the last step no other is expected.
         stands = stands and not 0 < now.last_step <= now.global_step
@@ -171,7 +171,7 @@ class Room:
             return
         self.lacks = not self.lacks
         if self.lacks:
-            lost = "no checkpoints until there is some; records wait, and what is shown here stands still"
+            lost = "no checkpoints until there is space again; records wait, and progress is not shown"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:
             yield Notice(f"there is space again on {self.host}", good=True)

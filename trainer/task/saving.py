@@ -181,7 +181,7 @@ class CheckpointSaver:
             self.is_saving = False
 
     def _report_damaged(self, path: Path, problem: str) -> None:
-        say(f"checkpoint {path} does not read whole and is passed over: {problem}")
+        say(f"checkpoint {path} cannot be read completely and is skipped: {problem}")
         fields = {"global_step": step_in(path), "path": str(path), "reason": problem}
         self._task.records.write("checkpoint_damaged", fields)
 

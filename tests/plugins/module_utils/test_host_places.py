@@ -1,4 +1,4 @@
-"""What goes of a host and what stays; docs/contracts.md and the roles say what there may be."""
+"""Which files of a host are removed and which stay, compared with docs/contracts.md and the roles."""
 
 import os
 import re

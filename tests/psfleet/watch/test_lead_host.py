@@ -8,7 +8,7 @@ from tests.psfleet.watch.played_runs import decided_run, progress, unit
 ASK = 10.0
 BEGIN = 1000.0
 LOST = (
-    "no answer from the host of worker0, node0, for 60 s: how the run stands is told by its other hosts alone"
+    "no answer from the host of worker0, node0, for 60 s: only its other hosts still show how the run stands"
 )
 
 

@@ -200,5 +200,5 @@ def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
         heard += [note.text for note in run.add_reading(Reading(progress(), free_bytes=free), float(second))]
         assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
-    lost = "no checkpoints until there is some; records wait, and what is shown here stands still"
+    lost = "no checkpoints until there is space again; records wait, and progress is not shown"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]

@@ -1,4 +1,4 @@
-"""The exception in what a program printed, and whether it is of a task that went away."""
+"""The exception in a program's output, and whether a lost task caused it."""
 
 import pytest
 

@@ -124,14 +124,6 @@ def test_what_it_imports_is_that_of_its_time_and_contrib_is_told_apart(tmp_path:
     assert "failed: ImportError: tf.contrib.learn is not in TensorFlow 2. Use" in tasks.output("worker0")
 
 
-@pytest.mark.slow
-def test_a_program_that_did_not_ask_for_it_has_tensorflow_2(tmp_path: Path) -> None:
-    text = "import tensorflow as tf; assert tf.executing_eagerly() and not hasattr(tf, 'Session')"
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
-
-
 @pytest.fixture
 def input_data(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("PSFLEET_DATA_DIR", "PSFLEET_JOB"):
@@ -161,7 +153,7 @@ def test_digits_are_there_without_data(input_data: ModuleType, capsys: pytest.Ca
     assert digits.train.images.dtype == np.float32
     assert (digits.train.images.min(), digits.train.images.max()) == (0, 1)
     assert set(digits.test.labels.sum(axis=1)) == {1}
-    assert "no MNIST in '/nowhere': it gets the bundled digits" in capsys.readouterr().err
+    assert "no MNIST in '/nowhere': using the bundled digits" in capsys.readouterr().err
 
 
 def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_first(
