@@ -210,10 +210,3 @@ def test_records_that_wait_without_end_take_no_memory_without_end(capsys: pytest
     waits, lost = capsys.readouterr().err.splitlines()
     assert waits == "records wait to be written: /dev/full: No space left on device"
     assert lost == "records are being lost: /dev/full: too many wait for space"
-
-
-def test_the_line_of_a_task_that_was_killed_is_ended_by_the_next(path: Path) -> None:
-    path.write_text('{"v": 1, "event": "st')
-    RecordWriter(path, WORKER).write("recovering", {"reason": "lost"})
-    records, complaints = read_records(path)
-    assert ([record.text("reason") for record in records], len(complaints)) == (["lost"], 1)
