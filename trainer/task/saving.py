@@ -46,9 +46,14 @@ class CheckpointSchedule:
         self._next, self._steps_from = at + self._interval, global_step
 
     def count(self, global_step: int, at: float, stopped_seconds: float) -> None:
-        """Begin the next interval, after an attempt to save that stopped training for so long."""
+        """Begin the next interval, after an attempt to save that stopped training for so long.
+
+        A save by time does not move those by steps.
+        """
         self._interval = min(max(2 * self._interval, stopped_seconds / _SHARE), self._seconds)
-        self._next, self._steps_from = at + self._interval, global_step
+        self._next = at + self._interval
+        if self.steps_left(global_step) <= 0:
+            self._steps_from = global_step
 
     def is_due_by_time(self, at: float) -> bool:
         """Return whether the interval in seconds is over."""
