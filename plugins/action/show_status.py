@@ -17,7 +17,7 @@ class ActionModule(ControllerAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         plan = self.variables["cluster_plan"]
-        left = uncollected(Path(arguments["runs_directory"]), plan["cluster_name"])
+        left = uncollected(Path(arguments["runs_directory"]), plan)
         found = ClusterStatus.of(plan, arguments["answers"], left)
         sources = self.variables["ansible_inventory_sources"]
         return show(partial(status_table, found), found.failure, sources)

@@ -9,7 +9,7 @@ from pathlib import Path
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.replication_rules import ReplicationRules
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, STOPPED_BY_HAND, STOPPED_BY_HOST, Record
+from trainer.contract.records import EVALUATOR_NAME, STOPPED_BY_HAND, STOPPED_REASONS, Record
 from trainer.contract.run_tasks import SERVER, RunTask
 from trainer.contract.task_names import CHIEF
 
@@ -343,7 +343,7 @@ class Run:
 
 
 def _was_stopped(life: Process) -> bool:
-    return life.ending is not None and life.ending.text("reason") in {STOPPED_BY_HAND, STOPPED_BY_HOST}
+    return life.ending is not None and life.ending.text("reason") in STOPPED_REASONS
 
 
 def _counts(value: object) -> tuple[int, ...] | None:
