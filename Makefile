@@ -1,4 +1,4 @@
-# Type `make` to see what there is.
+# Type `make` to list the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -10,32 +10,32 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos faults clean
 
-help: ## Show this
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
 	  printf '  make %-12s %s\n' "$$target" "$$what"; done
 
-setup: ## Install what the controller needs: Debian packages, and .venv with Ansible
+setup: ## Install the controller's requirements: Debian packages, and .venv with Ansible
 	@tools/bootstrap.sh controller
 	@[ "$(MAKECMDGOALS)" != setup ] || echo "Next: . .venv/bin/activate, an inventory (README.md), ansible-playbook doctor.yml"
 
-setup-dev: ## Install what the tests need, too
+setup-dev: ## Install the tests' requirements, too
 	@tools/bootstrap.sh dev
 
-lock: setup ## Write all locks anew: requirements/*.txt, and the hosts' in roles/package_store/files
+lock: setup ## Write all locks again: requirements/*.txt, and the hosts' in roles/package_store/files
 	@tools/lock.sh
 
-docs: setup ## Write what follows from the code into pages and roles: the tables of training settings, the schema of records
+docs: setup ## Write the generated parts of pages and roles: tables of settings, schemas
 	@python -m tools.written_docs
 
-demo: setup ## Make three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
+demo: setup ## Create three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
 	@tools/demo.sh $(MODEL)
 
 demo-down: setup ## Remove the practice hosts of `make demo` and their inventory
 	@$(PRACTICE) playbooks/practice_down.yml
 
-test: setup-dev ## Run everything, side by side: lint, unit, molecule
+test: setup-dev ## Run all tests in parallel: lint, unit, molecule
 	@tools/run_tests.py lint unit molecule
 
 lint: setup-dev ## Check the style of all files
@@ -50,7 +50,7 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
 	@tools/run_tests.py cuda
 
-security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: the wire, a host that lies, keys that are taken back
+security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: on the network, by a compromised host, with revoked keys
 	@tools/run_tests.py security
 
 scale: setup-dev ## Run the slow scenario of 24 hosts on one machine, which `make test` leaves out: 40 GB of disk
@@ -68,16 +68,19 @@ bench-deploy: setup-dev ## Measure deployments of practice hosts (HOSTS=3,12), a
 chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
 	@python -m pytest -m chaos
 
-mutants: setup-dev ## Break the code in small ways, and say how many of them the tests notice (OF=room or file)
+mutants: setup-dev ## Break the code in small ways, and count the changes that tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)
 
-fuzz: setup-dev ## Damage what hosts say, and read it, for SECONDS (600); what is not borne stays in tests/fuzz/found
+faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write docs/fault-table.md (ROWS="F1 F3": only these; SEED=7)
+	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
+
+fuzz: setup-dev ## Damage hosts' answers and read them, for SECONDS (600); inputs that crash psfleet stay in tests/fuzz/found
 	@nice python -m tests.fuzz $(or $(SECONDS),600)
 
-adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print what each got
+adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print the verdict on each
 	@python -m tests.psfleet.evidence.adversaries
 
-references: setup-dev ## Train the runs of one process and of several workers anew that a run's pace is held against (some 16 minutes)
+references: setup-dev ## Train the reference runs for a run's pace again, with one process and with several workers (some 16 minutes)
 	@python -m tests.psfleet.evidence.references
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)

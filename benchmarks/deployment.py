@@ -77,7 +77,7 @@ def project() -> Iterator[Path]:
 
 @contextmanager
 def hosts(folder: Path, number: int) -> Iterator[None]:
-    """Make this many bare hosts, the first of which is a ps, and remove them at the end."""
+    """Create this many bare hosts, a ps and workers, and remove them at the end."""
     try:
         make_hosts(folder, number)
         yield

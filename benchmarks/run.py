@@ -139,7 +139,7 @@ class Run:
             if ended:
                 raise RunFailed(f"ended: {', '.join(ended)}\n{self._outputs()}")
             time.sleep(_POLL_SECONDS)
-        raise RunFailed(f"no step was told in time\n{self._outputs()}")
+        raise RunFailed(f"no step was reported in time\n{self._outputs()}")
 
     def _cpu(self) -> dict[str, dict[str, tuple[float, float]]]:
         return {task: _cpu_of(process.pid or 0) for task, process in self._processes.items()}

@@ -88,11 +88,11 @@ def test_what_a_configuration_lacks_is_told_at_once_and_safety_is_required(proje
         configuration.write_text(safe)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2
-    assert "inject_facts_as_vars is true, by Ansible's default: a host that somebody has taken over" in said
-    assert f"host_key_checking is false, by {configuration}: whoever sits on the wire" in said
-    assert f"strategy is free, by {configuration}: hosts would begin" in said
-    assert f"fact_caching is jsonfile, by {configuration}: what hosts answered" in said
-    assert "Look at the tasks" not in said
+    assert "inject_facts_as_vars is true, by Ansible's default: a compromised host" in said
+    assert f"host_key_checking is false, by {configuration}: an attacker on the network" in said
+    assert f"strategy is free, by {configuration}: a host would begin" in said
+    assert f"fact_caching is jsonfile, by {configuration}: answers of an earlier run" in said
+    assert "Query the tasks" not in said
     # What safety needs and all else that lacks is in one block to copy, of which nothing is escaped.
     lines = done.stdout.partition(f"To be copied into {configuration}")[2].split("\n\n")[1].splitlines()
     assert {"inject_facts_as_vars = False", "host_key_checking = True", "pipelining = True"} < {*lines}

@@ -1,4 +1,4 @@
-"""The docs and the product say the same, both ways: what docs name exists, and what exists is named there."""
+"""Docs and product agree in both directions: each name in the docs exists, each feature is named there."""
 
 import re
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What a test sees of the clone that it is in."""
+"""The view of a test on the clone that contains it."""
 
 from pathlib import Path
 

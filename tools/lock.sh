@@ -3,7 +3,7 @@
 #   tools/lock.sh              all of them
 #   tools/lock.sh controller   requirements/*.txt from pyproject.toml, for Python 3.11 and 3.12
 #   tools/lock.sh hosts        roles/package_store/files/*.txt, the pieces that the hosts' environments are made of
-# No header and no annotations: they would name the index and the folder of whoever ran this.
+# No header and no annotations: they would name the index and the folder of the person who ran this.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

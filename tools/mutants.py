@@ -32,7 +32,7 @@ def main(named: list[str]) -> int:
     for name in named or ROOMS:
         room = next((room for room in ROOMS if Path(name).is_relative_to(room)), None)
         if room is None or not (ROOT / name).exists():
-            sys.stderr.write(f"{name} is none of {', '.join(ROOMS)}, nor a file of them\n")
+            sys.stderr.write(f"{name} is neither one of {', '.join(ROOMS)} nor a file in one of them\n")
             return 2
         copy = copy_for(name, room)
         done = mutmut(copy, "run", "--max-children", str(os.cpu_count()))

@@ -92,7 +92,7 @@ def _supervise(work: Callable[[], int], stop: StopRequest) -> int:
     thread.start()
     while thread.is_alive():
         if stop.is_late():
-            say("The work does not end; leaving it.")
+            say("The task's work does not end: exiting without it.")
             return STOPPED
         thread.join(0.5)
     return codes[0] if codes else PROGRAM

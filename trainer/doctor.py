@@ -23,7 +23,10 @@ NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
 # TensorFlow's log goes to standard error; the unit of doctor.yml writes it and the answer to one file.
-_LOG = "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; of GPUs also `nvidia-smi`"
+_LOG = (
+    "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; for GPUs, see also "
+    "`nvidia-smi`"
+)
 _FOUND_LENGTH = 400
 # Lines of TensorFlow and CUDA that say why there is no GPU, and the prefix of such lines.
 _TELLING = re.compile(r"(?i)cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability")
@@ -80,7 +83,7 @@ def checks_of(ended: Ended) -> list[Check]:
     lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
     if ended.how:
         name = next((name for name in NAMES if name not in printed | {"libraries"}), NAMES[-1])
-        words = f"TensorFlow {ended.how}: {lines[-1] if lines else 'it said nothing'}"
+        words = f"TensorFlow {ended.how}: {lines[-1] if lines else 'it printed nothing'}"
         remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
         found.append(Check(name, "failed", words[:_FOUND_LENGTH], next(remedies, _LOG)))
     reason = "; ".join(dict.fromkeys(line for line in lines if _TELLING.search(line)))

@@ -27,7 +27,7 @@ _FOUND_LENGTH = 300
 _REMEDIES = (
     (
         ("ptxas", "libdevice", "cuda_data_dir"),
-        "run deploy.yml, which tells XLA where its compiler lies (XLA_FLAGS in the task's environment file)",
+        "run deploy.yml, which tells XLA where its compiler is (XLA_FLAGS in the task's environment file)",
     ),
     (
         ("UNSUPPORTED_PTX_VERSION", "unsupported toolchain"),
@@ -42,7 +42,7 @@ _REMEDIES = (
         "another process holds the GPU's memory: `nvidia-smi` on the host names it",
     ),
 )
-_OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host say what the driver makes of it"
+_OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host show what the driver reports"
 
 
 def tensorflow_check(given: Sequence[str]) -> Check:
@@ -85,7 +85,7 @@ def product_check(given: Sequence[str]) -> Check:
             problem = _in_short(error)
         if problem:
             return Check("product", "failed", f"on {device}: {problem}", remedy_of(problem))
-    found = f"{SIZE} x {SIZE} on {', '.join(devices)} as NumPy has it, {time.monotonic() - began:.1f} s"
+    found = f"{SIZE} x {SIZE} on {', '.join(devices)} equals NumPy's result, {time.monotonic() - began:.1f} s"
     return Check("product", "ok", found)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 USAGE_TEXT = """\
 Usage: python -m trainer.evaluator RUN_DIRECTORY
 
-Evaluates the checkpoint that the chief of a run of our own models saved last, on the test examples.
+Evaluates the checkpoint that the chief of a run of a built-in model saved last, on the test examples.
 RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and checkpoints/.
 """
 
@@ -110,10 +110,10 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
     if started is None:
         why = f" ({'; '.join(complaints)})" if complaints else ""
         expected = "expected a `started` record of the run's chief"
-        raise TaskFailure(INPUT, f"{file} does not tell what was trained{why}; {expected}")
+        raise TaskFailure(INPUT, f"{file} does not say what was trained{why}; {expected}")
     if "program" in started.fields:
-        whose = f"of a program of one's own ({started.text('program')}), whose model is not known here"
-        raise TaskFailure(CONFIGURATION, f"{file} is {whose}; expected a run of one of our own models")
+        whose = f"of a user's program ({started.text('program')}), and its model is not known here"
+        raise TaskFailure(CONFIGURATION, f"{file} is {whose}; expected a run of a built-in model")
     settings = started.fields["settings"]
     try:
         return TrainingSettings.from_mapping(settings if isinstance(settings, dict) else {})
@@ -129,7 +129,7 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     paths = checkpoint_paths(folder) if folder.is_dir() else []
     saved = _last(chief, "checkpointed")
     if saved is None and not paths:
-        raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief tells of none")
+        raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief recorded none")
     # Only the name counts, because the folder may be a copy of the chief's.
     path = paths[-1] if saved is None else folder / Path(saved.text("path")).name
     checkpoint, problem = read_checkpoint(path) if path in paths else (None, "it is not there")

@@ -104,13 +104,13 @@ def _loss(task: HostTask) -> float | None:
 
 _OF_TASKS: tuple[tuple[str, str, Callable[[HostTask], float | None]], ...] = (
     ("up", "Whether the task's process runs and listens.", _is_in("active", "reloading")),
-    ("failed", "Whether systemd has given the task up.", _is_in("failed")),
+    ("failed", "Whether systemd no longer restarts the task.", _is_in("failed")),
     (
         "restarts_total",
         "How often systemd has restarted the task since its start.",
         lambda task: int(task.unit.get("NRestarts") or 0),
     ),
-    ("local_steps_total", "Steps that the task has made in this run.", _of_step("local_step")),
+    ("local_steps_total", "Steps that the task has taken in this run.", _of_step("local_step")),
     ("global_step", "The run's global step as the task last saw it.", _of_step("global_step")),
     ("loss", "Loss of the task's last recorded step.", _loss),
     (
@@ -135,8 +135,8 @@ def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> It
     whose = {**labels, "run_id": lead.run_id, "lead": lead.name}
     yield Family("psfleet_run_info", "The run whose lead is on this host.", [(whose, 1)])
     phases = [({**labels, "phase": phase}, int(progress.phase == phase)) for phase in PHASES]
-    yield Family("psfleet_run_phase", "The phase that the run is in, by its lead's word.", phases)
-    told = "When the lead last told how far the run is, in seconds since the epoch."
+    yield Family("psfleet_run_phase", "The phase of the run, as its lead reports it.", phases)
+    told = "When the lead last reported the run's progress, in seconds since the epoch."
     figures: tuple[tuple[str, str, float | None], ...] = (
         ("global_step", "The run's global step.", progress.global_step),
         ("last_step", "The global step at which the run ends.", progress.last_step or None),

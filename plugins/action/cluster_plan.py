@@ -1,8 +1,9 @@
-"""Computes the cluster plan from the inventory, or fails with every problem of the inventory."""
+"""Checks Ansible's settings and the inventory, and computes the cluster plan from it."""
 
 from pathlib import Path
 from typing import Any
 
+from ansible.inventory.manager import InventoryManager
 from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.ansible_inventory import plain_inventory
@@ -13,6 +14,7 @@ from psfleet.run.person import person
 from trainer.host.content_directory import content_hash
 
 from ..plugin_utils.actions import ControllerAction
+from ..plugin_utils.ansible_settings import settings_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,16 +22,20 @@ ROOT = Path(__file__).resolve().parents[2]
 class ActionModule(ControllerAction):
     """Argument `proof`: the replication of a run of prove.yml, "" for what the inventory trains.
 
-    Returns the facts that docs/contracts.md describes, or fails with every problem.
+    Returns the facts that docs/contracts.md describes, or fails with every problem of the settings, or else
+    of the inventory.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if problem := settings_problem():
+            return self._failure(problem)
         command_line = load_extra_vars(self._loader)
         try:
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
         except InventoryError as error:
-            read, sources = self.variables["hostvars"]._inventory, self.variables["ansible_inventory_sources"]
+            sources = self.variables["ansible_inventory_sources"]
+            read = InventoryManager(self._loader, sources)
             definitions = Definitions(sources, read, self._loader, command_line)
             return self._failure(describe(error.problems, definitions.cure))
         return facts | {

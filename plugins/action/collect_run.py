@@ -4,13 +4,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible import constants
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.utils.display import Display
 
 from psfleet.carry import bounded_copy
@@ -26,8 +26,6 @@ from ..plugin_utils.running import NotRunError
 ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
 
 USER = re.compile(r"[0-9]{1,10}")
-
-SSH_FAILED = 255
 
 display = Display()
 
@@ -76,7 +74,7 @@ class ActionModule(HostAction):
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the number of the user that the connection logs in as, whoever it becomes there."""
+        """Return the id of the user that the connection logs in as, before it becomes another."""
         printed = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
         found = USER.fullmatch(printed.strip().rpartition("\n")[2])
         if not found:
@@ -97,7 +95,7 @@ class ActionModule(HostAction):
     ) -> tuple[list[str], list[str]]:
         """Fetch and unpack the archive; return the names of the files, and the reasons for missing ones."""
         if not 0 <= packed["size"] <= most_packed(most_bytes):
-            return [], [f"everything: its archive has {packed['size']} bytes, more than it was asked for"]
+            return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"
             try:
@@ -124,11 +122,16 @@ class ActionModule(HostAction):
         if connection.transport != "ssh":
             return f"ansible_connection is {connection.transport}; expected ssh"
         program = connection.get_option("ssh_executable")
-        for attempt in range(int(connection.get_option("reconnection_retries")) + 1):
-            time.sleep(attempt)
-            ssh = connection._build_command(program, "ssh", connection.host, read)
-            status, printed, _ = connection._bare_run([*copying, *ssh], None, sudoable=False)
-            if status != SSH_FAILED:
-                break
-        lost = "the connection was lost" if status == SSH_FAILED else f"exit code {status}"
-        return printed.decode(errors="replace") or (lost if status else "")
+        # Unlike /tmp, this folder permits programs on most machines.
+        with tempfile.TemporaryDirectory(dir=constants.DEFAULT_LOCAL_TMP) as directory:
+            bounded = Path(directory) / "ssh"
+            bounded.write_text(f'#!/bin/sh\nexec {join([*copying, program])} "$@"\n')
+            bounded.chmod(0o700)
+            connection.set_option("ssh_executable", str(bounded))
+            try:
+                status, printed, _ = connection.exec_command(read, sudoable=False)
+            except AnsibleConnectionFailure:
+                return "the connection was lost"
+            finally:
+                connection.set_option("ssh_executable", program)
+        return printed.decode(errors="replace") or (f"exit code {status}" if status else "")

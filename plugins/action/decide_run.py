@@ -1,4 +1,4 @@
-"""Decides for the whole cluster whether a run starts, resumes, is watched again, or is refused."""
+"""Decides for the whole cluster which run starts, resumes, is watched again or is stopped, or refuses it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -10,6 +10,7 @@ from ansible.utils.vars import load_extra_vars
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.folder import (
+    begun_run,
     begun_settings,
     collected_whole,
     described_run,
@@ -20,7 +21,7 @@ from psfleet.run.folder import (
 )
 from psfleet.run.person import beginning
 from psfleet.run.settings import resumed_settings
-from psfleet.run.start import Folder, RefusedError, decide
+from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
 
@@ -28,13 +29,40 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `run_id` ("" for a new one), `runs_directory`, `found` (host -> result of trainer_tasks).
+    """Arguments: `state`, `run_id`, `runs_directory`, and `found` (host -> result of trainer_tasks).
 
-    Returns `run` with `id`, `action`, `folder`, `settings`, `tasks` and `lead`, or fails; and `collected`,
-    the runs of this cluster that hosts may delete, the newest first.
+    Returns `run` with `id`, `folder`, `settings`, `tasks` and `lead`, or fails.
+
+    With the `state` started, a `run_id` of "" is a new run. The run has its `action`; `collected` are the
+    runs of this cluster that hosts may delete, the newest first.
+
+    With `stopped`, "" is any run that is going on, and the `id` is "" if none is. The run's `warning` names
+    tasks on unreachable hosts.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._stopped(arguments) if arguments["state"] == "stopped" else self._started(arguments)
+
+    def _stopped(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if self.variables.get("ansible_limit"):
+            return self._failure("stop.yml ends a whole run; type it without --limit")
+        hosts = arguments["found"]
+        try:
+            run_id = going_on(hosts, str(arguments["run_id"]))
+        except RefusedError as refused:
+            return self._failure("\n".join(refused.problems))
+        if not run_id:
+            return {"run": {"id": ""}}
+        folder = Path(arguments["runs_directory"]).resolve() / run_id
+        try:
+            settings, tasks = begun_run(folder)
+        except (KeyError, ValueError):  # it was started elsewhere: use today's settings
+            settings = self.variables["cluster_settings"]
+            tasks = tasks_of_run(self.variables["cluster_plan"], settings)
+        ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}
+        return {"run": described_run(folder, settings, tasks) | ended}
+
+    def _started(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             run_id = str(arguments["run_id"])
             run = self._decided(run_id, arguments) if run_id else self._new(arguments)
@@ -76,7 +104,7 @@ class ActionModule(ControllerAction):
         plan_hash = str(read_object(folder / "plan.json").get("hash", ""))
         of_folder = Folder(state_of(folder), plan_hash, (begun or today)["program"])
         if not begun and (names := today.get("unchosen")):
-            what = "trainer_programs has several programs, and a run is of one"
+            what = "trainer_programs has several programs, and a run trains one"
             raise RefusedError(f"{what}: choose one with -e program=...: {', '.join(names)}")
         action = decide(run_id, plan, tasks, arguments["found"], of_folder)
         settings = today
@@ -87,7 +115,7 @@ class ActionModule(ControllerAction):
                     ClusterPlan.from_json(plan), begun, today, chosen if action == "start" else ()
                 )
             except (KeyError, ValueError) as error:
-                what = f"run {run_id} cannot go on with what it began with: {error}"
+                what = f"run {run_id} cannot go on with the settings it began with: {error}"
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
         if action == "start":

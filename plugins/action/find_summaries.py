@@ -28,9 +28,9 @@ class ActionModule(ControllerAction):
         if arguments.get("required") and not sources and not self._task.check_mode:
             which = f"run {arguments['run_id']}" if arguments["run_id"] else "any run of this cluster"
             raise AnsibleActionFail(
-                f"{directory} has no summaries of {which}. trainer_summary_steps above 0 lets the workers "
-                "write them, a program of yours puts its event files into summaries, output or checkpoints; "
-                "a run that has just begun has none yet"
+                f"{directory} has no summaries of {which}. With trainer_summary_steps above 0 the workers "
+                "write them; a program writes its event files into summaries, output or checkpoints. A run "
+                "that has just begun has none yet"
             )
         shown = {name.partition("/")[0] for name in sources}
         return {

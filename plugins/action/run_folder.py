@@ -12,7 +12,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `run` (of decide_run, decide_stop), `state` (for state.json), `endings` if it has ended.
+    """Arguments: `run` (of decide_run), `state` (for state.json), `endings` if it has ended.
 
     `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
     and those of hosts without an answer.

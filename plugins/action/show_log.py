@@ -45,8 +45,8 @@ class ActionModule(ControllerAction):
                 lines = log.read(answer["stdout"])
             except ValueError:
                 return self._failure(
-                    f"{task['host']} has no {path} that can be read: has it had a run, or that run_id? "
-                    "`ansible-playbook status.yml` tells how its tasks are"
+                    f"{task['host']} has no {path} that can be read: has the task taken part in a run, or in "
+                    "that run_id? `ansible-playbook status.yml` shows the state of its tasks"
                 )
             for line in lines:
                 display.display(line)

@@ -79,7 +79,7 @@ class ActionModule(ControllerAction):
         except ImportError as error:
             display.warning(f"{page} was not drawn: {error}: {NEEDS}")
         except Exception as error:
-            again = f"python -m psfleet.report {shown(run.folder)} tells more"
+            again = f"python -m psfleet.report {shown(run.folder)} shows more"
             display.warning(f"{page} was not drawn: {type(error).__name__}: {error}; {again}")
         else:
             display.display(f"\n  the report, for a browser: {shown(page)}")

@@ -19,10 +19,10 @@ from trainer.host.wording import first_of
 DOCUMENTATION = """
 name: brief
 type: stdout
-short_description: what changes, what is said and what fails, a line for each task
+short_description: changes, messages and failures, one line for each task
 description:
   - A line for each task that changed something, with the hosts; the messages of C(debug); each failure once.
-  - The recap blames no host for what failed once for all of them, nor for others that did not answer.
+  - The recap counts no failure for a host that shares it with all others or that only waited for others.
   - A task that takes longer than a few seconds is named while it lasts.
   - From C(-v) on it is P(ansible.builtin.default#callback), with all tasks.
   - What these returned is shown from C(-vv) on.
@@ -35,15 +35,16 @@ COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
 # The output of a command or module that failed, which may explain more than the message.
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
-# A task that takes longer is named while it runs, except those that show things themselves.
+# A task that takes longer is named while it runs, except those that show things meanwhile.
 LONG_SECONDS = 5.0
-# Actions that succeed even if a host does not answer, and return that.
-ASKING = {f"{COLLECTION}{name}" for name in ("reach_host", "host_status", "host_runs", "host_doctor")}
-SHOWING = (f"{COLLECTION}watch_", f"{COLLECTION}show_")
+SHOWING = {f"{COLLECTION}{name}" for name in ("watch_run", "show_log", "show_verdict", "local_tensorboard")}
+# An action that succeeds even if its host does not answer, and actions that ask all hosts.
+REACHING = f"{COLLECTION}reach_host"
+ASKING = {f"{COLLECTION}{name}" for name in ("show_status", "show_runs", "show_doctor")}
 
 REFUSED = (
-    "the playbooks rely on what their first tasks check and compute: leave it away. "
-    "What is as it should be costs next to nothing."
+    "the playbooks rely on what their first tasks check and compute. Leave the option out: a task with "
+    "nothing to change takes almost no time."
 )
 # Ansible's recap would count a failure of all hosts together for the first host.
 WHOLE = "(whole cluster)"
@@ -52,14 +53,20 @@ escape_all_messages()
 
 
 class TrueStats(AggregateStats):
-    """The counts of a playbook, corrected for failures of all hosts (`once`) and `unreached` hosts."""
+    """The counts of a playbook, corrected for failures of all hosts (`once`) and `unreached` hosts.
 
-    def __init__(self, stats: AggregateStats, once: Counter[str], unreached: set[str]) -> None:
+    `asked` has the hosts that one action has asked.
+    """
+
+    def __init__(
+        self, stats: AggregateStats, once: Counter[str], asked: Counter[str], unreached: set[str]
+    ) -> None:
         super().__init__()
         self.__dict__.update(vars(stats))
+        self.ok = Counter(stats.ok) + asked
         self.failures = {**Counter(stats.failures) - once, WHOLE: once.total()}
         self.dark = Counter(stats.dark) + Counter(unreached)
-        self.processed = stats.processed | ({WHOLE: 1} if once else {})
+        self.processed = stats.processed | dict.fromkeys(asked, 1) | ({WHOLE: 1} if once else {})
 
 
 class TrueRecap(Default):
@@ -68,6 +75,7 @@ class TrueRecap(Default):
     def __init__(self) -> None:
         super().__init__()
         self._once: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
         self._unreached: set[str] = set()
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:
@@ -83,15 +91,18 @@ class TrueRecap(Default):
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """Note a failure of all hosts together."""
+        """Note a failure of all hosts together, and hosts that do not answer."""
+        self._note_unreached(result)
         self._note_once(result, ignore_errors)
         super().v2_runner_on_failed(result, ignore_errors)
 
     def _note_unreached(self, result: CallbackTaskResult) -> None:
-        values = result.result
-        unreached = values.get("problem") or values.get("reached") is False
-        if result.task.action in ASKING and unreached:
+        if result.task.action == REACHING and result.result.get("reached") is False:
             self._unreached.add(result.host.get_name())
+        if result.task.action in ASKING:
+            problems = result.result.get("problems", {})
+            self._asked.update(problems.keys())
+            self._unreached.update(host for host, problem in problems.items() if problem)
 
     def _note_once(self, result: CallbackTaskResult, ignore_errors: bool) -> None:
         if result.task.run_once and not ignore_errors:
@@ -99,7 +110,7 @@ class TrueRecap(Default):
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         """Print the recap."""
-        super().v2_playbook_on_stats(TrueStats(stats, self._once, self._unreached))
+        super().v2_playbook_on_stats(TrueStats(stats, self._once, self._asked, self._unreached))
 
 
 class CallbackModule(TrueRecap):
@@ -132,7 +143,7 @@ class CallbackModule(TrueRecap):
         self._end_task()
         super()._task_start(task, prefix)
         self._task_title = task.get_name().strip().removeprefix(COLLECTION)
-        if not task.action.startswith(SHOWING):
+        if task.action not in SHOWING:
             self._timer = Timer(LONG_SECONDS, self._name_long_task)
             self._timer.daemon = True
             self._timer.start()
@@ -161,6 +172,7 @@ class CallbackModule(TrueRecap):
         if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
             return
+        self._note_unreached(result)
         self._note_once(result, ignore_errors)
         if "results" not in result.result:  # the failures of a loop's items were printed
             self._say_failure(result)

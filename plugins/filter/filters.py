@@ -10,12 +10,6 @@ from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from psfleet.watch.task_states import failures
-from trainer.contract import exit_codes as codes
-
-
-def exit_codes(name: str) -> list[int]:
-    """Return the codes that trainer/contract/exit_codes.py lists under `name`, such as NO_RESTART."""
-    return list(getattr(codes, name))
 
 
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
@@ -41,7 +35,6 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 FILTERS = (
     deploy_problems,
     deployed_by_others,
-    exit_codes,
     failures,
     own_cache,
     plan_table,

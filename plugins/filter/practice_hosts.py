@@ -65,7 +65,9 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
     if not 1 <= port <= 65535:
         problems.append(f".ssh_port is {port}; expected 1 to 65535.")
     if user == "root" and node.get("sudo_password"):
-        problems.append(".sudo_password is true, but .user is root, whom sudo asks nothing; name a user.")
+        problems.append(
+            ".sudo_password is true, but .user is root, and sudo never asks root; name another user."
+        )
     return problems
 
 

@@ -12,7 +12,7 @@ COLLECTION = Path(__file__).resolve().parents[2]
 
 DOCUMENTATION = r"""
 name: project_path
-short_description: Say where something of the project is kept on the controller
+short_description: Return the paths of files of the project on the controller
 description:
   - It is beside the C(ansible.cfg) in use. Where that is the user's or the system's, it is in the clone that
     the collection is in, wherever Ansible was started, or else in the folder where it was started.

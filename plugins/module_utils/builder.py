@@ -60,7 +60,7 @@ def take_over(tree: Path, kept: Iterable[Path]) -> None:
     longer as root made it.
     """
     if lost := [path for path in kept if not os.path.lexists(path) or path.lstat().st_uid]:
-        raise ValueError(f"a package has put something in place of {lost[0]}")
+        raise ValueError(f"a package has replaced {lost[0]}")
     within = Path(os.path.realpath(tree))
     folders = [tree]
     for folder in folders:

@@ -45,7 +45,7 @@ def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
     try:
         answers = _ask_together(tasks, log_directory)
     except (OSError, subprocess.TimeoutExpired) as error:  # a timeout of the lock is an OSError
-        remedy = "`systemctl status 'psfleet-doctor@*'` on the host says what holds it up"
+        remedy = "`systemctl status 'psfleet-doctor@*'` on the host shows what it waits for"
         answers = dict.fromkeys(tasks, failed(f"it could not be tried: {error}", remedy))
     return [
         replace(check, task=task.replace("-", "")) for task, checks in answers.items() for check in checks

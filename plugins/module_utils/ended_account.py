@@ -33,7 +33,7 @@ class Process(NamedTuple):
 def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     """End everything of an account, and return it in words. Raises ValueError if something does not end."""
     if not user:
-        raise ValueError(f"{name} has the number of root, of whom nothing is ended")
+        raise ValueError(f"{name} has the user id of root, and processes of root are not ended")
     ended: dict[str, None] = {}
     for _ in range(TRIES):
         found = list(processes_of(user))
@@ -48,7 +48,7 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
             forget_manager(user)
             return [*ended]
         time.sleep(SECONDS_BETWEEN)
-    raise ValueError(f"what {name} has does not end: {', '.join([*starts, *running])}")
+    raise ValueError(f"processes of {name} do not end: {', '.join([*starts, *running])}")
 
 
 def in_words(processes: Iterable[Process]) -> list[str]:

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 module: host_steps
-short_description: Take several steps on a host in one round trip
+short_description: Perform several steps on a host in one round trip
 description:
   - The action of this name carries the archives that steps need, and checks what they answer.
   - The steps are the files of C(plugins/module_utils/steps/); the C(OPTIONS) of each are its arguments.
 author: psfleet
 options:
   steps:
-    description: Steps in their order. The first that fails, or needs an archive, is the last that is taken.
+    description: Steps in their order. A step that fails, or needs an archive, is the last that is performed.
     type: list
     elements: dict
     required: true
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answers:
-  description: One answer for each step that was taken.
+  description: One answer for each step that was performed.
   returned: always
   type: list
   elements: dict

@@ -39,16 +39,16 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
     if other:
         last = f", last by {by}," if (by := answer["deployed_by"]) else ""
         raise ValueError(
-            f"{host} lets in whom another authority of the cluster {cluster} has signed ({other}): it was "
+            f"{host} trusts another certificate authority of the cluster {cluster} ({other}): it was "
             f"deployed{last} from another controller, by another user, or by an inventory at another path. "
-            f"The directory ssh_ca of that is needed here, as {directory}. Where it is lost, or is to count "
-            f"no more: echo {other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+            f"Copy the directory ssh_ca from there to {directory}. If it is lost, or no longer valid: echo "
+            f"{other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
         )
     if is_behind(Path(directory), host, answer["certificate"]):
         by = f" by {answer['deployed_by']}" if answer["deployed_by"] else ""
         raise ValueError(
             f"{host} was deployed{by} with a copy of {directory} that has signed, and perhaps revoked, more "
-            "than this one knows. Take that directory in place of this one; where it is lost: "
+            "than this one knows. Use that directory in place of this one; if it is lost: "
             f"rm {directory}/signed/{host}/user-cert.pub"
         )
 

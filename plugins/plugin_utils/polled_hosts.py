@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleError
@@ -48,10 +49,7 @@ class PolledHosts:
         self.seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
         for place, (host, command) in enumerate(commands.items()):
             begin = self.seconds * place / len(commands)
-            there = action_on(action, host)
-            if there._connection.transport == "ssh":
-                for name, value in PATIENCE.items():
-                    there._connection.set_option(name, value)
+            there = action_on(action, host, PATIENCE)
             threading.Thread(target=self._poll, args=(there, host, command, begin), daemon=True).start()
 
     def answers(self, wait: float = 0.0) -> Iterator[Answer]:
@@ -75,16 +73,23 @@ class PolledHosts:
             wait(self.seconds)
 
 
-def action_on(action: ActionBase, host: str) -> ActionBase:
-    """Return the action for another host. Raises AnsibleError if there is no way to connect to it."""
-    variables = action.variables["hostvars"][host]
+def action_on(
+    action: ActionBase, host: str, ssh_options: Mapping[str, object] = MappingProxyType({})
+) -> ActionBase:
+    """Return the action for another host. Raises AnsibleError if there is no way to connect to it.
+
+    It has the variables of that host alone, not those of the play. `ssh_options` take precedence over them.
+    """
+    hostvars = action.variables["hostvars"]
     there = copy.copy(action)
+    there.variables = {**hostvars.raw_get(host), "hostvars": hostvars}
     there._play_context = action._play_context.copy()
     for name in SECRETS.keys() & action.variables.keys():
         setattr(there._play_context, SECRETS[name], None)
-    there._connection = _connection(there, variables)
-    there._templar = action._templar.copy_with_new_env(available_variables=variables)
-    there.variables = {**action.variables, **variables}
+    there._connection = _connection(there, hostvars[host])
+    there._templar = action._templar.copy_with_new_env(available_variables=there.variables)
+    for name, value in ssh_options.items() if there._connection.transport == "ssh" else ():
+        there._connection.set_option(name, value)
     return there
 
 

@@ -1,18 +1,16 @@
 """Writes a command's output to a file, up to a limit, so that no host can fill the disk or the memory.
 
-This runs as a process of its own, which Ansible's connection starts in place of the command: `python
-bounded_copy.py FILE LIMIT COMMAND...`. It prints the reason if it stopped the command; otherwise its exit
+This runs as a process of its own, which Ansible's connection starts in place of ssh: `python bounded_copy.py
+FILE LIMIT COMMAND...`. It prints the reason if it stopped the command; otherwise its exit
 status is the command's.
 """
 
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import IO
 
 BLOCK_BYTES = 1 << 18
@@ -21,7 +19,7 @@ LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command, kill it with all processes that it started, and return its exit status."""
+    """Run the command, kill it if it has not ended, and return its exit status."""
     target, limit, *command = arguments
     with (
         open(target, "wb") as file,  # noqa: PTH123 - without pathlib it starts sooner
@@ -30,7 +28,6 @@ def main(arguments: Sequence[str]) -> int:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             close_fds=False,  # a password may come through one
-            process_group=0,
         ) as process,
     ):
         try:
@@ -39,10 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         except OSError as error:
             why, status = f"it cannot be written here: {error.strerror}", 0
         except subprocess.TimeoutExpired:
-            why, status = f"it did not end for {PATIENCE_SECONDS:.0f} s", 0
+            why, status = f"it did not end within {PATIENCE_SECONDS:.0f} s", 0
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
     sys.stdout.write(why)
     return status
 
@@ -61,14 +57,14 @@ def copy_bounded(
             goal, deadline = came + LEAST_BYTES, time.monotonic() + patience_seconds
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([source], [], [], left)[0]:
-            return f"fewer than {LEAST_BYTES:,} bytes came in {patience_seconds:.0f} s"
+            return f"fewer than {LEAST_BYTES:,} bytes arrived in {patience_seconds:.0f} s"
         block = os.read(source.fileno(), BLOCK_BYTES)
         if not block:
             return ""
         file.write(block[: limit - came])
         came += len(block)
         if came > limit:
-            return "more came than was asked for"
+            return "more bytes arrived than were requested"
 
 
 if __name__ == "__main__":

@@ -54,9 +54,7 @@ def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str
     try:
         addresses = tuple(str(ipaddress.ip_address(address)) for address in reported[:_MOST_ADDRESSES])
     except ValueError as error:
-        raise ValueError(
-            f"{host} has told {str(list(reported))[:200]} for the addresses of {name}"
-        ) from error
+        raise ValueError(f"{host} reported {str(list(reported))[:200]} as the addresses of {name}") from error
     if not addresses:
         raise ValueError(
             f"{name} has no address on {host} itself, or that of its loopback alone, to which no certificate "
@@ -82,9 +80,9 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
         fresh.replace(file)
     if (mode := file.stat().st_mode & 0o777) != 0o600:
         raise ValueError(
-            f"{file} has mode {mode:04o}; expected 0600. Who reads this key can log in to every host of the "
-            f"cluster. If nobody else can have read it: chmod 600 {file}. Otherwise remove {directory} and "
-            "deploy again: new authorities replace it on every host."
+            f"{file} has mode {mode:04o}; expected 0600. Anyone who reads this key can log in to every host "
+            f"of the cluster. If nobody else can have read it: chmod 600 {file}. Otherwise remove "
+            f"{directory} and deploy again: new authorities replace it on every host."
         )
     try:
         key = serialization.load_ssh_private_key(file.read_bytes(), password=None)
@@ -162,7 +160,7 @@ def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
         public = serialization.load_ssh_public_key(public_key.encode())
         return ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(f"is none that can be signed: {error}") from error
+        raise ValueError(f"is not a key that can be signed: {error}") from error
 
 
 def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
@@ -170,7 +168,7 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     try:
         builder = unsigned(wanted.public_key)
     except ValueError as error:
-        raise ValueError(f"what was told as the public key of {wanted.identity} {error}") from error
+        raise ValueError(f"the reported public key of {wanted.identity} {error}") from error
     builder = (
         builder.type(_TYPES[kind])
         .key_id(wanted.identity.encode())

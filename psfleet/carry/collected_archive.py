@@ -39,7 +39,7 @@ class BoundedGzip(gzip.GzipFile):
     def read(self, size: int | None = -1) -> bytes:
         """Read `size` bytes. Raises tarfile.ReadError for more than a valid archive needs."""
         if size is None or not 0 <= size <= min(self.bytes_left, MOST_OF_A_HEADER):
-            raise tarfile.ReadError("its headers are larger than those of any files")
+            raise tarfile.ReadError("its headers are larger than any file needs")
         self.bytes_left -= size
         return super().read(size)
 
@@ -61,7 +61,7 @@ def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], l
         try:
             _unpack(archive, places, most_bytes, names, refused)
         except DAMAGED as error:
-            refused.append(f"what follows {len(names)} files: the archive is damaged: {error}")
+            refused.append(f"everything after the first {len(names)} files: the archive is damaged: {error}")
     return names, refused
 
 
@@ -70,10 +70,12 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
         for number, member in enumerate(stream):
             most_bytes -= member.size
             if member.size < 0 or most_bytes < 0:
-                refused.append(f"{member.name!r} and what follows: more than the host was asked for")
+                refused.append(
+                    f"{member.name!r} and everything after it: more than was requested of the host"
+                )
                 return
             if number >= MOST_MEMBERS:
-                refused.append(f"{member.name!r} and what follows: more than {MOST_MEMBERS} files")
+                refused.append(f"{member.name!r} and everything after it: more than {MOST_MEMBERS} files")
                 return
             try:
                 place = places.place(member.name) if member.isfile() else None

@@ -106,9 +106,9 @@ class Places:
     def refusal(self, name: str) -> str:
         """Return the reason why a host may not send a file of this name."""
         if not re.fullmatch(_PATH, name):
-            allowed = "letters, digits and _.=,+@-, of which no part begins with a sign but _"
+            allowed = "letters, digits and _.=,+@-, and no part of a path begins with a sign other than _"
             return f"it stays on the host: names have {allowed}, and are not too long or deep"
-        return "it is of no task of this host"
+        return "it belongs to no task of this host"
 
     def _rank(self, host: str) -> int:
         return self._hosts.index(host) if host in self._hosts else len(self._hosts)

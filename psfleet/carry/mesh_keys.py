@@ -28,14 +28,14 @@ def require_own(keys: Mapping[str, str], hosts: Collection[str]) -> None:
     """Raise ValueError unless each of these hosts reported a valid key that no other host has."""
     for host, key in keys.items():
         if not KEY.fullmatch(key):
-            raise ValueError(f"{host} has told {as_given(key)} for its public key of WireGuard")
+            raise ValueError(f"{host} reported {as_given(key)} as its WireGuard public key")
     for names in grouped((key, host) for host, key in keys.items()).values():
         if len(names) > 1:
             raise ValueError(
-                f"{first_of(names)} have told one public key of WireGuard; expected one each: on the host "
-                "that was copied of another remove the folder mesh in trainer_configuration_directory"
+                f"{first_of(names)} reported the same WireGuard public key; expected one each: on the host "
+                "that is a copy of another, remove the folder mesh in trainer_configuration_directory"
             )
     if lacking := [host for host in hosts if host not in keys]:
         raise ValueError(
-            f"the public key of WireGuard of {first_of(lacking)} is not known here: deploy to all hosts once"
+            f"the WireGuard public key of {first_of(lacking)} is not known here: deploy to all hosts once"
         )

@@ -78,7 +78,7 @@ def _refusal(path: Path, found: os.stat_result, cache: Path) -> str:
     except KeyError:
         owner = str(found.st_uid)
     return (
-        f"{path} has mode {stat.S_IMODE(found.st_mode):04o} and is {owner}'s: others than you and root can "
-        f"change what hosts are given from the cache {cache}. If nobody has, and it is yours: "
+        f"{path} has mode {stat.S_IMODE(found.st_mode):04o} and is {owner}'s: users other than you and root "
+        f"can change what hosts get from the cache {cache}. If it is yours and nobody has changed anything: "
         f"chmod go-w {path}. Otherwise name another cache: PSFLEET_CACHE"
     )

@@ -158,7 +158,7 @@ class ProgramLock:
                 if not keep:
                     return checked
                 self._write(kept, without_comments(checked))
-                say(f"{kept} has what it was resolved to: keep it in git")
+                say(f"{kept} holds the resolved versions: keep it in git")
             if keep:
                 checked.unlink(missing_ok=True)
         return kept
@@ -275,15 +275,15 @@ class ProgramLock:
     def _failure(self, output: str) -> str:
         if any(words in output for words in UNREACHED):
             return (
-                f"{VARIABLE}: {self._named} cannot be resolved, because uv did not get what it asked a "
-                "package index for. Put right the network, or pip's settings of this machine, which uv is "
-                f"told (python -m pip config list). uv said:\n{output}"
+                f"{VARIABLE}: {self._named} cannot be resolved, because uv could not query a package index. "
+                "Fix the network, or this machine's pip settings, which uv uses (python -m pip config "
+                f"list). uv printed:\n{output}"
             )
         pins = " and ".join(str(lock) for lock in self.base)
         return (
             f"{VARIABLE}: {self._named} cannot be resolved for {self.environment.name} beside the "
             f"packages that psfleet pins ({pins}), which stay as they are. "
-            f"Edit {self._named}. uv said:\n{output}"
+            f"Edit {self._named}. uv printed:\n{output}"
         )
 
 
@@ -293,7 +293,7 @@ def _required_package(file: Path, line: str, number: int) -> RequiredPackage:
     except ValueError as problem:
         raise ValueError(
             f"{VARIABLE}: {file}, line {number}: {line!r} is refused ({problem}); "
-            f"{EXPECTED}: hosts install offline what a hash names. Edit {file}"
+            f"{EXPECTED}: hosts install offline, and by hash alone. Edit {file}"
         ) from None
 
 

@@ -43,7 +43,7 @@ def obtain(
     for wheel in fitting(pool.glob("*.whl"), packages, environment):
         link(wheel, wheels / wheel.name)
     lacking = dict(packages)
-    with report_progress(say, lambda: f"check the wheels of {environment.name} at hand"):
+    with report_progress(say, lambda: f"check the wheels of {environment.name} that are already here"):
         for wheel in list(wheels.glob("*.whl")):
             name = package_of(wheel)
             if name in packages and file_sha256(wheel) in packages[name].hashes:
@@ -129,7 +129,7 @@ def download(
         output = log.read_text(encoding="utf-8", errors="replace")
         raise ValueError(
             f"The wheels of {lock}, for {environment.name}, could not be downloaded; nothing was installed. "
-            f"pip said:\n{output[-2000:]}"
+            f"pip printed:\n{output[-2000:]}"
         )
     size = size_below(partial / "wheels") - at_hand
     say(f"  {readable(size)}, {time.monotonic() - started:.0f} s")

@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the folder; return the code of the verdict, or of the error that prevented one (sysexits.h)."""
     parser = _Parser(
         prog="python -m psfleet.evidence",
-        description="Say from a run's records alone whether its workers trained one model together, and"
+        description="Judge from a run's records alone whether its workers trained one model together, and"
         " whether it converged. Writes verdict.json into the folder.",
-        epilog="Exit code: 0 proven or, for a program of one's own, completed; 1 not proven, 2 cannot tell; "
+        epilog="Exit code: 0 proven or, for a user's program, completed; 1 not proven, 2 cannot tell; "
         "64 to 77 where there is no verdict, with the reason.",
     )
     parser.add_argument(
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PermissionError as error:
         code, why = (
             NO_PERMISSION,
-            f"{error.filename} cannot be read: let its owner do this, or give you a copy",
+            f"{error.filename} cannot be read: run this as its owner, or ask for a copy",
         )
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, why = IO_ERROR, f"{error.filename or 'standard output'}: {error.strerror or error}"
     except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"[:300]
-        code, why = INTERNAL, f"something in it was not foreseen ({what}): please report it with the folder"
+        code, why = (
+            INTERNAL,
+            f"psfleet did not foresee something in it ({what}): please report it with the folder",
+        )
     _complain(f"{options.folder}: no verdict. {why}")
     return code
 
@@ -82,7 +85,7 @@ def _judge_packed(options: argparse.Namespace) -> int:
         try:
             folder = stack.enter_context(unpacked(Path(options.folder)))
         except ValueError as error:
-            _complain(f"{options.folder}: {error}. A packed run is what --pack has written")
+            _complain(f"{options.folder}: {error}. Expected a file that --pack wrote")
             return NO_INPUT
         verdict = _verdict_on(folder)
     if verdict is None:
@@ -128,7 +131,7 @@ def _no_folder(given: str) -> str:
     """Return the reason why this is not a run's folder, "" if it may be one. Raises PermissionError."""
     folder = Path(given)
     if not given or not folder.is_dir():
-        return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml has put it"
+        return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml puts it"
     if not any((folder / name).exists() for name in ("plan.json", "events", "settings.json", MANIFEST)):
         inside = sorted(path.parent.name for path in folder.glob("*/plan.json"))[:5]
         there = f": name one of those in it ({', '.join(inside)})" if inside else ""
@@ -166,7 +169,7 @@ def _pack(folder: Path, target: Path) -> int:
     if not (folder / MANIFEST).exists():
         _complain(
             f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"
-            " without it nobody could tell whether the files are those that were collected"
+            " without it the files cannot be compared with what was collected"
         )
         return NO_INPUT
     try:

@@ -25,7 +25,7 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
     recorded = {worker.name: worker.local_steps for worker in run.workers}
     gradients = counted(per_step, "gradient")
     if not counts:
-        findings.lacking.append("the chief does not tell what each worker contributed")
+        findings.lacking.append("the chief did not record what each worker contributed")
     else:
         total = sum(counts.values())
         if total != steps * per_step:
@@ -49,13 +49,13 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
 def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     count = run.contributions.get(worker.name, 0)
     if run.rules.once_per_step and count > run.global_steps:
-        once = f"{count} gradients in {run.global_steps} global steps, which take one each"
+        once = f"{count} gradients in {run.global_steps} global steps, and each step takes one"
         findings.wrong.append(f"{worker.name}: {once}")
     difference = count - worker.local_steps
     if difference == 0:
         return
     difference_in_words = (
-        f"{worker.name}: the chief counted {count} of its steps, its records tell {worker.local_steps}"
+        f"{worker.name}: the chief counted {count} of its steps, its own records show {worker.local_steps}"
     )
     if not worker.whole:
         findings.lacking.append(difference_in_words)

@@ -36,12 +36,14 @@ def loss_finite(findings: Findings, run: Run) -> Good:
         recorded = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in recorded if not all(map(_is_finite, losses))]
         if bad:
-            beyond = f"no finite number, or beyond {MOST_LOSS:g},"
+            beyond = f"not finite, or above {MOST_LOSS:g},"
             findings.wrong.append(f"{worker.name}: the loss was {beyond} by global step {bad[0]}")
         if worker.ending is not None and worker.ending.text("class") == "diverged":
             findings.wrong.append(f"{worker.name} diverged: {in_a_line(worker.ending.text('reason'))}")
     metrics = metrics_of(last_evaluation(run))
-    findings.wrong += [f"{name} is no finite number" for name in metrics if not math.isfinite(metrics[name])]
+    findings.wrong += [
+        f"{name} is not a finite number" for name in metrics if not math.isfinite(metrics[name])
+    ]
     count = sum(window.loss is not None for window in run.windows)
     if not count:
         findings.lacking.append("no worker recorded a loss")
@@ -66,13 +68,13 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     _check_user_goals(run, settings, (first, last), findings)
     if reached and max(loss for _, loss in losses_of(run)[:_HEAD]) <= (target or 0.0):
         at = f"the loss was at its target of {target:g} from the beginning"
-        findings.lacking.append(f"{at}: nothing shows that anything was learned")
+        findings.lacking.append(f"{at}: it is not shown that the model learned")
     elif not reached and not change.fell:
-        still = f"the loss went {went}, which is no fall beyond its noise"
+        still = f"the loss went {went}, so it did not fall beyond its noise"
         if change.rose and last - first >= _LEAST_RISE * abs(first):
             findings.add(f"the loss rose {went}, beyond its noise", certain=run.whole)
         elif not change.decidable:
-            findings.lacking.append(f"{still}, of which {change.parts} windows tell too little")
+            findings.lacking.append(f"{still}, and {change.parts} windows are too few to tell")
         else:
             findings.add(still, certain=run.whole and run.program is None)
     return f"{went}, {'at its target' if reached and not change.fell else 'beyond its noise'}", evidence
@@ -89,7 +91,7 @@ def _check_user_goals(
     expected += [] if target is None else [f"to {target:g}"]
     if expected and not to_target and not (least and fell_enough):
         variables = (
-            "training_evidence_minimum_loss_reduction and training_evidence_target_loss say what is asked"
+            "training_evidence_minimum_loss_reduction and training_evidence_target_loss set what is required"
         )
         wanted = f"expected a fall {' or '.join(expected)}; {variables}"
         findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
@@ -110,8 +112,8 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     trend = trend_of(losses, target)
     if trend.rises:
         findings.add(
-            f"the loss rises: {trend.factor:.2f} times as high at the end of the last third of the run as at"
-            " its begin, beyond noise",
+            f"the loss rises: {trend.factor:.2f} times as high at the end of the last third of the run as at "
+            "its beginning, beyond noise",
             certain=run.whole,
         )
     of_last = losses[-max(round(len(losses) * settings.loss_patience), 1) :]
@@ -121,7 +123,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     if target is not None and highest > target:
         findings.add(
             f"in {last} the loss was {highest:.4g} (highest median of {len(levels)}), "
-            f"expected at most {target:g} all the time",
+            f"expected at most {target:g} throughout",
             certain=run.whole,
         )
     if target is not None and settings.loss_patience:
@@ -148,7 +150,7 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"
         )
     elif evaluated is None:
-        findings.lacking.append("nobody evaluated the final model")
+        findings.lacking.append("the final model was not evaluated")
     else:
         step = evaluated.integer("global_step")
         final = run.last_step is not None and step >= run.last_step
@@ -166,8 +168,10 @@ def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
     examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
     chance = math.sqrt(max(largest * (1 - largest), 0.0) / examples) if examples > 0 else 0.0
     if accuracy <= largest + SIGNIFICANT * chance:
-        always = f"one answer for all test examples is right in {largest:.4f} of them"
-        findings.lacking.append(f"{always}, the model in {accuracy:.4f}: not shown is that it learned")
+        always = f"the same answer for all test examples is right for {largest:.4f} of them"
+        findings.lacking.append(
+            f"{always}, the model for {accuracy:.4f}: it is not shown that the model learned"
+        )
 
 
 def _check_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
@@ -192,7 +196,7 @@ def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findi
         elif metrics[goal.metric] not in goal.range:
             missed = f"{goal.metric} is {metrics[goal.metric]:.4f}, expected {goal}"
             if goal.missed_by(metrics):
-                missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not found"
+                missed = f"{missed}: what only {', '.join(goal.missed_by(metrics))} knew was not learned"
             findings.add(missed, certain=certain)
     return listed(
         f"{goal.metric} {metrics.get(goal.metric, math.nan):.4f}, expected {goal}" for goal in goals

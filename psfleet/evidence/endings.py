@@ -82,7 +82,7 @@ def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
     for number, entry in enumerate(content):
         try:
             if not isinstance(entry, Mapping):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             endings[str(entry.get("name"))] = Ending.from_mapping(entry)
         except ValueError as error:  # noqa: PERF203 - other entries still count
             problems.append(f"tasks.json, entry {number}: {error}")

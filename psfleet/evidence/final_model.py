@@ -30,12 +30,14 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     for client in run.clients:
         found = _fingerprint(client.ending, "fingerprint_step")
         if found is None:
-            findings.lacking.append(f"{client.name} does not tell which parameters it read in the end")
+            findings.lacking.append(f"{client.name} did not record which parameters it read at its end")
         else:
             read[client.name] = found
     kept = _fingerprint(run.evaluation.evaluated if run.evaluation else None, "global_step")
     if kept is None:
-        findings.lacking.append("nobody who took no part tells which parameters the last checkpoint holds")
+        findings.lacking.append(
+            "no process outside the training recorded which parameters the last checkpoint holds"
+        )
     else:
         read[run.evaluator.name] = kept
     _follow_checkpoints(run, findings)
@@ -61,7 +63,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     """The evaluator evaluated the last checkpoint, and found what the chief had found."""
     name, life = run.evaluator.name, run.evaluation
     if life is None:
-        findings.lacking.append("no process that took no part has evaluated the final model")
+        findings.lacking.append("no process outside the training evaluated the final model")
         return "", {}
     findings.wrong += [f"{name}: its file has {what}" for what in run.evaluator.foreign]
     findings.lacking += [f"cannot read {what}" for what in run.evaluator.unreadable]
@@ -74,7 +76,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
         findings.lacking.append(f"{name} has not evaluated the final model: {why}")
         return "", {}
     if life.ending is None:
-        findings.lacking.append(f"{name} does not tell its end: it was killed, or its records are cut")
+        findings.lacking.append(f"{name} recorded no end: it was killed, or its records are cut")
     step, found = evaluated.integer("global_step"), metrics_of(evaluated)
     _compare_checkpoint(run, step, findings)
     _compare_metrics(run, evaluated, findings)
@@ -122,7 +124,7 @@ def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
         findings.lacking.append(f"{run.evaluator.name}: its records do not begin with `started`")
         return
     findings.wrong += [
-        f"who evaluated has the nonce of {task.name}: it took part in the run"
+        f"the evaluator has the nonce of {task.name}: it took part in the run"
         for task in run.tasks.values()
         for process in task.processes
         if process.nonce == life.nonce
@@ -133,7 +135,7 @@ def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
     """Check that the evaluator read the last checkpoint, and that it contains the final model."""
     saved = [record.integer("global_step") for record in run.chief.of("checkpointed")]
     if not saved:
-        findings.lacking.append("the chief does not tell of a checkpoint")
+        findings.lacking.append("the chief recorded no checkpoint")
     elif step != saved[-1]:
         difference = (
             f"it evaluated the checkpoint of global step {step}, the chief saved that of {saved[-1]} last"
@@ -154,11 +156,11 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
     one_example = _ONE_EXAMPLE / examples if type(examples) is int and examples > 0 else 0.0
     by_chief = metrics_of(of_chief[-1])
     findings.lacking += [
-        f"the chief does not tell its {metric}" for metric in found if metric not in by_chief
+        f"the chief did not record its {metric}" for metric in found if metric not in by_chief
     ]
     for metric, value in by_chief.items():
         if metric not in found:
-            findings.lacking.append(f"{metric} was not evaluated apart")
+            findings.lacking.append(f"{metric} was not evaluated outside the training")
         elif math.isnan(value) and math.isnan(found[metric]):
             continue
         elif not math.isclose(value, found[metric], rel_tol=_TOLERANCE, abs_tol=one_example):

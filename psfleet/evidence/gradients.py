@@ -26,7 +26,7 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     fit_of: dict[str, str] = {}
     for name, found in measured.items():
         if not found:
-            findings.lacking.append(f"{name} does not tell whether its gradients fit its loss")
+            findings.lacking.append(f"{name} did not record whether its gradients fit its loss")
             continue
         fits = [fit for loss, _, fit in found if math.isfinite(fit) and abs(loss) > least]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
@@ -36,14 +36,14 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
         if norms and not any(norms):
             findings.wrong.append(f"{name}: all gradients that it pushed were 0")
         elif len(beside) > max(_MAY_MISS * len(fits), 1):
-            times = f"in {len(beside)} of {len(fits)} looks"
-            what = f"what {name} pushed are not the gradients of its loss: along them it changes"
+            times = f"in {len(beside)} of {len(fits)} measurements"
+            what = f"what {name} pushed are not the gradients of its loss: along them the loss changes"
             expected = (
-                f"by {median(beside):.2g} of what they foretell {times}, expected {_LEAST:g} to {_MOST:g}"
+                f"by {median(beside):.2g} of what they predict {times}, expected {_LEAST:g} to {_MOST:g}"
             )
             findings.wrong.append(f"{what} {expected}")
     good = listed(f"{name} {fit}" for name, fit in fit_of.items())
-    return f"the loss changes along the gradients by this part of what they foretell: {good}", {
+    return f"the loss changes along the gradients by this part of what they predict: {good}", {
         "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in measured.items()},
         "norms": {name: [norm for _, norm, _ in found] for name, found in measured.items()},
     }

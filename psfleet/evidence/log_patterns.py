@@ -89,5 +89,5 @@ def _search_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[
             number = to_number(last[1])
             problem = "" if number in pattern.range else f"{number:g}, expected {pattern.range}"
         except ValueError:
-            problem = f"{last[1]!r} is no finite number"
+            problem = f"{last[1]!r} is not a finite number"
         findings.wrong += [f"{log.stem} printed {last[0]!r}: {problem}"] if problem else []

@@ -45,13 +45,13 @@ class Manifest:
         """Return the manifest in manifest.json. Raises OSError, and ValueError with the problem."""
         content = read_json(folder / FILE_NAME)
         if not isinstance(content, dict) or content.get("version") != VERSION:
-            raise ValueError(f"it is no object of version {VERSION}")
+            raise ValueError(f"it is not an object of version {VERSION}")
         files = content.get("files")
         if not isinstance(files, dict) or not isinstance(content.get("run_id"), str):
             raise ValueError("it lacks run_id or files")
         for name, entry in files.items():
             if not _is_entry(entry):
-                raise ValueError(f"it tells no hash, or no size, of {name[:80]!r}")
+                raise ValueError(f"it lacks the hash or the size of {name[:80]!r}")
         return cls(content["run_id"], files)
 
     def write(self, folder: Path) -> None:

@@ -36,7 +36,7 @@ def unpacked(file: Path) -> Iterator[Path]:
             with tarfile.open(file, "r|gz", tarinfo=_Header) as archive:
                 names = _take(archive, Path(place))
         except (tarfile.TarError, EOFError, zlib.error) as error:
-            raise ValueError(f"it is no whole .tar.gz ({error})") from error
+            raise ValueError(f"it is not a complete .tar.gz ({error})") from error
         if len(names) != 1:
             raise ValueError(f"it holds {len(names)} folders, expected that of one run")
         yield Path(place) / names.pop()
@@ -54,7 +54,7 @@ def _take(archive: tarfile.TarFile, place: Path) -> set[str]:
         parts = PurePosixPath(entry.name).parts
         plain = entry.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and entry.sparse is None
         if not plain or len(parts) < 2 or ".." in parts or parts[0] in {"/", "."} or "\0" in entry.name:
-            raise ValueError(f"it holds {entry.name[:80]!r}, which is no plain file of a run's folder")
+            raise ValueError(f"it holds {entry.name[:80]!r}, which is not a plain file of a run's folder")
         left -= entry.size
         if left < 0:
             raise ValueError(f"{place.parent} has no space for it: unpack it elsewhere, and name the folder")

@@ -45,7 +45,7 @@ class ProgramAnswers:
     @property
     def not_shown(self) -> tuple[str, ...]:
         """What the run does not show, in sentences."""
-        return tuple(f"Not shown is that {what}: {why}." for what, why in self.open.items())
+        return tuple(f"It is not shown that {what}: {why}." for what, why in self.open.items())
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
@@ -78,14 +78,14 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
         ending = run.endings.get(name)
         if ending is None:
             if not run.unusable_endings:
-                findings.lacking.append(f"tasks.json does not tell how {name} ended")
+                findings.lacking.append(f"tasks.json does not say how {name} ended")
             continue
         if not (run.folder / "logs" / f"{name}.out").exists():
             findings.lacking.append(f"{name} left no log: nothing shows that it ran")
         ended[name] = _in_words(ending)
         if ending.well and ending.exit_code is None and ending.ended_by != PLAYBOOK:
             findings.lacking.append(
-                f"nobody knows how {name} ended: systemd has forgotten it, it told nothing"
+                f"it is unknown how {name} ended: systemd has forgotten it, and the task recorded nothing"
             )
         elif not ending.well or (name == lead and not ending.by_itself):
             why = f": {in_a_line(ending.reason)}" if ending.reason else ""
@@ -133,7 +133,7 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
     elif silent:
         answers.open[TOGETHER] = f"{listed(silent)} left no records of steps"
     elif synchronous and not any(met):
-        why = "it trained synchronously, and then each worker alone would leave the same records"
+        why = "it trained synchronously, and workers that train alone would leave the same records"
         answers.open[TOGETHER] = why
     elif not synchronous and (why := sharing.steps_unrecorded(run)):
         answers.open[TOGETHER] = why
@@ -156,7 +156,7 @@ def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, s
     answers.observed = seen
     answers.open |= unknown
     if not seen:
-        why = "its records tell of one global step, not which ps each worker used"
+        why = "its records show one global step, but not which ps each worker used"
         answers.open["all parameters were shared"] = why
 
 
@@ -166,7 +166,7 @@ def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAns
         answers.checks.append(sharing.fair_shares(run, settings))
         answers.together = answers.observed = True
         return
-    why = "no function that the coordinator had them run is seen to change a variable of the model"
+    why = "no function that the coordinator gave them is seen to change a variable of the model"
     answers.open[TOGETHER] = why
 
 
@@ -229,7 +229,7 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
         answers.checks.append(reached)
         answers.learned |= bool(reached.ok)
     else:
-        why = "training_evidence_goals asks for nothing"
+        why = "training_evidence_goals is empty"
         answers.open["the model is good enough for anything"] = why
 
 

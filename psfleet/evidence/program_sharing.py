@@ -8,8 +8,9 @@ from psfleet.evidence.recorded_run import Run, TaskRecords
 from trainer.contract.records import Record
 
 _DOUBTS = {
-    "condition": "a condition decides whether a run of it takes a step, so nobody knows how many it took",
-    "gradients": "it applies what is no gradient of a loss, as far as its graph tells",
+    "condition": "a condition in its graph decides whether a run takes a step, so its number of steps is "
+    "unknown",
+    "gradients": "as far as its graph shows, it applies something other than gradients of a loss",
 }
 
 
@@ -29,7 +30,7 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
     chief = run.chief
     for worker in run.workers:
         if not any("variables" in record.fields for record in worker.of("peers_ready")):
-            findings.lacking.append(f"{worker.name} does not tell where its parameters are")
+            findings.lacking.append(f"{worker.name} did not record where its parameters are")
             continue
         own, of_chief = _recorded_integers(worker, "variables"), _recorded_integers(chief, "variables")
         if own and of_chief and not own.keys() & of_chief.keys():
@@ -74,7 +75,8 @@ def gradients_dropped(run: Run) -> dict[str, str]:
     dropped = sum(worker.local_steps for worker in run.workers) - replicas * moved
     return {
         f"gradients of {worker.name} counted": (
-            f"it computed {worker.local_steps}, and {dropped} of all workers' came too late for a step"
+            f"it computed {worker.local_steps}, and {dropped} gradients of all workers came too late for a "
+            "step"
         )
         for worker in run.workers
         if replicas and worker.local_steps <= dropped
@@ -108,7 +110,7 @@ def _replicas(run: Run) -> int:
 def _zeros(worker: TaskRecords) -> str:
     seen = sum(record.integer("gradients_seen") for record in _ended(worker))
     zeros = sum(record.integer("gradients_of_zero") for record in _ended(worker))
-    return f"all {seen} that were looked at were 0" if seen and zeros >= seen else ""
+    return f"all {seen} that were checked were 0" if seen and zeros >= seen else ""
 
 
 def _ended(worker: TaskRecords) -> list[Record]:

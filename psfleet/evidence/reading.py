@@ -61,7 +61,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     # The evaluator is in no plan, but belongs to every run of a built-in model.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
     names = {task.name for task in expected}
-    # An empty file that belongs to no task is somebody else's.
+    # An empty file that belongs to no task is not psfleet's.
     files = {name: file for name, file in files.items() if any(file) or name in names}
     content, unread = _json(folder / "tasks.json")
     endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)

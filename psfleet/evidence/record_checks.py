@@ -74,7 +74,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.workers:
         if not worker.settings:
-            findings.lacking.append(f"{worker.name} does not tell its settings")
+            findings.lacking.append(f"{worker.name} did not record its settings")
         for own in worker.settings:
             trained = str(own.get("model") or model)
             if trained != model:
@@ -126,7 +126,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     good = f"all workers finished, global step {run.global_steps} of {last_step}"
     stops = max((len(task.processes) - 1 - task.restarts for task in run.all_tasks), default=0)
-    good += f", gone on with {counted(stops, 'time')} after a stop" if stops > 0 else ""
+    good += f", resumed {counted(stops, 'time')} after a stop" if stops > 0 else ""
     return good + (f", started again: {again}" if restarts else ""), {
         "global_step": run.global_steps,
         "last_step": last_step,
@@ -150,7 +150,7 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
                 findings.add(f"{back}, and no checkpoint explains it", certain=run.chief.whole)
     begun = len(run.chief.of("initialised"))
     if not begun and not restored:
-        findings.lacking.append("the chief does not tell how the model began")
+        findings.lacking.append("the chief did not record how the model began")
     good = f"restored from global step {restored[0] if restored else 0}"
     if begun:
         again = f", restored from a checkpoint {counted(len(restored), 'time')}" if restored else ""

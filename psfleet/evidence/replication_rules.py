@@ -42,7 +42,7 @@ class ReplicationRules:
     def backups(self) -> int:
         """The number of workers that may contribute little, because a global step does not wait for all.
 
-        At least two must always contribute: a single one would share with nobody.
+        At least two must always contribute: a single one would share with no other.
         """
         return max(self.workers - max(self.gradients_per_step, 2), 0) if self.replication == "sync" else 0
 
@@ -58,10 +58,10 @@ class ReplicationRules:
 
     @property
     def alone(self) -> str:
-        """Why there is nobody to share with, in words."""
+        """Return in words why nothing is shared."""
         if self.replication == "local":
-            return "the run is local: one process holds the model, so nobody to share with"
-        return "there is one worker, so nobody to share with"
+            return "the run is local: one process holds the model, so nothing is shared"
+        return "there is one worker, so nothing is shared"
 
     def together(self, ps: str) -> str:
         """Return what a proven run of this kind did, in words; `ps` is a text such as "2 ps"."""

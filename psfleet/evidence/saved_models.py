@@ -78,17 +78,21 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
             elif place.kind != "summaries":
                 came = place.brought_to(notes.stem)
                 why = (
-                    "of which none is here: see what was not collected"
+                    "none of it was collected: see what was left out"
                     if came
-                    else "which ended with the task"
+                    else "which was deleted when the task ended"
                 )
                 lost.append(f"{saved}, {why}")
     if lost:
-        yield f"none came home: {listed(lost)}", False
+        yield f"none was collected: {listed(lost)}", False
     elif elsewhere:
         yield listed(elsewhere), True
     else:
-        yield "none came home: trainer_program_collect names what of a program nobody sees it save", False
+        yield (
+            "none was collected: trainer_program_collect names files that psfleet does not see a program "
+            "save",
+            False,
+        )
 
 
 def _noted(notes: Path) -> list[SavedPlace]:

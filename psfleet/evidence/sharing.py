@@ -32,7 +32,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
             f"{worker.name} met {name}, which is no ps of the run" for name in sorted(set(seen) - set(names))
         ]
         if not worker.of("peers_ready"):
-            findings.lacking.append(f"{worker.name} does not tell which ps it met")
+            findings.lacking.append(f"{worker.name} did not record which ps it met")
             continue
         _compare_ps(run, worker, findings)
         for name in names:
@@ -41,7 +41,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
             elif of_chief and not seen[name] <= of_chief.get(name, set()):
                 findings.add(f"{worker.name} met another {name} than the chief", certain=run.chief.whole)
     if run.ps and run.clients and not of_chief:
-        findings.lacking.append("with no word from the chief, the others cannot be compared")
+        findings.lacking.append("the chief did not record which ps it met, so the others cannot be compared")
     clients = counted(len(run.clients), "worker")
     if run.rules.one_client:
         clients = f"the client of all {counted(len(run.workers), 'worker')}"
@@ -92,7 +92,7 @@ def servers_met(findings: Findings, run: Run) -> Good:
         nonces = {record.integer("server_nonce") for record in met if "server_nonce" in record.fields}
         found[client] = sorted(nonces)
         if not nonces:
-            findings.lacking.append(f"{client} does not tell which server it used")
+            findings.lacking.append(f"{client} did not record which server it used")
         elif nonces - _own_nonces(server):
             strange = f"{client} used a server that is not {server.name} of these records"
             findings.add(strange, certain=server.whole)
@@ -108,7 +108,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     of the run was not there.
     """
     if run.program is None and not run.contributions_counted:
-        findings.lacking.append("the chief does not tell what each worker contributed")
+        findings.lacking.append("the chief did not record what each worker contributed")
     counts = run.applied
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
@@ -182,7 +182,7 @@ def steps_interleave(findings: Findings, run: Run) -> Good:
     for worker in recorded:
         # The global step may be read early or late, so one foreign step alone shows nothing.
         if foreign[worker.name] <= any(window.unplaced for window in worker.windows):
-            alone = f"{worker.name} moved the global step alone: no step of another in between"
+            alone = f"{worker.name} moved the global step alone: no other worker's step came in between"
             findings.add(alone, certain=worker.whole)
     seen = listed(f"{name} saw {steps}" for name, steps in foreign.items())
     good = f"steps of others between a worker's own: {seen}"
@@ -205,7 +205,7 @@ def steps_unrecorded(run: Run) -> str:
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
     recorded = sum(window.steps for window in run.windows)
     if recorded < _MINIMUM_RECORDED * moved:
-        return f"its records tell {recorded} of {moved} steps: not every step was recorded"
+        return f"its records show {recorded} of {moved} steps: not every step was recorded"
     for worker in run.workers:
         later = [window for process in worker.processes for window in process.windows[1:]]
         paces = Counter((window.after - window.before) / (window.steps or 1) for window in later)
@@ -215,12 +215,13 @@ def steps_unrecorded(run: Run) -> str:
                 if windows < _FEWEST_OF_A_PACE:
                     own = sum(window.steps for window in worker.windows)
                     return (
-                        f"{worker.name} tells only {own} of {moved} steps: too few to tell steps of others "
-                        "from steps that it did not record"
+                        f"{worker.name} recorded only {own} of {moved} steps: too few to distinguish steps "
+                        "of others from its own unrecorded steps"
                     )
                 return (
-                    f"{worker.name} tells exactly one of {pace:g} global steps in {windows} of {len(later)} "
-                    "windows: others' steps do not come so evenly, one that is recorded now and then does"
+                    f"{worker.name} recorded exactly one of {pace:g} global steps in {windows} of "
+                    f"{len(later)} "
+                    "windows: steps of others never come so evenly, a worker that skips records does"
                 )
     return ""
 

@@ -22,8 +22,8 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
     if end is not None:
         by_then = sum(window.steps for window in run.windows if window.after <= end)
         findings.wrong.append(
-            f"{by_then} steps are recorded up to global step {end}, and there windows have more steps"
-            " than numbers: the workers did not move one global step"
+            f"{by_then} steps are recorded up to global step {end}, more than the global step has numbers "
+            "there: the workers did not move one global step"
         )
     return f"{counted(recorded, 'recorded step')} among {moved} global steps", {
         "recorded": recorded,

@@ -119,21 +119,21 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
         if name not in contradicted and _contradicts(run, compared, findings):
             contradicted.add(name)
     findings.lacking += [
-        f"not all that {worker.name} took is recorded"
+        f"not every step that {worker.name} took is recorded"
         for worker in run.workers
         if worker.windows and not worker.whole
     ]
     good = "the steps of others that a worker saw, and what they recorded: " + listed(
         f"{name} {of['steps_of_others']} ({of['at_least']} to {of['at_most']})" for name, of in seen.items()
     )
-    alone = f"nobody else moved the global step; {run.rules.alone}"
+    alone = f"no other worker moved the global step; {run.rules.alone}"
     return good if run.rules.shared else alone, {"workers": seen}
 
 
 def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
     where = (
         f"from global step {compared.range.before} to {compared.range.after} {compared.range.worker}"
-        f" saw {compared.needed} steps of {compared.others}, who recorded"
+        f" saw {compared.needed} steps of {compared.others}, which recorded"
     )
     if compared.needed > compared.most:
         findings.add(f"{where} {compared.most} at most", certain=run.whole)

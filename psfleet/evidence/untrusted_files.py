@@ -1,4 +1,4 @@
-"""Reads and writes files of a run's folder completely, whoever made the folder or writes there, too."""
+"""Reads and writes files of a run's folder completely, even if others made the folder or write there, too."""
 
 import errno
 import json

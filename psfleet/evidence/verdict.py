@@ -105,7 +105,9 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     if os.path.lexists(run.folder / MANIFEST):
         answers.append(files_unchanged(run.folder, run.run_id))
     elif not run.problem:
-        not_shown += (f"Not shown is that the files are those that were collected: there is no {MANIFEST}.",)
+        not_shown += (
+            f"It is not shown that the files are those that were collected: there is no {MANIFEST}.",
+        )
     wrong = {answer.check for answer in answers if answer.ok is False}
     reasons = reasons_without_a_step(run) if "files_unchanged" not in wrong else ()
     lacking = sum(answer.ok is None for answer in answers)
@@ -116,14 +118,14 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         words = next(words for checks, words in (of_files, *gravest) if wrong & checks)
     elif lacking:
         verdict = CANNOT_TELL
-        words = f"nothing speaks against the run, but {counted(lacking, 'check')} lacked evidence"
+        words = f"no check failed, but {counted(lacking, 'check')} lacked evidence"
     elif of_program:
         verdict = PROVEN if of_program.together and of_program.learned else COMPLETED
         words = _shown_by_a_program(run, of_program, verdict)
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     if reasons:
-        words = "no step was seen of the program, which failed" if of_program else "no task took a step"
+        words = "the program failed before any step was seen" if of_program else "no task took a step"
     headline = f"{verdict.upper()}: {words}"
     return Verdict(
         run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown, reasons
@@ -167,7 +169,10 @@ def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _
         (_SHARING, f"nothing shows that {together}"),
         ({"loss_finite"}, "training diverged"),
         ({"gradients_fit_loss"}, "a worker did not push the gradients of its loss"),
-        ({"evaluated_apart"}, "who took no part does not find the model that the chief evaluated"),
+        (
+            {"evaluated_apart"},
+            "the evaluator, which took no part, does not find the model that the chief evaluated",
+        ),
         (wrong - _CONVERGENCE, "the run did not end well, or these are not its records alone"),
         (wrong, f"{together}, but it did not converge" if shared else "the model did not converge"),
     )
@@ -178,8 +183,8 @@ def _wrong_in_a_program(wrong: Set[str]) -> _Gravest:
     return (
         ({"tasks_ended_well"}, "the program did not end well on every task"),
         (_SHARING, f"nothing shows that {TOGETHER}"),
-        (of_logs, "the program's logs do not say what was asked for"),
-        (wrong, "the program's records speak against it"),
+        (of_logs, "the program's logs do not match training_evidence_log_patterns"),
+        (wrong, "the program's records contradict it"),
     )
 
 
@@ -188,7 +193,7 @@ def _shown_by_a_program(run: Run, answers: ProgramAnswers, verdict: str) -> str:
         what = next(iter(answers.open), "")
         if answers.together and FALLEN in answers.open:
             what = FALLEN
-        return f"the program ended well on {counted(len(run.expected), 'task')}; not shown is that {what}"
+        return f"the program ended well on {counted(len(run.expected), 'task')}; it is not shown that {what}"
     taking_part = run.contributions if run.coordinated else run.workers
     workers = counted(len(taking_part), "worker")
     together = f"{workers} moved one global step together" if run.rules.shared else f"{workers} trained"

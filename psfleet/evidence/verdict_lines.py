@@ -86,7 +86,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, asked for {last_step}"
+    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, expected {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
@@ -101,7 +101,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         own = stale["own_steps_behind"]
         too = f"; {counted(own, 'gradient')} missed their worker's own last step, too" if own else ""
         late = (figures["replication"] or "").startswith("sync") and stale["maximum"]
-        late_words = "; such a gradient comes too late, and no step is made of it" if late else ""
+        late_words = "; such a gradient comes too late and is dropped" if late else ""
         words = f"{stale['mean']:.2f} global steps on average, at most {stale['maximum']}"
         yield "staleness", f"{words}{too}{late_words}"
     if len(figures["ps"]) > 1:
@@ -136,7 +136,7 @@ def _pace(pace: Mapping[str, Any], replication: str) -> str:
         return f"{words}as fast as one process ({pace['one_process']:,}, at most {pace['most']:,})"
     cost = ", which staleness costs" if replication.startswith("async") else ""
     words += f"{times:.2f} times as many as one process ({pace['one_process']:,}){cost}"
-    return words + (f"; usual are {pace['usual'] / pace['one_process']:.2f} times" if pace["usual"] else "")
+    return words + (f"; usual: {pace['usual'] / pace['one_process']:.2f} times" if pace["usual"] else "")
 
 
 def _rate(per_second: float) -> str:

@@ -6,11 +6,12 @@ from configparser import ConfigParser
 # Name -> what goes wrong with another value. With another value of the first two, a host could act on the
 # controller or pass for another host. The others are Ansible's defaults, which the playbooks rely on.
 SAFE = {
-    "inject_facts_as_vars": "a host that somebody has taken over could set variables on this machine by what "
-    "it tells of itself, and so run commands here",
-    "host_key_checking": "whoever sits on the wire could pass for a host, and get what is meant for it",
-    "strategy": "hosts would begin a step before all others have ended the one before it",
-    "fact_caching": "what hosts answered in another run would pass for what they answer now",
+    "inject_facts_as_vars": "a compromised host could set variables on this machine through its facts, and "
+    "so run commands here",
+    "host_key_checking": "an attacker on the network could impersonate a host, and receive what is sent to "
+    "it",
+    "strategy": "a host would begin a task before all others have ended the one before",
+    "fact_caching": "answers of an earlier run would be taken for today's",
 }
 # Settings that each project chooses for itself.
 _PROJECT_SETTINGS = {"inventory", "collections_path"}

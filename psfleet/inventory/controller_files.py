@@ -81,7 +81,7 @@ def _problems(
 
 
 def controller_path(text: str) -> Path:
-    """Return the absolute path that a user means who types `text` where `ansible-playbook` runs."""
+    """Return the absolute path of `text`, relative to the folder where `ansible-playbook` was started."""
     # resolve() would follow links, and Path.expanduser() would raise for an unknown user.
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 
@@ -104,7 +104,7 @@ def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Find
         yield "trainer_program", f"and there is no {source}", expected
         return
     if environment := _virtual_environment(source):
-        expected = "the program alone: move the other out of it, or begin its name with a dot"
+        expected = "the program alone: move the environment out of the folder, or begin its name with a dot"
         yield "trainer_program", f"which holds the virtual environment {environment}", expected
         return
     sizes = {name: path.stat().st_size for name, path in content_files(source).items()}

@@ -167,8 +167,10 @@ def choice_problems(
         yield InventoryProblem(what, OPTION)
     for variable in _PER_PROGRAM:
         if unchosen and variable in command_line:
-            what = f"{variable} is given with -e, and {VARIABLE} has several programs; expected the one that"
-            yield InventoryProblem(f"{what} it is of, too: -e {OPTION}={unchosen[0]}", variable)
+            what = f"{variable} is given with -e, and {VARIABLE} has several programs; expected also"
+            yield InventoryProblem(
+                f"{what} the program that it belongs to: -e {OPTION}={unchosen[0]}", variable
+            )
 
 
 def _chosen(command_line: Mapping[str, object]) -> str:

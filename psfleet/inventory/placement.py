@@ -132,7 +132,7 @@ def _gpu_problems(
     if sharing and len(gpus) % sharing:
         what = (
             f"trainer_{job}_gpus {list(gpus)} of {host} are {len(gpus)} GPUs for {sharing} {_MANY[job]}; "
-            f"expected as many for each, or gpus in each task of trainer_{job}_tasks"
+            f"expected the same number for each, or gpus in each task of trainer_{job}_tasks"
         )
         yield InventoryProblem(what, f"trainer_{job}_tasks", (host,))
     if job == "ps" and any(_dealt(tasks, gpus)) and not ps_may:
@@ -140,7 +140,8 @@ def _gpu_problems(
         variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
         found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
         what = (
-            f"{found}; expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+            f"{found}; expected none, because a ps leaves them to the workers, or trainer_ps_may_use_gpus: "
+            "true"
         )
         yield InventoryProblem(what, variable, (host,))
 
@@ -174,7 +175,7 @@ def _index_problems(job: Job, members: Sequence[_Place]) -> Iterator[InventoryPr
     if at_fault:
         given = ", ".join(_occurrences(index, hosts_with[index]) for index in sorted(hosts_with))
         expected = (
-            f"each index from 0 to {len(members) - 1} once, for there are {len(members)} tasks of {job}"
+            f"each index from 0 to {len(members) - 1} once, because there are {len(members)} tasks of {job}"
         )
         what = f"the indices in trainer_{job}_tasks are {given}; expected {expected}"
         yield InventoryProblem(what, f"trainer_{job}_tasks", tuple(dict.fromkeys(at_fault)))

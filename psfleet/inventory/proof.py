@@ -32,10 +32,13 @@ def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
     problems = []
     workers = plan.tasks_of("worker")
     if not plan.tasks_of("ps"):
-        what = "the inventory has no ps, so there is nothing to share a model on"
+        what = "the inventory has no ps, so no host can hold a shared model"
         problems.append(InventoryProblem(f"{what}; prove.yml expects a group ps with one host or more"))
     if len(workers) < 2:
-        what = f"the inventory has one worker, on {workers[0].host}, which has nobody to share a model with"
+        what = (
+            f"the inventory has one worker, on {workers[0].host}, which has no other worker to share a model "
+            "with"
+        )
         problems.append(InventoryProblem(f"{what}; prove.yml expects two workers or more"))
     for name in _chosen("async", plan):
         if PREFIX + name in command_line:

@@ -122,19 +122,25 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
     chosen = values[hosts[0]]
     yield from choice_problems(chosen, inventory.command_line, inventory.programs.unchosen)
     if chosen.get("ssh_mesh_user", "") == chosen.get("trainer_user"):
-        what = f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: who runs"
+        what = (
+            f"ssh_mesh_user is {chosen['trainer_user']!r}, as trainer_user is; expected another: the user "
+            "that runs"
+        )
         yield InventoryProblem(f"{what} tasks may not log in among the hosts", "ssh_mesh_user", hosts)
     open_hosts = [host for host, of_host in values.items() if of_host.get("port_fence_enabled") is False]
     if open_hosts and chosen.get("trainer_encryption") == "wireguard":
         what = f"trainer_encryption is 'wireguard', and port_fence_enabled is false on {named(open_hosts)}"
-        what = f"{what}; expected true: the fence alone keeps others from the ports, which listen everywhere"
+        what = (
+            f"{what}; expected true: the tasks listen on every address, and only the fence closes their "
+            "ports to others"
+        )
         yield InventoryProblem(what, "port_fence_enabled", tuple(open_hosts))
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
     for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
     # In the model `partition`, each worker has its own part.
     if settings.get("model") == "partition" and settings.get("replication") == "local":
-        what = "trainer_model is 'partition' with trainer_replication 'local', which leaves worker 0 alone"
+        what = "trainer_model is 'partition' with trainer_replication 'local', where worker 0 is alone"
         what = f"{what} with its part; expected another replication, or another model"
         yield InventoryProblem(what, "trainer_replication", hosts)
     if settings.get("model") == "partition" and settings.get("shard_data"):
@@ -159,7 +165,7 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
     for host, found in grouped(own).items():
         if values[host].get("trainer_data_source") and len(found) > 1:
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
-            what = f"{what}, for trainer_data_source is carried there once"
+            what = f"{what}, because trainer_data_source is carried there once"
             yield InventoryProblem(what, "trainer_worker_tasks", (host,))
 
 
@@ -193,8 +199,8 @@ def _argument_problems(
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
     """Yield descriptions of placeholders without a value; the tasks in `lacking` have no data directory."""
     for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
-        what = f"{{{name}}}, which nothing fills in; expected {{{meant}}}"
-        yield f"{what}, or \\{{{name}}} where the program is to have it so"
+        what = f"{{{name}}}, which is no placeholder; expected {{{meant}}}"
+        yield f"{what}, or \\{{{name}}} to pass it on as it is"
     if lacking and any("data_dir" in placeholders(argument) for argument in arguments):
         what = f"{{data_dir}}, and {first_of(lacking)} has none; expected trainer_data_source,"
         yield f"{what} which deploy.yml carries there, or trainer_data_dir, a folder that is on the host"

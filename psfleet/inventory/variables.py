@@ -214,10 +214,10 @@ NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
-    "ssh_mesh_home": "take it out: the login's home is the folder ssh in trainer_configuration_directory",
+    "ssh_mesh_home": "remove it: the login's home is the folder ssh in trainer_configuration_directory",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
-    "tensorflow_environment_bytes": "take it out: what an installation needs is known from its wheels",
-    "tensorboard_environment_bytes": "take it out: what an installation needs is known from its wheels",
+    "tensorflow_environment_bytes": "remove it: psfleet computes the space from the wheels",
+    "tensorboard_environment_bytes": "remove it: psfleet computes the space from the wheels",
     "training_program_releases_to_keep": "write trainer_releases_to_keep, which counts programs, too",
     "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
 }

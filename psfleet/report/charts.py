@@ -101,7 +101,7 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
         axes.margins(x=0.01)
         across, along = axes.axhline, axes.yaxis
     across(equal, color=INK, linewidth=1.2, label=f"equal share, {equal:.{1 if few else 2}%}")
-    fair: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.2, "label": "least that is fair"}
+    fair: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.2, "label": "least fair share"}
     across(least * equal, color="#d55e00", **fair)
     along.set_major_formatter(f"{{x:.{0 if few else 2}%}}")
     return _with_legend(figure)

@@ -14,7 +14,7 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
 
     All workers pass the barrier (`peers_ready`) at nearly the same moment. A task without one, such as a ps,
     counts from its start. A rebooted host starts a new clock; then the time continues from the last record,
-    because nobody knows how long the host was away.
+    because it is unknown how long the host was down.
     """
     steady = tuple(_steady(task))
     marks = [at for record, at in steady if record.event == "peers_ready"]

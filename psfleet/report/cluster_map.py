@@ -87,7 +87,7 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
 
 def _by_records(records: TaskRecords) -> tuple[str, str]:
     if records.ending is None:
-        return "open", "no word of its end" if records.records else "left no records"
+        return "open", "its end is unknown" if records.records else "left no records"
     if records.ending.event == "failed":
         return "bad", shortened(f"failed: {records.ending.text('class')}", 60)
     return "good", shortened(records.ending.text("reason"), 60)

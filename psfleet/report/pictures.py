@@ -82,7 +82,7 @@ def _loss(run: Run, verdict: Verdict, curves: series.Curves) -> Picture:
         notes.append(f"Restored {counted(len(restored), 'time')}, to global step {steps}.")
     if broken := series.losses_not_finite(run):
         windows = counted(len(broken), "window")
-        notes.append(f"{windows} with a loss that was no finite number, the first by step {broken[0]:,}.")
+        notes.append(f"{windows} with a loss that was not finite, the first by step {broken[0]:,}.")
     missing = "" if curves.lines or curves.band else "No worker recorded a finite loss."
     caption = " ".join([*notes, *_band_note(curves)])
     return _picture("loss", "Loss", caption, missing, lambda: _loss_figure(run, verdict, curves))
@@ -108,7 +108,7 @@ def _shares(run: Run, verdict: Verdict) -> Picture:
     shares, least = series.shares(verdict.figures), verdict.settings.minimum_share
     source = "as the parameter servers counted them" if run.contributions else "by the workers' own records"
     caption = f"Each worker's part of all gradients, {source}."
-    missing = "" if shares else "Nothing tells how many steps each worker made."
+    missing = "" if shares else "The run did not record how many steps each worker took."
     title = "Share of each worker"
     return _picture("shares", title, caption, missing, lambda: charts.share_chart(shares, least))
 
@@ -120,19 +120,19 @@ def _staleness(run: Run, verdict: Verdict) -> Picture:
     words = f"On average {mean} global steps of others, at most {maximum}."
     missing = ""
     if run.program is not None and not staleness:
-        missing = "A program of one's own cannot know the staleness of its gradients."
+        missing = "A user's program does not know the staleness of its gradients."
     elif not buckets:
-        missing = f"The run does not tell how staleness was distributed.{f' {words}' if staleness else ''}"
+        missing = f"The run did not record how staleness was distributed.{f' {words}' if staleness else ''}"
     title = "Staleness of gradients"
     return _picture("staleness", title, words, missing, lambda: charts.staleness_chart(buckets))
 
 
 def _balance(verdict: Verdict) -> Picture:
     balance = verdict.figures["ps"]
-    missing = "" if balance else "The run does not tell which variables each parameter server held."
-    caption = "What of the saved variables each parameter server holds."
+    missing = "" if balance else "The run did not record which variables each parameter server held."
+    caption = "The share of the saved variables on each parameter server."
     if len(balance) > charts.MOST_BARS:
-        caption += f" Of {len(balance)} parameter servers the first {charts.MOST_BARS} are drawn."
+        caption += f" The first {charts.MOST_BARS} of {len(balance)} parameter servers are drawn."
     return _picture("balance", "Parameter servers", caption, missing, lambda: charts.balance_chart(balance))
 
 
@@ -146,6 +146,6 @@ def _picture(name: str, title: str, caption: str, missing: str, draw: Callable[[
 def _band_note(curves: series.Curves) -> list[str]:
     if curves.band is None:
         return []
-    note = f"Of {curves.workers} workers the median and the range."
+    note = f"The median and the range of {curves.workers} workers."
     named = ", ".join(line.name for line in curves.lines)
-    return [f"{note} With lines of their own: {named}." if named else note]
+    return [f"{note} Drawn separately: {named}." if named else note]

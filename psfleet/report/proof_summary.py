@@ -41,13 +41,13 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
             for why in _reasons(run):
                 yield f"  - {why}", "detail"
     yield (
-        f"Each of the {workers} workers knew one part in {workers} of the model, nothing of the others'.",
+        f"Each of the {workers} workers knew one of {workers} parts of the model, and nothing of the others.",
         "detail",
     )
     if done:
         how = " and ".join(IN_WORDS[run.replication] for run in done)
         held = "the ps" if ps == 1 else f"the {ps} ps"
-        yield f"Trained {how}, the model on {held} holds all {workers}: the workers share.", "proven"
+        yield f"Trained {how}, the model on {held} holds all {workers} parts: the workers share.", "proven"
     if len(done) < len(runs):
         how = " and ".join(IN_WORDS[run.replication] for run in runs if not run.proven)
         yield f"Trained {how}, it is not proven that the workers share what they learn.", "not proven"

@@ -129,7 +129,7 @@ def _shared(values: Iterable[tuple[str, str]]) -> str:
     """Return the value that all tasks have, or each value with its tasks."""
     tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
-        return next(iter(tasks_of), "not told: there are no records")
+        return next(iter(tasks_of), "unknown: there are no records")
     return "; ".join(f"{value} ({span(tasks)})" for value, tasks in tasks_of.items())
 
 
@@ -154,4 +154,4 @@ def _date(wall: float) -> str:
     try:
         return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
-        return "its clock told no date"
+        return "not a valid date"

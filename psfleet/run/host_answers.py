@@ -154,7 +154,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     name = f"{module} {arguments.get('state')}"
     fields = ANSWERS.get(name if name in ANSWERS else module)
     if fields is None:
-        raise UnusableError(f"nothing says what {module} answers")
+        raise UnusableError(f"psfleet has no description of what {module} answers")
     kept = _checked_fields(answer, _COMMON_FIELDS)
     if kept.get("failed"):
         kept.setdefault("msg", "it does not say why it failed")
@@ -165,7 +165,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     try:
         json.dumps(kept, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
-        raise UnusableError(f"it holds what is no text: {error}") from error
+        raise UnusableError(f"it holds bytes that are not text: {error}") from error
     return kept
 
 
@@ -182,7 +182,9 @@ def _of_tasks(
         tasks.append(task)
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in requested
         if not known or task["name"] != f"{task['job']}{task['index']}":
-            raise UnusableError(f"tasks[{place}].name is {as_given(task['name'])}, of which nobody asked")
+            raise UnusableError(
+                f"tasks[{place}].name is {as_given(task['name'])}, a task that was not asked for"
+            )
     if kept["deployed"] == {"hash": arguments.get("plan_hash")}:
         return {"tasks": tasks}
     try:
@@ -207,7 +209,7 @@ def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = ""
                 continue
             value = content[name]
             if not _KINDS[kind](value):
-                raise UnusableError(f"{prefix}{name} is {as_given(value)}, which it cannot be")
+                raise UnusableError(f"{prefix}{name} is {as_given(value)}, which is invalid")
             if kind == "objects":
                 value = [
                     _checked_fields(part, _PARTS[name], f"{name}[{place}].")

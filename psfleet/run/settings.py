@@ -123,6 +123,6 @@ def _resumed_program(
 
 def _program_name(program: Mapping[str, Any] | None) -> str:
     if program is None:
-        return "no program of one's own"
+        return "no program of the user's"
     named = f"{program['name']}, " if program.get("name") else ""
     return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"

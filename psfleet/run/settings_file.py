@@ -32,7 +32,8 @@ class RunSettings(JsonObject):
 
     training: Mapping[str, object] = _object("The chief's training settings, by name.")
     tasks: Mapping[str, Any] = _object(
-        'Of each task of the run its settings and their flags: {"worker0": {"values": {..}, "flags": ".."}}.'
+        "Each task of the run with its settings and their flags: "
+        '{"worker0": {"values": {..}, "flags": ".."}}.'
     )
     program: Mapping[str, Any] | None = setting(
         None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."

@@ -91,7 +91,9 @@ def deploy_problems(
     With `allowed`, the user permits a deployment beside a run. A run on another plan is reported even then,
     because a deployment stops the tasks that leave the plan.
     """
-    beside = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
+    beside = (
+        "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
+    )
     lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
     busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
@@ -197,7 +199,7 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
     formats are TensorFlow's.
     """
     by_version = grouped(
-        (found["tensorflow"] or "none that is whole", host)
+        (found["tensorflow"] or "no complete one", host)
         for host, found in hosts.items()
         if found["deployed"]  # _undeployed reports the others
     )
@@ -262,8 +264,8 @@ def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"
-            f"{_begun(_tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): it goes on from "
-            "where it was begun; choose another, or remove them there"
+            f"{_begun(_tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): resume it from the "
+            "controller where it began, choose another run_id, or remove the files there"
         )
 
 

@@ -161,9 +161,9 @@ def _notes(
         if answer.get("alive")
     ]
     if alive:
-        yield f"A run is going on, and has the processors before the doctor: {first_of(alive)}."
+        yield f"A run is going on, and its tasks have priority over the doctor: {first_of(alive)}."
     if left_out:
-        also = " The others were not asked whether they reach these, nor these." if peers else ""
+        also = " Connections between these and the other hosts were not tried." if peers else ""
         yield f"Left out by --limit: {first_of(left_out)}.{also}"
 
 

@@ -14,12 +14,12 @@ _REMEDIES = {
     "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
     "`ssh-keyscan ADDRESS | ssh-keygen -lf -` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
     "host, and where both are the same, `ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`",
-    "Permission denied (": "mend ansible_user or the login key in the inventory, or let the host know the "
-    "key; one with a passphrase is unlocked by ssh-add",
+    "Permission denied (": "correct ansible_user or the login key in the inventory, or authorise the key on "
+    "the host; ssh-add unlocks a key with a passphrase",
 }
 MEND_CONNECTION = (
-    "mend ansible_host, ansible_port, ansible_user or the login key in the inventory, or python3 or sudo on "
-    "the host (ansible_become_password, where it asks for one)"
+    "correct ansible_host, ansible_port, ansible_user or the login key in the inventory, or install python3 "
+    "and sudo on the host (ansible_become_password, if sudo asks for a password)"
 )
 
 

@@ -95,7 +95,7 @@ class Reading:
         shown, uptime, room, text, noticed, log = [*answer.split(SEPARATOR, 5), "", "", "", "", ""][:6]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
-            raise ValueError("systemctl said nothing of the lead")
+            raise ValueError("systemctl printed nothing about the lead")
         started = _count(unit.get("ExecMainStartTimestampMonotonic")) / 1e6
         up = number(float(uptime.split()[0])) if uptime.split() else None
         elapsed = max(up - started, 0.0) if started and up is not None else None

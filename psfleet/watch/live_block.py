@@ -174,7 +174,7 @@ def _sentences(view: Snapshot) -> list[Text]:
         if now.last_line:
             pieces.append((f"| {now.last_line[:120]}", "plain"))
         if not (pieces or now.last_step or now.global_step):
-            pieces.append(("running; it has printed nothing, and no step was seen", "plain"))
+            pieces.append(("running; it has printed nothing, and psfleet has seen no step", "plain"))
     if view.lacks_room_on:
         pieces.insert(0, (f"No space left on {view.lacks_room_on}", "warning"))
     pieces += [(sentence, "warning") for sentence in view.away if not now.over]

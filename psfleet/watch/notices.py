@@ -99,7 +99,7 @@ class Standstill:
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
         """Yield a notice if no step was taken for long, and another one when steps continue."""
-        # Before the first step, the barrier reports whom it awaits, and ends a run that waits too long.
+        # Before the first step, the barrier reports the awaited tasks, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
         # After the last step no other is expected.
         stands = stands and not 0 < now.last_step <= now.global_step
@@ -164,7 +164,7 @@ class Room:
             return
         self.lacks = not self.lacks
         if self.lacks:
-            lost = "checkpoints, records and what is shown here are lost until there is some"
+            lost = "checkpoints, records and progress are lost until there is space again"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:
             yield Notice(f"there is space again on {self.host}", good=True)
@@ -206,7 +206,7 @@ class LeadRecords:
         elif event == "checkpoint_failed":
             yield Notice(f"the checkpoint at step {step} could not be saved: {_first_line(reason)}")
         elif event == "restored":
-            again = f"; about {lost} steps are taken again" if lost else ""
+            again = f"; about {lost} steps are repeated" if lost else ""
             yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
         elif event == "initialised" and lost:
             yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")

@@ -16,15 +16,15 @@ from trainer.host.wording import counted, cut, first_of, grouped
 PEERS = "peers"
 PLACES_SHOWN = 5
 _FIREWALL = "a firewall (ufw, firewalld, a cloud's security group), there or on the way,"
-_LET_IN = "let the hosts of the plan come to these ports"
+_LET_IN = "let the hosts of the plan reach these ports"
 _DROPPED = f"{_FIREWALL} drops it, or no route leads there: {_LET_IN}"
 _TUNNEL = (
-    "a firewall, there or on the way, drops WireGuard's datagrams: let the hosts of the plan come to UDP "
-    "port {}; or the other host has an older key: run `ansible-playbook deploy.yml` on all hosts"
+    "a firewall, there or on the way, drops WireGuard's datagrams: let the hosts of the plan reach UDP port "
+    "{}; or the other host has an older key: run `ansible-playbook deploy.yml` on all hosts"
 )
 _REJECTED = f"{_FIREWALL} rejects it: {_LET_IN}"
 _FENCED = (
-    "the fence there may not have the other: run `ansible-playbook deploy.yml` on all hosts; else "
+    "the fence there may not list this host: run `ansible-playbook deploy.yml` on all hosts; else "
     f"{_REJECTED}; or it comes from another address (network address translation)"
 )
 _SOURCE = (
@@ -32,10 +32,10 @@ _SOURCE = (
     "trainer_address of this host, or have it come from that of the plan"
 )
 _OTHER = (
-    "two machines have the address, or something between answers in place of the other: mend the network, or "
-    "trainer_address of the host that was meant"
+    "two machines have the address, or a device in between answers in place of the host: fix the network, or "
+    "trainer_address of the intended host"
 )
-_NAME = "mend what the check names tells, or give an IP address: trainer_address"
+_NAME = "fix what the check `names` found, or give an IP address: trainer_address"
 _WORDS = {
     SILENT: (f"no answer within {SECONDS_TO_CONNECT:g} s", _DROPPED),
     REFUSED: ("refused", _REJECTED),
@@ -109,7 +109,7 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
         reaches = f"reaches {tried[host] - len(missed.get(host, ()))} of {counted(tried[host], 'port')}"
         found = f"{reaches} of {counted(len(given) - 1, 'other host')}"
         well = Check(PEERS, "ok", found if host in targets else f"{found}, and is reached")
-        checks[host] = [well if tried[host] else Check(PEERS, "skipped", "no other host was asked")]
+        checks[host] = [well if tried[host] else Check(PEERS, "skipped", "no other host was tried")]
     return checks
 
 
@@ -125,7 +125,7 @@ def _wrong(reached: Reached, there: PeerAnswer, port: int, address: str) -> tupl
     if reached.outcome == ANSWERED and reached.machine == there.machine:
         return (f"{comes}: a fence there refuses that", _SOURCE, True) if strange else None
     if reached.outcome == ANSWERED:
-        return f"another machine answers, which says that it is {cut(reached.name, 64)}", _OTHER, False
+        return f"another machine answers, and its name is {cut(reached.name, 64)}", _OTHER, False
     if reached.outcome == OPEN:
         return ("something else answers", _OTHER, False) if there.ports[port] else None
     what, remedy = _WORDS.get(reached.outcome, (cut(reached.outcome, 64), _DROPPED))

@@ -29,4 +29,4 @@ class Saves:
             if brought:
                 yield Notice(f"{where}: in the run's folder it will be {in_a_line(brought, 160)}", good=True)
             else:
-                yield Notice(f"{where}, which ends with the task: only what is below /tmp comes home")
+                yield Notice(f"{where}, which is deleted with the task: only files below /tmp are collected")

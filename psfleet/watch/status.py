@@ -60,7 +60,10 @@ class ClusterStatus:
 
     @classmethod
     def of(
-        cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left: Mapping[str, Sequence[str]] | None = None
+        cls,
+        plan: Mapping[str, Any],
+        answers: Mapping[str, Mapping[str, Any]],
+        left: Mapping[str, Sequence[str]] | None = None,
     ) -> "ClusterStatus":
         """Combine the hosts' answers; `left` maps the runs that are not collected yet to hosts not in the plan.
 
@@ -124,7 +127,7 @@ def _planned_row(
     if not answer["deployed"]:
         return TaskRow(name, host, "not deployed", "warning")
     if task is None:
-        return TaskRow(name, host, "unknown", "warning", "its host said nothing of it")
+        return TaskRow(name, host, "unknown", "warning", "its host did not report it")
     return _row(host, task, runs)
 
 
@@ -206,10 +209,10 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     ]
     run = f"Run {printable(run_id)}"
     if not leads:
-        return f"{run}: {'--limit leaves out' if left_out else 'nobody answered for'} the task that leads it"
+        return f"{run}: {'--limit leaves out' if left_out else 'no host answered for'} the task that leads it"
     name, host, task = leads[0]
     progress = Progress.from_mapping(task["progress"]) if task["progress"] else Progress("")
-    parts = [progress.phase or "it has not told how far it is"]
+    parts = [progress.phase or "it has reported no progress yet"]
     if task["progress"] and not task["alive"] and not progress.over:
         parts[0] += f" until {name} {_state(task)[0]}"
     if progress.last_step:

@@ -222,7 +222,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
     for task, (log, noted, step) in zip(tasks, parts, strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
         if "ActiveState" not in values:
-            raise ValueError(f"systemctl said nothing of {task['name']}")
+            raise ValueError(f"systemctl printed nothing about {task['name']}")
         failed, lines = values["ActiveState"] == FAILED, log.splitlines()
         restarting = values.get("SubState") == "auto-restart"
         runs = is_alive(values) and not (failed or restarting)

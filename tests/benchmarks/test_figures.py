@@ -1,4 +1,4 @@
-"""What the figures are made of, and that a benchmark that ends early leaves nothing."""
+"""The figures of a benchmark, and the cleanup after one that ends early."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What reads the answers of hosts while a run goes on, and the archives that they send; good ones of each."""
+"""The readers of hosts' answers during a run and of collected archives, with a valid input for each."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""All that reads what hosts have made up, each with good data of its own."""
+"""All readers of data from hosts, each with valid data of its own."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What reads the folder of a run that hosts have brought, and a run on a host; a good one of each kind."""
+"""The readers of a collected run's folder and of a run on a host, with a valid one of each kind."""
 
 import json
 from collections.abc import Callable

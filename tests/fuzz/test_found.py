@@ -1,4 +1,4 @@
-"""What `make fuzz` has found is borne from then on, and it would find more."""
+"""Inputs that `make fuzz` found no longer crash a reader, and the fuzzer would still find others."""
 
 from pathlib import Path
 

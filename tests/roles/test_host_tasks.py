@@ -1,4 +1,4 @@
-"""What the playbooks and roles run on hosts."""
+"""The tasks that playbooks and roles run on hosts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +12,9 @@ from tests.repository import ROOT
 ON_CONTROLLER = ["assert", "debug", "fail", "import_playbook", "import_role", "import_tasks"]
 ON_CONTROLLER += ["include_role", "include_tasks", "meta", "reboot", "set_fact"]
 OURS = "psfleet.cluster."
-# Roles and playbooks that make hosts out of this machine.
-HERE = ("roles/practice_hosts/", "playbooks/practice_")
+HOOK = "roles/training_run/tasks/hook.yml"
+# Roles and playbooks that make hosts out of this machine, and a command on this machine.
+HERE = ("roles/practice_hosts/", "playbooks/practice_", HOOK)
 FILES = [
     path
     for pattern in ("*.yml", "playbooks/**/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
@@ -38,6 +39,12 @@ def test_no_module_of_ansibles_runs_on_a_host_by_itself(path: Any) -> None:  # n
     allowed = {f"ansible.builtin.{name}" for name in ON_CONTROLLER}
     found = set(actions(yaml.safe_load(path.read_text())))
     assert {name for name in found if not name.startswith(OURS)} <= allowed
+
+
+def test_the_hook_is_run_on_this_machine_whatever_the_inventory_calls_localhost() -> None:
+    command, told = yaml.safe_load((ROOT / HOOK).read_text())
+    assert (command["delegate_to"], command["vars"]["ansible_connection"]) == ("localhost", "local")
+    assert [*actions([told])] == ["ansible.builtin.debug"]
 
 
 def test_modules_are_run_in_one_place() -> None:

@@ -1,4 +1,4 @@
-"""What is imported is linted, and its syntax checked, as by ansible-lint itself."""
+"""Imported files are linted and their syntax is checked, as by ansible-lint itself."""
 
 import subprocess
 import sys

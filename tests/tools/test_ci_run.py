@@ -1,4 +1,4 @@
-""".ci/run with a `make` that does as it is told."""
+""".ci/run with a `make` that follows a script."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The rooms whose functions are broken on purpose."""
+"""The rooms in which mutants are made."""
 
 import pytest
 
@@ -16,4 +16,4 @@ def test_a_room_has_tests_of_its_own(room: str) -> None:
 @pytest.mark.parametrize("name", ["psfleet/watch", "psfleet/evidence/nothing.py", "psfleet/evidences"])
 def test_what_is_no_such_room_or_file_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutants.main([name]) == 2
-    assert capsys.readouterr().err.startswith(f"{name} is none of psfleet/evidence, ")
+    assert capsys.readouterr().err.startswith(f"{name} is neither one of psfleet/evidence, ")

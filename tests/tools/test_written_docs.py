@@ -1,4 +1,4 @@
-"""What follows from the code stands in pages and roles as `make docs` writes it."""
+"""The generated parts of pages and roles are as `make docs` writes them."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Ports for tests, which nobody takes before the test does."""
+"""Ports for tests that no other process takes first."""
 
 import functools
 import itertools

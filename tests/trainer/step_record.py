@@ -1,4 +1,4 @@
-"""What the hosts read of a `step` record: its fields in this order, after the event."""
+"""The fields of a `step` record that hosts read, in this order, after the event."""
 
 STEP = {
     "event": "step",

@@ -1,4 +1,4 @@
-"""What a task's environment can compute on; this machine's TensorFlow has no CUDA."""
+"""What TensorFlow can compute on in a task's environment; this machine's has no CUDA."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def test_a_task_without_gpus_computes_on_the_cpu() -> None:
     assert [check.state for check in checks.values()] == ["ok", "skipped", "skipped", "ok"]
     assert checks["tensorflow"].found.startswith("TensorFlow 2.21.0, built without CUDA, Python 3.")
     assert checks["libraries"].found == checks["devices"].found == NO_GPU
-    assert checks["product"].found.startswith("512 x 512 on CPU:0 as NumPy has it, ")
+    assert checks["product"].found.startswith("512 x 512 on CPU:0 equals NumPy's result, ")
 
 
 def test_a_task_with_gpus_needs_the_tensorflow_with_cuda() -> None:
@@ -49,14 +49,14 @@ def test_a_task_with_gpus_needs_the_tensorflow_with_cuda() -> None:
 def test_what_hangs_is_left_behind() -> None:
     checks = task_checks({**OF_A_TASK, "CUDA_VISIBLE_DEVICES": ""}, seconds=0.2)
     assert [check.state for check in checks] == ["failed", "skipped", "skipped", "skipped"]
-    assert checks[0].found == "TensorFlow did not answer within 0.2 s: it said nothing"
+    assert checks[0].found == "TensorFlow did not answer within 0.2 s: it printed nothing"
 
 
 def test_a_library_that_does_not_open_ends_the_chain_before_the_devices() -> None:
     failed = Check("libraries", "failed", "libcusolver.so.11: cannot open", "run deploy.yml")
     assert [check.state for check in chained([IMPORTED, failed])] == ["ok", "failed", "skipped", "skipped"]
     warned = Check("libraries", "warning", "libnccl.so.2: cannot open", "run deploy.yml")
-    product = Check("product", "ok", "as NumPy has it")
+    product = Check("product", "ok", "equals NumPy's result")
     devices = Check("devices", "ok", "GPU:0")
     assert chained([product, warned, devices, IMPORTED]) == [IMPORTED, warned, devices, product]
 

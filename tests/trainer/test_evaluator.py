@@ -1,4 +1,4 @@
-"""The evaluator: what it finds in the folder of a run that has ended, and what it refuses."""
+"""The evaluator: what it reads in the folder of a run that has ended, and what it refuses."""
 
 import os
 import shutil

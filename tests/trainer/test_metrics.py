@@ -159,7 +159,7 @@ def test_systemd_that_gives_no_answer_leaves_the_old_metrics(
     directories = (f"--configuration_directory={host.configuration}", f"--state_directory={host.state}")
     assert metrics.main([*directories, f"--output_file={output}"]) == 1
     assert capsys.readouterr().err == (
-        "the metrics were not written: systemctl show was asked for 2 units and said: no bus\n"
+        "the metrics were not written: systemctl show was asked for 2 units and answered: no bus\n"
     )
     assert not output.exists()
 

@@ -50,7 +50,7 @@ class PlannedTask:
             for number in (task.index, task.port, *task.gpus)
         )
         if not (whole and task.job in JOBS and isinstance(task.host, str) and isinstance(task.address, str)):
-            raise TypeError("a task has a job, a number or a name that is none")
+            raise TypeError("a task has an invalid job, number or name")
         return task
 
 

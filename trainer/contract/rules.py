@@ -32,7 +32,7 @@ def as_given(value: object) -> str:
     try:
         return cut(repr(value), LONGEST_TOLD)
     except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
-        return "more than can be told"
+        return "too long to show"
 
 
 class SettingsError(ValueError):

@@ -47,7 +47,7 @@ class TrainingSettings:
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
 
-    model: str = setting("mnist_mlp", choice(*MODELS), "What is trained (docs/models.md).")
+    model: str = setting("mnist_mlp", choice(*MODELS), "The model to train (docs/models.md).")
     replication: str = setting(
         "async",
         choice(*REPLICATIONS),
@@ -59,7 +59,7 @@ class TrainingSettings:
         None,
         or_null(integer(1), "as many as there are workers"),
         "Gradients that make a global step when `trainer_replication` is `sync`, at most one from each "
-        "worker. The workers beyond are backups: the slowest are not waited for.",
+        "worker. The other workers are backups: a step does not wait for the slowest.",
     )
     existing_servers: bool = setting(
         False,
@@ -71,9 +71,9 @@ class TrainingSettings:
     epochs: int = setting(
         0,
         integer(0),
-        "Passes over the training examples. When above 0 it decides the steps instead of `trainer_steps`: "
-        "ceil(epochs x training examples / examples of a global step), which are the chief's batch size "
-        "times the gradients in a step.",
+        "Passes over the training examples. Above 0, it sets the number of steps in place of "
+        "`trainer_steps`: ceil(epochs x training examples / examples of a global step). The examples of a "
+        "global step are the chief's batch size times the gradients in a step.",
     )
     steps_per_call: int = setting(
         10,
@@ -86,15 +86,15 @@ class TrainingSettings:
         False,
         BOOLEAN,
         "Whether a worker pulls the parameters of its next step while a step computes, with several steps to "
-        "a call and `trainer_replication` `async`. A step then learns without what the one before has "
-        "learned, and a call may last half a second rather than 50 ms.",
+        "a call and `trainer_replication` `async`. A step then computes on parameters that lack the update "
+        "of the step before, and a call may last half a second rather than 50 ms.",
     )
     wire_dtype: str = setting(
         "float32",
         choice("float32", "bfloat16"),
-        "What parameters and gradients travel as between workers and ps. `bfloat16` are half the bytes, with "
-        "fewer digits on the way; on the ps, in checkpoints and in what workers compute with all stays "
-        "`float32`.",
+        "Type of parameters and gradients on the network between workers and ps. `bfloat16` halves the bytes "
+        "and rounds the values on the way; on the ps, in checkpoints and in the workers' computation all "
+        "stays `float32`.",
     )
     batch_size: int = setting(100, integer(1), "Examples in a worker's step.", per_host=True)
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
@@ -114,7 +114,7 @@ class TrainingSettings:
         integer(0),
         "Global steps between two checkpoints of the chief, in addition to those by time; 0 for none.",
     )
-    checkpoints_to_keep: int = setting(3, integer(1), "Checkpoints that are kept of a run, the newest.")
+    checkpoints_to_keep: int = setting(3, integer(1), "How many of the newest checkpoints of a run are kept.")
     summary_steps: int = setting(
         100, integer(0), "A worker's local steps between two summaries for TensorBoard; 0 for none."
     )
@@ -137,14 +137,14 @@ class TrainingSettings:
     threads: int | None = setting(
         None,
         or_null(integer(1), "the cores of the host, shared by its tasks"),
-        "Threads of a worker for operations, and as many within one. The tasks that share the cores are "
-        "those of the host, its ps included.",
+        "Threads of a worker across operations, and as many within one. By default all tasks of a host, its "
+        "ps included, share its cores.",
         per_host=True,
     )
     gpu_memory_fraction: float | None = setting(
         None,
         or_null(number(0, 1, exclusive=True), "memory taken as it is needed"),
-        "What part of the memory of each of its GPUs a task takes at once.",
+        "Fraction of the memory of each of its GPUs that a task reserves at its start.",
         per_host=True,
     )
     seed: int = setting(1, integer(0), "Seed of everything random. Worker k draws from seed + k.")

@@ -75,7 +75,7 @@ class Aggregator:
                     standing = self._step(standing)
                 elif self._is_stuck(standing):
                     names = ", ".join(f"worker{worker}" for worker in standing.half_delivered)
-                    say(f"{names} stopped amid its gradients: the step is taken again without them.")
+                    say(f"{names} stopped while it sent gradients: the step is repeated without them.")
                     standing = self._open(standing)
                 else:
                     standing = self._wait_for_gradients()

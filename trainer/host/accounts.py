@@ -30,8 +30,8 @@ def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_pas
     """Return whether the accounts are free or psfleet's own; `names` is name -> the variable with it."""
     failures = [
         failed(
-            f"{names[name]} is {name}, an account that psfleet has not made "
-            f"(uid {entry.pw_uid}, home {entry.pw_dir}), and whose login it would take away",
+            f"{names[name]} is {name}, an account that psfleet did not create (uid {entry.pw_uid}, home "
+            f"{entry.pw_dir}); a deployment would disable its login",
             f"give {names[name]} a name that no account of the host has",
         )
         for name, entry in found.items()

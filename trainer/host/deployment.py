@@ -103,7 +103,7 @@ def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -
     if not deployment.tensorflow or not deployment.release:
         lacking = "Python environment" if not deployment.tensorflow else "trainer"
         return failed(
-            f"it has a plan, but no {lacking} that is whole: a deployment was interrupted",
+            f"it has a plan, but no {lacking} that is complete: a deployment was interrupted",
             "`ansible-playbook deploy.yml` finishes it",
         )
     other = []

@@ -24,7 +24,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def login_home() -> Path:
-    """Return the home of the user as whom Ansible logged in, to which it carries files first."""
+    """Return the home of the user that Ansible logged in as: it copies files there first."""
     return existing_parent(Path(pwd.getpwuid(login_user()).pw_dir))
 
 

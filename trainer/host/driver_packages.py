@@ -122,8 +122,8 @@ def _refusal(
     if unknown and all(package.startswith(driver.headers) for package in unknown):
         return (
             f"the host's package sources have no {', '.join(unknown)}: the kernel that runs, "
-            f"{facts.kernel}, is none of the distribution's, and DKMS compiles for no kernel without its "
-            "headers; boot the distribution's kernel, or name packages in nvidia_cuda_driver_packages, "
+            f"{facts.kernel}, is not the distribution's, and DKMS needs a kernel's headers to compile for "
+            "it; boot the distribution's kernel, or name packages in nvidia_cuda_driver_packages, "
             "without the headers where the kernel has brought its own"
         )
     if unknown:

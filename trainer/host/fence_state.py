@@ -49,8 +49,8 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
         if finding.state == "failed":
             raise FenceError(f"{finding.found}: {finding.remedy}")
         if unknown:
-            what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host does not find"
-            raise FenceError(f"{what}; expected names that it does, or addresses")
+            what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host cannot resolve"
+            raise FenceError(f"{what}; expected names that it can resolve, or addresses")
     return replace(
         fence,
         uid=uid,
@@ -74,7 +74,7 @@ def listed_apart(rules: Path) -> str:
     """Return nft's listing of the table that a file makes. Raises FenceError with nft's words on an error."""
     status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
     if status:
-        raise FenceError(f"nft does not take {rules}: {complaint.strip()}")
+        raise FenceError(f"nft rejects {rules}: {complaint.strip()}")
     return printed
 
 
@@ -96,7 +96,7 @@ def fence_problem(configuration: Path) -> str:
         fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
         then = ruleset(fence)
     except (KeyError, TypeError, ValueError):
-        return "deploy.yml has left no fence there"
+        return "deploy.yml has set up no fence there"
     if text_of(rules) != then:
         return f"{rules} is not what deploy.yml wrote"
     try:
@@ -114,7 +114,7 @@ def changes(then: Fence, now: Fence) -> str:
         if now.names.get(name) != addresses
     ]
     if then.resolvers != now.resolvers:
-        found.append(f"names were asked of {_shown(then.resolvers)}, and are of {_shown(now.resolvers)} now")
+        found.append(f"its name servers were {_shown(then.resolvers)}, and are {_shown(now.resolvers)} now")
     if then.uid != now.uid:
         found.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
     return first_of(found, 5, "; ")
@@ -135,7 +135,7 @@ def difference(wanted: str, live: str) -> str:
         [line[1:].strip() for line in lines if line.startswith(sign) and line[1:].strip()] for sign in "-+"
     )
     words = [f"lacks {first_of(missing, 3, '; ')}"] if missing else []
-    words += [f"has {first_of(more, 3, '; ')}, which is not its own"] if more else []
+    words += [f"has {first_of(more, 3, '; ')}, which deploy.yml did not write"] if more else []
     return f"the table inet psfleet {' and '.join(words)}" if words else ""
 
 
@@ -147,4 +147,4 @@ def fence_check(configuration: Path, *, wanted: bool, deployed: bool) -> Finding
         return skipped("port_fence_enabled is false")
     if problem := fence_problem(configuration):
         return failed(f"the ports of its tasks are not fenced as deployed: {problem}", f"run `{DEPLOY}`")
-    return ok("it stands as deployed")
+    return ok("it is in force as deployed")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 
 
 def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
-    """Return the checks of a host, in their order; none where no task has GPUs, because then nobody asks.
+    """Return the checks of a host, in their order; none if no task has GPUs.
 
     `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname,
     `system` what is known of its packages. After one that failed the others are skipped.
@@ -42,7 +42,7 @@ def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: Syst
     findings: dict[str, Finding] = {}
     broken = ""
     for name, link in links.items():
-        findings[name] = skipped(f"not looked at: {broken} failed") if broken else link()
+        findings[name] = skipped(f"not checked: {broken} failed") if broken else link()
         broken = name if findings[name].state == "failed" else broken
     return checks_of(findings)
 
@@ -56,7 +56,7 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Finding:
         )
     if not facts.bus and facts.gpus:
         # A container may have GPUs without /sys/bus/pci.
-        return ok(f"nothing is shown of it, and nvidia-smi lists {len(facts.gpus)}")
+        return ok(f"the PCI bus shows none, and nvidia-smi lists {len(facts.gpus)}")
     if not facts.bus:
         return failed(
             f"no NVIDIA device on the PCI bus, {_given(tasks)}",
@@ -137,7 +137,10 @@ _SMI_REMEDIES = (
     ("GPU is lost", "reboot; a GPU that is lost again has a fault, or too little power: `dmesg | grep Xid`"),
     ("Unknown Error", "reboot; a GPU that fails again has a fault, or too little power: `dmesg | grep Xid`"),
     ("requires reset", "`nvidia-smi --gpu-reset` as root while nothing uses the GPU, or reboot"),
-    ("No devices", "`dmesg | grep -i nvrm` says why the driver takes none; a newer driver knows newer GPUs"),
+    (
+        "No devices",
+        "`dmesg | grep -i nvrm` says why the driver accepts none; a newer driver knows newer GPUs",
+    ),
     ("did not answer", "the driver hangs: `dmesg | grep Xid` says what happened; reboot"),
 )
 
@@ -213,7 +216,7 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
         if capability < OLDEST_CAPABILITY:
             yield failed(found, remedy)
         else:
-            own = "TensorFlow for it is NVIDIA's container or one's own build, which psfleet does not install"
+            own = "it needs NVIDIA's container or a build of your own, which psfleet does not install"
             yield failed(f"{found}, without NVIDIA's Blackwell", f"{remedy}; {own}")
 
 

@@ -128,12 +128,12 @@ def _distribution(facts: HostFacts) -> Finding:
     found = facts.distribution
     system = system_of(found)
     if system is None:
-        remedy = f"use {SUPPORTED}; what it takes to support another system, {PLATFORMS} says"
+        remedy = f"use {SUPPORTED}; {PLATFORMS} says what another system takes"
         return failed(f"{found.name} is not supported", remedy)
     if not system.is_release(found):
         return warning(
             f"{found.name} is akin to the systems that psfleet knows, but none of them",
-            f"supported are {SUPPORTED} ({PLATFORMS}); whether it works here, nobody has tried",
+            f"supported are {SUPPORTED} ({PLATFORMS}); psfleet was not tested on this one",
         )
     return ok(found.name if system.is_tested(found) else f"{found.name} (supported, but not tested)")
 
@@ -158,7 +158,7 @@ def _processor(facts: HostFacts, device: str) -> Finding:
     if facts.machine != MACHINES[0]:
         return warning(
             f"{facts.machine}, on which psfleet was never run",
-            f"TensorFlow has a wheel for its CPU; whether the rest works, nobody has tried ({PLATFORMS})",
+            f"TensorFlow has a wheel for its CPU; the rest was not tested ({PLATFORMS})",
         )
     if facts.avx is None:
         return warning(
@@ -211,7 +211,7 @@ def _memory(facts: HostFacts, tasks: int) -> Finding:
     for_tasks = f"for {counted(tasks, 'task')}"
     if not known:
         remedy = f"see that there are {_gib(usual)} {for_tasks}"
-        return warning("/proc/meminfo says nothing of the memory", remedy)
+        return warning("/proc/meminfo does not show the memory", remedy)
     there = _gib(min(known))
     if facts.memory_limit_bytes == min(known):
         there += " (the limit of its control group)"

@@ -119,7 +119,7 @@ def decompressed(stream: IO[bytes]) -> Iterator[memoryview]:
                 made = _Buffer(ctypes.addressof(space), BLOCK_BYTES, 0)
                 left = library.ZSTD_decompressStream(context, ctypes.byref(made), ctypes.byref(given))
                 if library.ZSTD_isError(ctypes.c_size_t(left)):
-                    raise ValueError("it is not what Zstandard has packed")
+                    raise ValueError("it is not an archive of Zstandard")
                 yield memoryview(space)[: made.position]
         if left:
             raise ValueError("it ends before its end")

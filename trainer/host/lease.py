@@ -17,7 +17,7 @@ from .task_traces import object_in
 FILE = Path("/run/psfleet.lease")
 SECONDS = 90.0
 # The answer to a renewal if another playbook has taken the lease since, or a reboot has ended it.
-LOST = "it is another's by now"
+LOST = "another command holds it now"
 _MOST_BYTES = 4096
 _POLL_SECONDS = 0.1
 
@@ -43,8 +43,8 @@ class Lease:
         if not self.token or self.token == token or now >= self.ends:
             return ""
         return (
-            f"{self.holder} has held it for {now - self.began:.0f} s, and does so for another "
-            f"{self.ends - now:.0f} s, or as long as it goes on"
+            f"{self.holder} has held it for {now - self.began:.0f} s, and keeps it for another "
+            f"{self.ends - now:.0f} s, or until it ends"
         )
 
     def outdates(self, token: str, seen_at: float, now: float) -> str:
@@ -54,7 +54,7 @@ class Lease:
         if self.acted <= seen_at <= now and not 0 < seen_at < self.made:
             return ""
         who = self.holder or "another playbook, or a reboot,"
-        return f"{who} has acted there since this one looked: try again"
+        return f"{who} has changed the host since this command looked at it: try again"
 
 
 def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> float:

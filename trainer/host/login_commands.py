@@ -51,7 +51,7 @@ def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int
             sys.stdout.buffer.flush()
             offset, since = offset + len(block), time.monotonic()
         elif not file and installed.exists():
-            return "it has installed the archive, and keeps it no more"
+            return "it has installed the archive, and no longer keeps it"
         else:
             time.sleep(0.02)
     return None

@@ -85,6 +85,6 @@ def mesh_problem(configured: str, dumped: str) -> str:
     keys = sorted({*wanted.peers, *live.peers})
     differing = [key for key in keys if wanted.peers.get(key) != live.peers.get(key)]
     if differing:
-        names = [hosts.get(key, "one that is not of the plan") for key in differing]
+        names = [hosts.get(key, "a peer that is not in the plan") for key in differing]
         return f"WireGuard's interface {INTERFACE} has other peers than were deployed: {first_of(names, 3)}"
     return "" if live == wanted else f"WireGuard's interface {INTERFACE} has another key or port"

@@ -61,14 +61,16 @@ def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, R
             )
         elif loopback and other != host:
             wrong.append(f"{_called(other, name)} is {loopback[0]}, which is {host} itself")
-            remedies.add("mend /etc/hosts of this host, or give an IP address: trainer_address of that host")
+            remedies.add(
+                "correct /etc/hosts of this host, or give an IP address: trainer_address of that host"
+            )
         elif loopback and len(addresses) > 1:
             own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
     if wrong:
         return failed(first_of(wrong, 5, "; "), "; ".join(sorted(remedies)))
     if own:
         return warning(
-            f"{own}: psfleet's tasks listen on every address, a program of one's own may listen there alone",
+            f"{own}: psfleet's tasks listen on every address, a user's program may listen there alone",
             "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
         )
     return ok(f"{counted(len(names), 'name')} found")

@@ -79,7 +79,7 @@ def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str
             for size, digest in archive.parts(file.tell()):
                 part = _read(giver.stdout, size)  # type: ignore[arg-type]
                 if hashlib.sha256(part).hexdigest() != digest:
-                    return "what it gave is damaged, or no part of this archive"
+                    return "what it sent is damaged, or not part of this archive"
                 file.write(part)
                 file.flush()
         except TimeoutError as error:
@@ -97,7 +97,7 @@ def _read(stream: IO[bytes], size: int) -> bytearray:
     part, deadline = bytearray(), time.monotonic() + SILENT_SECONDS
     while len(part) < size:
         if not select.select([stream], [], [], max(0, deadline - time.monotonic()))[0]:
-            raise TimeoutError(f"it gave no more for {SILENT_SECONDS} s")
+            raise TimeoutError(f"it sent nothing for {SILENT_SECONDS} s")
         block = os.read(stream.fileno(), min(BLOCK_BYTES, size - len(part)))
         if not block:
             raise EOFError

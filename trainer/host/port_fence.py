@@ -68,7 +68,7 @@ def to_ip(address: str) -> IP | None:
 class Fence:
     """The data for the fence of `host`.
 
-    From the inventory come the `tasks` of the whole plan, the `user` as whom they run, `may_reach` as in
+    From the inventory come the `tasks` of the whole plan, the `user` that runs them, `may_reach` as in
     trainer_program_may_reach, and `mesh`, the only interface through which hosts reach each other ("" for
     any). From the host come the user's `uid`, the addresses of all `names` among these, and the `resolvers`
     of these names.
@@ -132,8 +132,8 @@ class Fence:
 # Other tables may still refuse packets: `accept` and `return` only end the evaluation of this table. Outgoing
 # traffic is only judged at the begin of a connection (SYN and its answer), so new rules break no current run.
 _RULES = Template("""\
-# Written by psfleet's deploy.yml, which alone should change it: who may reach the ports of this host's tasks,
-# and where its tasks may go (docs/security.md).
+# Written by psfleet's deploy.yml, which alone should change it: which hosts may reach the ports of this
+# host's tasks, and where its tasks may go (docs/security.md).
 add table inet psfleet
 delete table inet psfleet
 table inet psfleet {
@@ -149,7 +149,7 @@ table inet psfleet {
 		reject with icmpx admin-prohibited
 	}
 
-	# To a task from another machine: of the plan's hosts alone. Another user's connection may have its port.
+	# From another machine to a task: only hosts of the plan. Another user's connection may use its port.
 	chain strangers {
 		${through_mesh}ip saddr @hosts4 return
 		${through_mesh}ip6 saddr @hosts6 return
@@ -160,20 +160,20 @@ table inet psfleet {
 		type filter hook input priority filter; policy accept;
 		iif != lo tcp dport @ports jump strangers
 	}
-	# Containers of this host would come to other hosts with its address.
+	# Other hosts would see containers of this host at its address.
 	chain forward {
 		type filter hook forward priority filter; policy accept;
 		ip daddr . tcp dport @tasks4 jump strangers
 		ip6 daddr . tcp dport @tasks6 jump strangers
 	}
 
-	# From this host: its tasks to the plan's tasks, root anywhere, all others to no task.
+	# From this host: its tasks to the plan's tasks, root anywhere, other users to no task.
 	chain output {
 		type filter hook output priority filter; policy accept;
 $mesh_alone
 		meta skuid $uid goto tasks
 		meta skuid 0 accept
-		# Nobody else answers for a task; nor, as with tcp_syncookies=2, who has no known owner.
+		# No other user answers for a task, nor a packet without a known owner (as with tcp_syncookies=2).
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) goto refused
 		tcp flags & (fin | syn | rst | ack) != syn accept
 		oif lo tcp dport @ports goto refused
@@ -182,8 +182,8 @@ $mesh_alone
 	}
 	chain tasks {
 		tcp flags & syn == 0 accept
-		# They serve at their ports, and at others for this host alone. Else they answer nobody: who sends SYN
-		# to a connection that they begin would be at its other end.
+		# They serve at their ports, and at others only for this host. Otherwise they answer no one: a peer
+		# that sends SYN to a connection that they begin would become its other end.
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) accept
 		oif lo tcp dport != @ports tcp flags & (syn | ack) == (syn | ack) accept
 		tcp flags & (syn | ack) == (syn | ack) goto refused

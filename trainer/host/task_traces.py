@@ -27,9 +27,9 @@ _PROGRAM_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit c
 _OWN_FAILURE = re.compile(r"\w+ failed \([\w ]+\): ")
 # systemd's results for ends of which the process itself could not report the reason.
 _RESULTS = {
-    "oom-kill": "the kernel has ended it, for the memory of its host was used up",
-    "timeout": "systemd has ended it, for it took longer than its unit allows",
-    "watchdog": "systemd has ended it, for it gave no sign of life",
+    "oom-kill": "the kernel killed it, because its host ran out of memory",
+    "timeout": "systemd ended it, because it took longer than its unit allows",
+    "watchdog": "systemd ended it, because it gave no sign of life",
 }
 
 

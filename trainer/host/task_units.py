@@ -55,13 +55,13 @@ def systemctl_strictly(*arguments: str) -> str:
 
 def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str, str]]:
     """Return properties of units. Raises SystemdError if systemd does not answer for all units."""
-    prefix = f"systemctl show was asked for {len(units)} units and said"
+    prefix = f"systemctl show was asked for {len(units)} units and answered"
     try:
         shown = parse_show(systemctl_strictly("show", f"--property={','.join(properties)}", *units))
     except SystemdError as error:
         raise SystemdError(f"{prefix}: {error}") from error
     if len(shown) != len(units):
-        raise SystemdError(f"{prefix} something of {len(shown)}")
+        raise SystemdError(f"{prefix} for {len(shown)}")
     return shown
 
 

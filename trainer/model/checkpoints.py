@@ -141,7 +141,7 @@ class CheckpointFolder:
             checkpoint, problem = read_checkpoint(path)
             if checkpoint is not None:
                 return checkpoint
-            complain(f"checkpoint {path} does not read whole and is passed over: {problem}")
+            complain(f"checkpoint {path} cannot be read completely and is skipped: {problem}")
             # Later saves may have lower steps; the damaged one must not count as the newest then.
             for file in self.directory.glob(f"{path.name}.*"):
                 file.rename(file.with_name(f"damaged-{file.name}"))

@@ -34,7 +34,8 @@ _CLUSTER_FLAGS = {
     "ps_hosts": "host:port of each parameter server, separated by commas",
     "worker_hosts": "host:port of each worker, separated by commas",
     "run_id": "the run's name in its records",
-    "program": "path of a program.json: run that program of one's own instead; it also allows job chief",
+    "program": "path of a program.json: run that program instead of a built-in model; it also allows job "
+    "chief",
     "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
 }
 

@@ -88,7 +88,7 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
                 return status.stop, _reason(status.stop, status)
         if not started and time.monotonic() > chief_seen + seconds_to_start:
             within = f"within {time.monotonic() - task.started:.0f} s"
-            return PEERS_MISSING, f"no run has started {within}: the chief has not come, or not all"
+            return PEERS_MISSING, f"no run has started {within}: the chief or another task is missing"
         task.stop.wait(_POLL_SECONDS if towers is None else _TOWERS_POLL_SECONDS)
 
 

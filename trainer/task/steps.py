@@ -116,7 +116,7 @@ class Steps(CountedSteps):
             say(f"The model's fingerprint could not be read: {type(error).__name__}")
             return
         if self.fingerprint is None:
-            say("The model has no fingerprint: a step was made while it was read.")
+            say("The model has no fingerprint: a step was taken while it was read.")
 
     def _connected(self) -> TrainingSession:
         if self.session is None:

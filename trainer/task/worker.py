@@ -90,7 +90,7 @@ class _Worker:
                 losses = losses + 1 if steps.local_step == steps_at_loss else 1
                 reason = error_in_short(error)
                 if losses > _LOSSES_WITHOUT_A_STEP:
-                    again = f"{losses} losses without a step between, the last"
+                    again = f"{losses} losses of tasks without a step in between, the last"
                     raise TaskFailure(CLUSTER_BROKE, f"{again}: {reason}") from error
                 say(f"A task that holds a part of the run was lost, connecting again: {reason}")
                 self._task.records.write("recovering", {"reason": reason})

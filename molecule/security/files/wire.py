@@ -1,4 +1,4 @@
-"""Somebody who sits on the wire: record what passes a network device, and look for bytes in it."""
+"""An eavesdropper: record the packets of a network device, and search them for bytes."""
 
 import fcntl
 import socket

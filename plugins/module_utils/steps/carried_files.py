@@ -179,7 +179,7 @@ def sha256_of(folder: int, file: str) -> str:
     digest = hashlib.sha256()
     with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise ValueError(f"{file} is no file any more")
+            raise ValueError(f"{file} is no longer a file")
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()

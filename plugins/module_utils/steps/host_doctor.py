@@ -42,7 +42,7 @@ OPTIONS = {
     "environments": {
         "type": "dict",
         "required": True,
-        "description": "Environments that it may get, by name.",
+        "description": "Environments that the host may get, by name.",
     },
     "python_version": {"default": "", "description": "As of `host_requirements`."},
     "cuda_source": {
@@ -69,8 +69,8 @@ checks:
 deployed: {returned: always, type: str, description: "Version of TensorFlow in use, empty for none."}
 alive: {returned: always, type: list, description: Names of the tasks of this host that run.}
 listened: {returned: always, type: bool, description: Whether the listener existed until now.}
-began: {returned: always, type: float, description: "This host's clock before it looked, in Unix seconds."}
-ended: {returned: always, type: float, description: That clock when it had looked.}
+began: {returned: always, type: float, description: "This host's clock before the checks, in Unix seconds."}
+ended: {returned: always, type: float, description: That clock after the checks.}
 """
 
 

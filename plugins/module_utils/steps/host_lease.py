@@ -18,7 +18,7 @@ OPTIONS = {
         "description": "What to do with the lease. `undone` releases it without having changed anything.",
     },
     "token": {"default": "", "description": "A secret of its holder."},
-    "holder": {"default": "", "description": "Who takes it, shown to others."},
+    "holder": {"default": "", "description": "The person who takes it, as others see it."},
     "looked": {
         "type": "float",
         "default": -1,
@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 RETURN = r"""
-problem: {returned: always, type: str, description: "Why another command holds it, or empty."}
+problem: {returned: always, type: str, description: "Why it could not be taken, or empty."}
 """
 
 

@@ -36,7 +36,7 @@ OPTIONS = {
 }
 
 RETURN = r"""
-removed: {returned: always, type: list, description: "What is removed, in words, with whole folders."}
+removed: {returned: always, type: list, description: "What is removed, in words; a folder with its content."}
 stays: {returned: always, type: list, description: "What stays, and why."}
 """
 
@@ -130,9 +130,9 @@ class HostReset:
     def stays(self) -> list[str]:
         """What stays, and why."""
         runs = self.places.staying_runs
-        staying = [f"{runs} (host_reset_runs: true takes it off)"] if runs else []
+        staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
         if not self.places.data:
-            staying += [f"{record.directory} (host_reset_data: true takes it off)" for record in self.carried]
+            staying += [f"{record.directory} (host_reset_data: true removes them)" for record in self.carried]
         return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
 
     def take_off(self) -> None:
@@ -198,14 +198,14 @@ def leave_sshd(file: Path, service: str) -> None:
         status, _, complaint = ask(["sshd", "-t"], SECONDS_TO_ANSWER)
         if status:
             aside.rename(file)
-            what = f"sshd does not take its configuration without {file}: {complaint.strip()}"
-            raise ValueError(f"{what}. Nothing was changed: mend what it names, then try again")
+            what = f"sshd rejects its configuration without {file}: {complaint.strip()}"
+            raise ValueError(f"{what}. Nothing was changed: fix what it names, then try again")
         call("systemctl", "reload", service)
     aside.unlink()
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account with its processes, and its group whoever is in that. Raises ValueError."""
+    """Remove an account with its processes, and its group with any members. Raises ValueError."""
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:
@@ -229,7 +229,7 @@ def run(step: Step) -> None:
         before = after = HostReset(places)
         if alive := alive_tasks(before.units, places.own("configuration_directory")):
             step.fail_json(
-                msg=f"{alive}: alive on {values['host']}. Nothing was taken off. Wait for the run's end, or "
+                msg=f"{alive}: alive on {values['host']}. Nothing was removed. Wait for the run's end, or "
                 "end it first: `ansible-playbook stop.yml`"
             )
         if before.removed and not step.check_mode:
@@ -238,7 +238,7 @@ def run(step: Step) -> None:
             if after.removed:
                 step.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
     except (OSError, ValueError) as error:
-        step.fail_json(msg=f"psfleet could not be taken off {values['host']}: {error}")
+        step.fail_json(msg=f"psfleet could not be removed from {values['host']}: {error}")
     difference = "".join(f"{line}\n" for line in before.removed)
     step.exit_json(
         changed=bool(before.removed),

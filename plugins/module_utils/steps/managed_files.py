@@ -52,7 +52,7 @@ OPTIONS = {
             "encoding": {
                 "choices": ["text", "base64"],
                 "default": "text",
-                "description": "`base64` for content that is no text.",
+                "description": "`base64` for content that is not text.",
             },
             "owner": {"description": "As of a directory."},
             "group": {"description": "As of a directory."},
@@ -170,7 +170,7 @@ class Entry:
         except ValueError:
             raise ValueError(f"{self.path} is not a directory; move it away") from None
         except PermissionError:
-            raise ValueError(f"{self.path} is not {self.owner}'s; move it away") from None
+            raise ValueError(f"{self.path} does not belong to {self.owner}; move it away") from None
 
 
 def text_of(path: Path) -> str:

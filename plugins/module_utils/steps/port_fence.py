@@ -61,8 +61,8 @@ UNIT = "psfleet-fence.service"
 NFTABLES = "nftables.service"
 PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload")
 OPEN = (
-    "port_fence_enabled is false: whoever reaches the ports of this host's tasks can run programs there. "
-    "Keep them in a network of their own, or fence them by other means (docs/security.md)."
+    "port_fence_enabled is false: anyone who reaches the ports of this host's tasks can run programs there. "
+    "Keep the hosts in a separate network, or fence them by other means (docs/security.md)."
 )
 
 

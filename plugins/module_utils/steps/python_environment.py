@@ -43,7 +43,7 @@ OPTIONS = {
     "directory": {"type": "path", "required": True, "description": "Folder of environments and link."},
     "link": {"default": "environment", "description": "Name of the link. Empty for none."},
     "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
-    "user": {"required": True, "description": "User who tries the environment."},
+    "user": {"required": True, "description": "User that tries the environment."},
     "module": {"required": True, "description": "Module of Python that the trial imports."},
     "archive": {
         "type": "path",
@@ -60,7 +60,7 @@ OPTIONS = {
 
 RETURN = r"""
 needs_archive: {returned: always, type: bool, description: Whether the environment is incomplete.}
-not_given: {returned: where no neighbour gave it, type: str, description: Why not, in words of each.}
+not_given: {returned: where no neighbour gave it, type: str, description: The reason of each.}
 """
 
 # A second installation waits for one that still runs after its connection broke.
@@ -185,7 +185,7 @@ class Environment:
         for command in filling_commands(self.place, self.work, version):
             run_step(command, settings, BUILDER, BUILDER)
         if os.path.lexists(self.marker):
-            raise ValueError(f"a package brings {self.marker}")
+            raise ValueError(f"a package contains {self.marker}")
         take_over(self.place, kept)
 
     def _begin_with(self, base: Path) -> None:

@@ -36,7 +36,7 @@ OPTIONS = {
         "type": "list",
         "elements": "str",
         "default": [],
-        "description": "Tasks of this host whose program may save in other places.",
+        "description": "Tasks of this host with a program that may save in other places.",
     },
     "collect": {
         "type": "list",
@@ -145,7 +145,9 @@ class Packer:
             for place in sorted([*places, *map(SavedPlace, collect)], key=lambda place: len(place.path)):
                 name, parts = place.brought_to(task), place.parts_on_host(run_id, task)
                 if not parts and not place.is_elsewhere:
-                    self.left_out.append(f"{place.path}: {task} saved there, and it ended with the task")
+                    self.left_out.append(
+                        f"{place.path}: {task} saved there, and it was deleted when the task ended"
+                    )
                 is_usual = not name.startswith(f"{SAVED}/")
                 # If only some members of a folder are added, other places may lie in it, too.
                 inside = place.members
@@ -200,10 +202,12 @@ class Packer:
 
     def _add_file(self, descriptor: int, name: str, found: os.stat_result) -> None:
         if self.files >= MOST_FILES:
-            self.left_out.append(f"{name}: beyond the {MOST_FILES} files that are collected of a host")
+            self.left_out.append(f"{name}: above the limit of {MOST_FILES} files from one host")
             return
         if found.st_size > self.bytes_left:
-            self.left_out.append(f"{name}: {readable(found.st_size)}, beyond what is collected of a host")
+            self.left_out.append(
+                f"{name}: {readable(found.st_size)}, above the limit of what is collected from one host"
+            )
             return
         member = tarfile.TarInfo(name)
         member.size, member.mtime = found.st_size, int(found.st_mtime)
@@ -226,7 +230,7 @@ def run(step: Step) -> None:
     tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())
     archive = next(filter(None, tried), None)
     if archive is None:
-        step.fail_json(msg=f"what the run left could not be packed: {'; '.join(full)}")
+        step.fail_json(msg=f"the files of the run could not be packed: {'; '.join(full)}")
         return
     path, packer = archive
     if full:

@@ -32,7 +32,7 @@ OPTIONS = {
     "accounts": {
         "type": "dict",
         "default": {},
-        "description": "Accounts that a deployment makes: name -> `home` and `shell`.",
+        "description": "Accounts that a deployment creates: name -> `home` and `shell`.",
     },
     "make": {"type": "bool", "default": True, "description": "Create what is missing."},
 }

@@ -30,12 +30,12 @@ OPTIONS = {
     "service": {"required": True, "description": "systemd service of sshd."},
     "directory": {"type": "path", "required": True, "description": "What sshd reads beside sshd_config."},
     "login": {"type": "list", "elements": "str", "required": True, "description": "The command line."},
-    "files": {"type": "list", "elements": "path", "required": True, "description": "Files of sshd's."},
+    "files": {"type": "list", "elements": "path", "required": True, "description": "Files of sshd."},
     "admits": {
         "type": "list",
         "elements": "path",
         "required": True,
-        "description": "Files of who may log in.",
+        "description": "Files that list who may log in.",
     },
     "proven": {"type": "path", "required": True, "description": "File of the last proof."},
     "user": {"required": True, "description": "The account, for messages."},
@@ -122,8 +122,8 @@ def run(step: Step) -> None:
         ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"], running)
         if ended:
             step.warn(
-                f"{values['host']}: what {values['user']} had there has ended, since others are let in than "
-                f"before: {first_of(ended, MOST_NAMED)}"
+                f"{values['host']}: ended the processes of {values['user']}, because the list of keys that "
+                f"may log in has changed: {first_of(ended, MOST_NAMED)}"
             )
         if problem:
             step.fail_json(

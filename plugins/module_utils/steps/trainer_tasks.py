@@ -81,7 +81,11 @@ OPTIONS = {
         "default": False,
         "description": "Return whether its fence is in force.",
     },
-    "ready": {"type": "bool", "default": False, "description": "Return what keeps `tasks` from starting."},
+    "ready": {
+        "type": "bool",
+        "default": False,
+        "description": "Return why `tasks` cannot start.",
+    },
     "data_directory": {"default": "", "description": "Where they read data, for `ready`."},
     "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
@@ -109,20 +113,20 @@ environment: {returned: always, type: str, description: "The hash of the environ
 programs: {returned: always, type: list, description: The releases of programs on this host.}
 lacks_cuda: {returned: always, type: bool, description: Whether TensorFlow was built without CUDA.}
 unfenced: {returned: always, type: str, description: "Why its fence is not in force, or empty."}
-checks: {returned: always, type: list, description: "What failed of `ports`, `data` and `metrics`."}
+checks: {returned: always, type: list, description: "Those of `ports`, `data` and `metrics` that failed."}
 holds_run: {returned: always, type: bool, description: Whether the directory of `run_id` has anything in it.}
 tasks:
   returned: always
   type: list
   description:
     - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`,
-      `begun` (who began that run and when, empty where nobody said so) and `reason`. The exit code is null
-      where systemd has forgotten it and the task told none.
+      `begun` (who began that run and when, empty if unknown) and `reason`. The exit code is null
+      where systemd has forgotten it and the task recorded none.
     - The field `ended_by` is `psfleet` where a playbook ended it, `host` where its host went down, which
       was booted since, `itself` where it was neither, empty while it is alive. What a playbook ended has not
       `failed`, whatever its exit code.
-    - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since what the task is told to do
-      was last changed; null if not counted.
+    - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's own settings last
+      changed; null if not counted.
     - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
       `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`
       and `progress`.
@@ -269,8 +273,8 @@ class Tasks:
         if len(runs := set(runs_of_tasks.values())) != 1 or "" in runs:
             each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in runs_of_tasks.items())
             raise SystemdError(
-                f"the tasks to be started are not of one run: {each}. Nothing was started: "
-                "`ansible-playbook train.yml` tells them"
+                f"the tasks to be started do not belong to one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` assigns them one"
             )
         return runs.pop()
 

@@ -87,7 +87,7 @@ class Content:
         found = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):
-                raise ValueError(f"{self.install_directory / kind} is not root's alone")
+                raise ValueError(f"{self.install_directory / kind} can be changed by others than root")
             found = directories_in(folder)
         ours = (0, os.geteuid())
         return {
@@ -137,7 +137,7 @@ def run(step: Step) -> None:
                 for path in going:
                     remove(path)
     except (OSError, ValueError) as error:
-        step.fail_json(msg=f"What nothing needs any more could not be removed: {error}")
+        step.fail_json(msg=f"Unneeded content could not be removed: {error}")
     removed = [str(path) for path in going]
     before = "".join(f"{path}\n" for path in removed)
     step.exit_json(

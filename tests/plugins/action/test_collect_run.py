@@ -98,7 +98,7 @@ def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_c
     assert (evil["files"], evil["failed"]) == ([], False)
     assert (
         evil["left_out"][0]
-        == "evil: 1000 of the 1000 bytes of its archive came: more came than was asked for"
+        == "evil: 1000 of the 1000 bytes of its archive came: more bytes arrived than were requested"
     )
     assert (tmp_path / "run" / "logs" / "ps0.out").read_text() == "all is well"
     assert not larger.exists()

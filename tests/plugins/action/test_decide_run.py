@@ -37,8 +37,8 @@ def begun(runs: Path, *of_hosts: str, check: bool = False, refused: bool = False
         return {"id": run_id, "folder": str(Path(arguments["runs_directory"]) / run_id)}
 
     action._decided = decided
-    found = {"node1": {"tasks": [{"run_id": run_id} for run_id in of_hosts]}}
-    answer = action._act({"run_id": "", "runs_directory": str(runs), "found": found})
+    found = {"node1": {"tasks": [{"state": "started", "run_id": run_id} for run_id in of_hosts]}}
+    answer = action._act({"state": "started", "run_id": "", "runs_directory": str(runs), "found": found})
     return str(answer["msg"] if answer.get("failed") else answer["run"]["id"])
 
 
@@ -75,11 +75,15 @@ def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
         cluster_settings=settings,
         cluster_person="ana@desk",
     )
-    run = action._act({"run_id": "", "runs_directory": str(tmp_path), "found": hosts})["run"]
+    run = action._act({"state": "started", "run_id": "", "runs_directory": str(tmp_path), "found": hosts})[
+        "run"
+    ]
     assert run["settings"]["begun"] == "ana@desk, 2026-11-25 04:05 UTC"
     # Who watches it has not begun it.
     lead = {run["lead"]["host"]: found(run["lead"]["name"], alive=True, run_id="r1", **there)}
-    watched = action._act({"run_id": "r1", "runs_directory": str(tmp_path), "found": hosts | lead})["run"]
+    watched = action._act(
+        {"state": "started", "run_id": "r1", "runs_directory": str(tmp_path), "found": hosts | lead}
+    )["run"]
     assert (watched["action"], "begun" in watched["settings"]) == ("attach", False)
 
 
@@ -107,7 +111,7 @@ def test_a_new_run_is_of_a_program_that_is_chosen_and_one_that_goes_on_of_its_ow
         )
         action._loader = DataLoader()
         answer: dict[str, Any] = action._act(
-            {"run_id": run_id, "runs_directory": str(tmp_path), "found": hosts}
+            {"state": "started", "run_id": run_id, "runs_directory": str(tmp_path), "found": hosts}
         )
         return answer
 

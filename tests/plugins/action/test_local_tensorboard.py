@@ -1,4 +1,4 @@
-"""TensorBoard on this machine: what is started, what it says, and what is said where there is none."""
+"""TensorBoard on this machine: how it is started, what it prints, and the advice if it is missing."""
 
 import sys
 from pathlib import Path

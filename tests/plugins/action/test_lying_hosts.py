@@ -1,7 +1,8 @@
-"""Hosts whose Python is their own: it answers what it likes."""
+"""Hosts with a manipulated Python that returns arbitrary answers."""
 
 import json
 import re
+import sys
 from ast import literal_eval
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,17 +33,19 @@ HOSTS |= {
     "leads": json.dumps({"answers": [{"runs": RUNS}]}),
 }
 HOSTS |= {"ps-host0": '{"answers": ' * 100_000 + "1" + "}" * 100_000}
-PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which it cannot be"
+PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is invalid"
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
-    """What Ansible says of these tasks on hosts whose Python prints this."""
+    """What Ansible says of these tasks on hosts whose Python prints this; "" is an honest one."""
     for host, answer in hosts.items():
         (folder / f"{host}.json").write_text(answer)
         (folder / host).write_text(f"#!/bin/sh\n[ -t 0 ] || cat >/dev/null\ncat '{folder}/{host}.json'\n")
         (folder / host).chmod(0o755)
     variables = {"ansible_connection": "local", "cluster_plan": make_plan().to_json()}
-    of_hosts = {host: {"ansible_python_interpreter": f"{folder}/{host}"} for host in hosts}
+    of_hosts = {
+        host: {"ansible_python_interpreter": f"{folder}/{host}"} if lie else {} for host, lie in hosts.items()
+    }
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": of_hosts, "vars": variables}}))
     done = played(written_play(folder, *tasks), "-i", folder / "hosts.yml", **settings)
     text = done.stdout + done.stderr
@@ -119,15 +122,14 @@ def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 
+# What the preflight gives to the plays after it.
+FACTS = {"cluster_plan": make_plan().to_json(), "cluster_paths": {}, "cluster_tasks": {}}
+
+
 @pytest.mark.slow
 def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> None:
-    answers = (
-        "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'told'))) }}"
-    )
     text = said(
-        tmp_path,
-        {"psfleet.cluster.host_status": {"tasks": [], "paths": {}}, "register": "told"},
-        {"psfleet.cluster.show_status": {"answers": answers, "runs_directory": "runs"}, "run_once": True},
+        tmp_path, {"psfleet.cluster.show_status": {"runs_directory": "runs"}, "run_once": True, "vars": FACTS}
     )
     assert f"node1 gave no answer: {PROBLEM}" in text
     assert "ps-host0 gave no answer: its answer" in text
@@ -136,15 +138,27 @@ def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
-    answers = (
-        "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'told'))) }}"
-    )
     text = said(
-        tmp_path,
-        {"psfleet.cluster.host_runs": {"paths": {}}, "register": "told"},
-        {"psfleet.cluster.show_runs": {"answers": answers, "runs_directory": "runs"}, "run_once": True},
+        tmp_path, {"psfleet.cluster.show_runs": {"runs_directory": "runs"}, "run_once": True, "vars": FACTS}
     )
     assert "theirs      3  not here    7 bytes" in text
     assert "leads gave no answer: its answer to host_runs is damaged: runs[1].run_id" in text
     assert re.search(r"node0.* gave no answer: its answer to host_runs is damaged: runs is m", text)
     assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in text
+
+
+@pytest.mark.slow
+def test_a_host_is_not_asked_by_the_python_of_another(tmp_path: Path) -> None:
+    paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
+    text = said(
+        tmp_path,
+        {
+            "psfleet.cluster.show_runs": {"runs_directory": "runs"},
+            "run_once": True,
+            "vars": {"cluster_paths": paths},
+        },
+        hosts={"node0": HOSTS["none"], "node1": ""},
+        ANSIBLE_PYTHON_INTERPRETER=sys.executable,
+    )
+    assert "node0 gave no answer" in text
+    assert "node1 gave no answer" not in text

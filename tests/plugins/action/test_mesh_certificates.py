@@ -73,7 +73,10 @@ def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
 def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
     refused = certify(tmp_path, second="no key")
     assert refused["failed"]
-    assert "the public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is none" in refused["msg"]
+    assert (
+        "the reported public key of psfleet-ssh@node2 of lab from 10.0.0.2 or fd00::2 is not a key"
+        in refused["msg"]
+    )
 
 
 def test_deployments_that_are_the_first_at_once_have_one_authority(tmp_path: Path) -> None:

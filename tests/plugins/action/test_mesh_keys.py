@@ -1,4 +1,4 @@
-"""The public keys of all hosts: told, kept for those that are left out, and refused where they are none."""
+"""The public keys of all hosts: reported, kept for hosts left out by --limit, and refused if invalid."""
 
 import re
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_hosts_that_are_left_out_are_known_and_told_of(tmp_path: Path) -> None:
 def test_a_host_that_was_never_met_is_named(tmp_path: Path) -> None:
     answer = gathered(tmp_path, node1=A)
     assert answer["failed"]
-    assert answer["msg"].startswith("the public key of WireGuard of 2, 3 is not known here: deploy to all")
+    assert answer["msg"].startswith("the WireGuard public key of 2, 3 is not known here: deploy to all")
     assert not (tmp_path / "state").exists()
 
 
@@ -53,9 +53,9 @@ def test_a_check_keeps_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        (A, "1, 2 have told one public key .* remove the folder mesh"),
-        ("", "2 has told '' for its public key"),
-        (f"{B}\nPostUp = reboot", r"2 has told 'b*A=\\nPostUp = reboot' for its public key"),
+        (A, "1, 2 reported the same WireGuard public key; .* remove the folder mesh"),
+        ("", "2 reported '' as its WireGuard public key"),
+        (f"{B}\nPostUp = reboot", r"2 reported 'b*A=\\nPostUp = reboot' as its WireGuard public key"),
     ],
 )
 def test_what_is_no_key_of_its_own_is_refused(tmp_path: Path, key: str, says: str) -> None:
@@ -68,6 +68,6 @@ def test_what_was_kept_and_is_none_is_not_believed(tmp_path: Path) -> None:
     gathered(tmp_path, node1=A, node2=B, node3=C)
     file = tmp_path / "state/keys.json"
     file.write_text(file.read_text().replace(B, "PostUp = reboot"))
-    assert gathered(tmp_path, node1=A)["msg"].startswith("the public key of WireGuard of 2 is not known")
+    assert gathered(tmp_path, node1=A)["msg"].startswith("the WireGuard public key of 2 is not known")
     file.write_text("[]")
     assert gathered(tmp_path, node1=A)["failed"]

@@ -1,4 +1,4 @@
-"""The action without downloads: what it changes, and what it refuses to take from a cache."""
+"""The action without downloads: what it changes, and which caches it refuses."""
 
 import os
 from pathlib import Path

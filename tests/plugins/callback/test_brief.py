@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
 from tests.repository import HERE, ROOT, played, written_play
 
 TASKS = [
@@ -77,9 +79,10 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
 @pytest.mark.parametrize("more", ["", "-v"])
 def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more: str) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
+    shown = {"psfleet.cluster.show_runs": {"runs_directory": "runs"}, "run_once": True}
     play = written_play(
         tmp_path,
-        {"psfleet.cluster.host_runs": {"paths": paths}},
+        {**shown, "vars": {"cluster_paths": paths}},
         {"psfleet.cluster.reach_host": {}, "register": "host_look"},
         {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/reached.yml"},
     )
@@ -104,11 +107,11 @@ HOSTILE = "\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
 WRITTEN_OUT = r"\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
 STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 OF_OURS = re.compile(r"\x1b\[(?:(?:[01];)?3[0-7]|0)m")
-STATUS = {
-    "problem": "",
+STATUS = ANSWERS["trainer_tasks"] | {
     "deployed": {"hash": "a"},
     "tasks": [
-        {
+        WORKER
+        | {
             "name": "ps0",
             "job": "ps",
             "index": 0,
@@ -133,27 +136,23 @@ STATUS = {
         }
     ],
 }
+PS = {"host": "a", "job": "ps", "index": 0}
+# What a host does in place of its Python: it lies about its tasks, and breaks when its runs are listed.
+LIAR = """#!/bin/sh
+cat > "$0.module"
+grep -q trainer_tasks "$0.module" && exec cat "$0.status"
+grep -q host_runs "$0.module" && cat "$0.said" >&2 && exit 1
+exec {python} "$0.module"
+"""
 # All that these show is from a host. The first is ours: it makes the others safe under any callback.
 SAID = "{{ said.content | b64decode }}"
 ATTACKS = [
     {
         "name": "A table",
-        "psfleet.cluster.show_status": {"answers": {"a": "{{ status }}"}, "runs_directory": "runs"},
-        "vars": {
-            "cluster_plan": {
-                "hash": "a",
-                "cluster_name": "lab",
-                "tasks": [{"host": "a", "job": "ps", "index": 0}],
-            }
-        },
+        "psfleet.cluster.show_status": {"runs_directory": "runs"},
+        "vars": {"cluster_plan": {"hash": "a", "cluster_name": "lab", "tasks": [PS]}},
     },
-    {
-        "name": "Runs",
-        "psfleet.cluster.show_runs": {
-            "answers": {"a": {"problem": f"{HOSTILE}"}, "b": {"runs": []}},
-            "runs_directory": "runs",
-        },
-    },
+    {"name": "Runs", "psfleet.cluster.show_runs": {"runs_directory": "runs"}, "ignore_errors": True},
     {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
     {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
     {
@@ -171,7 +170,8 @@ ATTACKS = [
     },
     {
         "name": "A run to copy",
-        "psfleet.cluster.decide_stop": {
+        "psfleet.cluster.decide_run": {
+            "state": "stopped",
             "run_id": "another",
             "runs_directory": "/nowhere",
             "found": {"a": {"tasks": [{"name": "ps0", "alive": True, "run_id": SAID}]}},
@@ -193,11 +193,16 @@ ATTACKS = [
     [("psfleet.cluster.brief", ""), ("psfleet.cluster.brief", "-v"), ("ansible.builtin.default", "-vvv")],
 )
 def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more: str) -> None:
-    (tmp_path / "said").write_bytes(HOSTILE.encode())
-    (tmp_path / "values.json").write_text(json.dumps({"said_in": f"{tmp_path}/said", "status": STATUS}))
+    liar = tmp_path / "liar"
+    liar.write_text(LIAR.format(python=sys.executable))
+    liar.chmod(0o755)
+    (tmp_path / "liar.said").write_bytes(HOSTILE.encode())
+    (tmp_path / "liar.status").write_text(json.dumps({"answers": [STATUS]}))
+    values = {"said_in": f"{liar}.said", "cluster_paths": {}, "cluster_tasks": {"a": [PS]}}
+    (tmp_path / "values.json").write_text(json.dumps(values))
     done = played(
         written_play(tmp_path, *ATTACKS),
-        *("-i", "a,", *HERE),
+        *("-i", "a,", "-c", "local", "-e", f"ansible_python_interpreter={liar}"),
         *("-e", f"@{tmp_path}/values.json", *more.split()),
         ANSIBLE_STDOUT_CALLBACK=callback,
         ANSIBLE_NOCOLOR="",
@@ -208,9 +213,17 @@ def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more
     for text in (shown, (tmp_path / "log").read_text()):
         assert STEERING.findall(OF_OURS.sub("", text)) == []
     # All of it was shown, in colours.
-    for words in ("(item=label ", "title ", "\x1b[0;32m+file ", "names the run '", "error ", "last "):
+    for words in (
+        "(item=label ",
+        "title ",
+        "\x1b[0;32m+file ",
+        "names the run '",
+        "error ",
+        "last ",
+    ):
         assert words + WRITTEN_OUT in shown
     assert "\x1b[31mexit code 70 (program): reason" in shown
+    assert "could not act as root: ]0;x" in shown
 
 
 def test_the_first_tasks_cannot_be_left_out(tmp_path: Path) -> None:

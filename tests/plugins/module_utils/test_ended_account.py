@@ -101,7 +101,7 @@ def test_what_does_not_end_is_named(
     monkeypatch.setattr(ended_account, "kill_all", lambda *_, **__: None)
     process = start(*AS_USER, "sleep", "600")
     wait_for(lambda: names() == ["sleep"])
-    with pytest.raises(ValueError, match=f"what lab has does not end: process {process.pid} \\(sleep\\)"):
+    with pytest.raises(ValueError, match=f"processes of lab do not end: process {process.pid} \\(sleep\\)"):
         end_all("lab", USER)
 
 
@@ -133,5 +133,5 @@ def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_of_root_nothing_is_ended() -> None:
-    with pytest.raises(ValueError, match="lab has the number of root"):
+    with pytest.raises(ValueError, match="lab has the user id of root"):
         end_all("lab", 0)

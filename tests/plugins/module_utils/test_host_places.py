@@ -1,4 +1,4 @@
-"""What goes of a host and what stays; docs/contracts.md and the roles say what there may be."""
+"""Which files of a host are removed and which stay, compared with docs/contracts.md and the roles."""
 
 import os
 import re
@@ -11,6 +11,8 @@ import pytest
 from plugins.module_utils import host_places
 from plugins.module_utils.host_places import OWN, HostPlaces, give_to_root, is_our_unit, remove_tree
 from plugins.module_utils.steps.carried_files import CarriedFiles, Wanted
+from psfleet.deployment.trainer import unit_files
+from tests.psfleet.deployment.made_host import made_host
 from tests.repository import ROOT
 from tests.test_docs import rows, section
 
@@ -85,6 +87,7 @@ def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
 def test_every_unit_and_drop_in_that_is_written_is_known() -> None:
     sources = [path for folder in ("roles", "plugins") for path in (ROOT / folder).rglob("*.*")]
     texts = [path.read_text() for path in sources if path.suffix in {".py", ".yml", ".j2"}]
+    texts += [file["path"] for file in unit_files(made_host(trainer_metrics_directory="/var/lib/textfiles"))]
     written = {
         name for text in texts for name in re.findall(r"psfleet[\w@*-]*\.(?:service|timer|target)", text)
     }

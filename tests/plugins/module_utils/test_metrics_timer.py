@@ -1,4 +1,4 @@
-"""The timer of the metrics, with a systemd that remembers what it was told."""
+"""The timer of the metrics, with a systemd that records its commands."""
 
 import os
 from pathlib import Path

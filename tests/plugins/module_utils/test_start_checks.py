@@ -1,4 +1,4 @@
-"""What a host lacks that its tasks need, looked for on this machine."""
+"""The checks before tasks start, run on this machine."""
 
 import os
 import pwd

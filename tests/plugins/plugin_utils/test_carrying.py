@@ -1,4 +1,4 @@
-"""Several steps on a host: what is told of them, and which of them fails."""
+"""Several steps on a host: their messages, and the name of a step that fails."""
 
 from typing import Any
 

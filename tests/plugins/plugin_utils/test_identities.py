@@ -1,4 +1,4 @@
-"""A host that tells what cannot be signed is refused by itself, before the keys of all are signed."""
+"""A host with keys that cannot be signed is refused alone, before the keys of all are signed."""
 
 import re
 import shutil
@@ -31,15 +31,15 @@ def test_what_can_be_signed_is_no_problem(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"host_key": ""}, r"/etc/ssh/ssh_host_ed25519_key\.pub of node2 is none that can be signed"),
+        ({"host_key": ""}, r"/etc/ssh/ssh_host_ed25519_key\.pub of node2 is not a key that can be signed"),
         ({"host_key": KEY[:30]}, r"ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key > /etc/ssh/ssh_host_ed255"),
         (
             {"user_key": "no key"},
-            r"/etc/psfleet/ssh/\.ssh/id_ed25519\.pub of node2 is none that can be signed",
+            r"/etc/psfleet/ssh/\.ssh/id_ed25519\.pub of node2 is not a key that can be signed",
         ),
         ({"user_key": "no key"}, "deploy again: rm /etc/psfleet/ssh/.ssh/id_ed25519.pub$"),
         ({"addresses": []}, "node2.lab has no address on node2 itself"),
-        ({"addresses": ["0.0.0.0/0"]}, "node2 has told .*0.0.0.0/0"),
+        ({"addresses": ["0.0.0.0/0"]}, "node2 reported .*0.0.0.0/0"),
     ],
 )
 def test_a_host_and_its_file_are_named(told: dict[str, Any], says: str) -> None:
@@ -57,10 +57,8 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
     shown = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[1]
     for _ in range(2):  # whether this controller has one of its own, or not
         refused = problem(told, str(here))
-        assert refused.startswith(
-            f"node2 lets in whom another authority of the cluster lab has signed ({shown})"
-        )
-        assert f"The directory ssh_ca of that is needed here, as {here}." in refused
+        assert refused.startswith(f"node2 trusts another certificate authority of the cluster lab ({shown})")
+        assert f"Copy the directory ssh_ca from there to {here}." in refused
         here.mkdir(parents=True, exist_ok=True)
         made(here)
     # It was of another cluster, or what it lets in is none.

@@ -1,4 +1,4 @@
-"""Why a host gave no answer, by what Ansible has of it."""
+"""Why a host gave no answer, from Ansible's result."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], wo
     [
         ("Host key verification failed.", "`ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`"),
         ("root@192.0.2.1: Permission denied (publickey,password).", "ssh-add"),
-        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "mend ansible_host"),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "correct ansible_host"),
     ],
 )
 def test_who_cannot_log_in_is_told_what_usually_helps(said: str, remedy: str) -> None:
@@ -69,4 +69,4 @@ def test_who_cannot_log_in_is_told_what_usually_helps(said: str, remedy: str) ->
     _, problem = answer_or_problem(asked)
     assert problem == f"could not log in: {said}"
     assert [remedy in told for told in remedies([problem, problem])] == [True]
-    assert bool(remedies([problem], otherwise="")) == (remedy != "mend ansible_host")
+    assert bool(remedies([problem], otherwise="")) == (remedy != "correct ansible_host")

@@ -1,4 +1,4 @@
-"""Environments that tests install: what the controller carries for them, and the module's own class."""
+"""Environments for tests: the controller's description of them, and the module's own class."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""Files of the controller in a directory of a host: what is carried, what stays, what is refused."""
+"""The controller's files in a directory of a host: which are copied, which stay, which are refused."""
 
 import hashlib
 import io
@@ -224,7 +224,7 @@ def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_pa
         with pytest.raises((OSError, ValueError), match=r"does not follow|No such device"):
             module.append(folder, io.BytesIO(b"6"), 5)
         if feeding:
-            with pytest.raises(ValueError, match="is no file any more"):
+            with pytest.raises(ValueError, match="is no longer a file"):
                 module.sha256_of(folder, PARTIAL)
             feeding.kill()
             feeding.wait()

@@ -1,4 +1,4 @@
-"""What the module says of this machine."""
+"""The findings of the step on this machine."""
 
 import os
 from typing import Any

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from plugins.action.host_doctor import environments
+from plugins.action.show_doctor import environments
 from plugins.module_utils.host.deployment import Deployment
 from plugins.module_utils.host.environment import HostEnvironment
 from plugins.module_utils.host.host_checks import HostNeeds

@@ -1,4 +1,4 @@
-"""What hosts say of each other by the modules, and what doctor.yml makes of it."""
+"""Hosts' probes of each other, and the findings of doctor.yml."""
 
 import json
 import os

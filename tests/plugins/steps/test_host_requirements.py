@@ -1,4 +1,4 @@
-"""What deploy.yml says of a host that cannot be part of the cluster."""
+"""How deploy.yml refuses a host that cannot be part of the cluster."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A host that psfleet is taken off, with a systemd and accounts that remember what they were told."""
+"""The removal of psfleet from a host, with a systemd and accounts that record their commands."""
 
 import grp
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from plugins.module_utils.host.accounts import COMMENTS
 from plugins.module_utils.host_places import HostPlaces
 from plugins.module_utils.steps import host_reset as module
+from psfleet.deployment import ssh_mesh
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.steps.module_run import answer_of
-from tests.repository import ROOT
+from tests.psfleet.deployment.made_host import made_host
 from trainer.host.task_units import parse_show
 
 OTHERS = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:psfleet fan,,,:/home/alice:/bin/bash\n"
@@ -135,7 +135,7 @@ def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(h
         "psfleet-tensorboard.service, which runs or has failed",
     }
     runs = host.root / "var/lib/psfleet/runs"
-    assert taken["stays"] == [f"{runs} (host_reset_runs: true takes it off)"]
+    assert taken["stays"] == [f"{runs} (host_reset_runs: true removes them)"]
     assert taken["diff"]["before"].splitlines() == taken["removed"]
     assert left(host.root) == {
         *("etc/passwd", "etc/os-release", "prometheus/apt.prom"),
@@ -175,7 +175,7 @@ def test_data_that_are_asked_for_go_with_their_folder_and_no_other_unit_is_forgo
     host.units, host.table = {}, ""
     install = host.root / "opt/psfleet"
     carry(install / "data", install / "carried")
-    kept = [f"{install / 'data'} (host_reset_data: true takes it off)"]
+    kept = [f"{install / 'data'} (host_reset_data: true removes them)"]
     answer = reset(host.root)
     assert (answer["changed"], answer["stays"]) == (False, kept)
     assert reset(host.root, data=True)["removed"] == [str(install), f"data in {install / 'data'}"]
@@ -188,7 +188,7 @@ def test_what_was_interrupted_is_finished(host: Host, monkeypatch: pytest.Monkey
     deployed(host)
     with monkeypatch.context() as broken:
         broken.setattr(module, step, lambda *_: (_ for _ in ()).throw(OSError("the power")))
-        assert reset(host.root)["msg"] == "psfleet could not be taken off n1: the power"
+        assert reset(host.root)["msg"] == "psfleet could not be removed from n1: the power"
     assert reset(host.root)["changed"]
     assert not reset(host.root)["changed"]
     assert host.passwd.read_text() == OTHERS
@@ -203,7 +203,7 @@ def test_a_task_that_lives_is_left_alone_and_named(host: Host, check: bool) -> N
     before = left(host.root)
     answer = reset(host.root, check=check)
     assert answer["failed"]
-    assert answer["msg"].startswith("worker1 of run night-1: alive on n1. Nothing was taken off. Wait for")
+    assert answer["msg"].startswith("worker1 of run night-1: alive on n1. Nothing was removed. Wait for")
     assert left(host.root) == before
     host.units["psfleet-worker@1.service"] = "failed"
     assert reset(host.root)["changed"]
@@ -220,7 +220,7 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
     host.sshd_objects = "/etc/ssh/sshd_config line 3: Bad configuration option: X\n"
     before = left(host.root)
     said = reset(host.root)["msg"]
-    assert said.startswith("psfleet could not be taken off n1: sshd does not take its configuration without")
+    assert said.startswith("psfleet could not be removed from n1: sshd rejects its configuration without")
     assert ": /etc/ssh/sshd_config line 3: Bad configuration option: X. Nothing was changed" in said
     assert left(host.root) == before
     host.sshd_objects = ""
@@ -231,10 +231,8 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
 
 
 def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
-    (task,) = yaml.safe_load((ROOT / "roles/ssh_mesh/tasks/accounts.yml").read_text())
-    steps = task["psfleet.cluster.host_steps"]["steps"]
-    made_by = [step["arguments"] for step in steps if step["step"] == "ansible.builtin.user"]
-    assert [account["comment"] for account in made_by] == [*COMMENTS]
+    accounts = [*ssh_mesh.account_of_tasks(made_host()), *ssh_mesh.account_of_login(made_host())]
+    assert [account["comment"] for account in accounts] == [*COMMENTS]
     passwd = tmp_path / "passwd"
     lines = ["lab:x:998:997:psfleet trainer,,,:/:/x", "+::::::", "toor:x:0:0:psfleet trainer:/:/x", "broken"]
     passwd.write_text("\n".join([OTHERS.strip(), *lines]) + "\n")

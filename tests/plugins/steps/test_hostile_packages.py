@@ -156,9 +156,9 @@ def test_root_takes_over_what_an_installer_has_left_and_nobody_else_can_change_i
         ("os.symlink('/etc', 'lib/outside')", r"lib/outside \(lrwx.*is no file, folder or link within"),
         ("os.symlink('../../..', 'lib/above')", r"lib/above \(lrwx.*is no file, folder or link within"),
         ("os.symlink('../bin/python', 'lib/other')", r"lib/other \(lrwx.*is no file, folder or link within"),
-        ("os.remove('pyvenv.cfg')", r"in place of .*/pyvenv\.cfg"),
-        ("os.remove('bin/python'); os.symlink('../lib/x', 'bin/python')", r"in place of .*/bin/python"),
-        ("pathlib.Path('.complete').touch()", r"brings .*/\.complete"),
+        ("os.remove('pyvenv.cfg')", r"replaced .*/pyvenv\.cfg"),
+        ("os.remove('bin/python'); os.symlink('../lib/x', 'bin/python')", r"replaced .*/bin/python"),
+        ("pathlib.Path('.complete').touch()", r"contains .*/\.complete"),
     ],
 )
 def test_what_is_no_part_of_an_environment_is_refused(
@@ -172,7 +172,7 @@ def test_what_is_no_part_of_an_environment_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("file", "said"), [("pyvenv.cfg", r"in place of .*/pyvenv\.cfg"), (".complete", r"brings .*/\.complete")]
+    ("file", "said"), [("pyvenv.cfg", r"replaced .*/pyvenv\.cfg"), (".complete", r"contains .*/\.complete")]
 )
 def test_a_package_that_would_be_the_environment_itself_is_refused(
     host: Path, tmp_path: Path, file: str, said: str

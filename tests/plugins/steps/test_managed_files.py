@@ -257,7 +257,7 @@ def test_a_directory_of_root_that_they_put_there_does_not_become_theirs(theirs: 
     wanted = {"path": str(theirs / "runs"), "owner": "nobody", "group": "nogroup", "mode": "0750"}
     (theirs / "keys").mkdir(mode=0o700)
     (theirs / "keys").rename(theirs / "runs")  # as they can
-    assert manage(directories=[wanted])["msg"] == f"{theirs}/runs is not nobody's; move it away"
+    assert manage(directories=[wanted])["msg"] == f"{theirs}/runs does not belong to nobody; move it away"
     assert (theirs / "runs").stat().st_uid == 0
     (theirs / "runs").rmdir()
     assert manage(directories=[wanted])["changed"]

@@ -68,7 +68,7 @@ def test_one_that_was_filled_elsewhere_is_as_one_that_was_filled_here(
     ("damage", "says"),
     [
         (lambda content: content[:-20], "it ends before its end"),
-        (lambda content: b"x" * 100 + content, "it is not what Zstandard has packed"),
+        (lambda content: b"x" * 100 + content, "it is not an archive of Zstandard"),
         (lambda _: zstandard.compress(b"no archive" * 200), "tar .* ended with 2: tar: This does not look"),
     ],
 )

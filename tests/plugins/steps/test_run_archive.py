@@ -1,4 +1,4 @@
-"""What is packed of a run, by the module as it runs on a host whose tasks put there what they like."""
+"""Which files of a run are packed, by the step on a host with hostile files."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> No
         "saved/worker0/tmp/logs/model.ckpt-5.index",
         "saved/worker0/tmp/tables/1",
     ]
-    assert left_out == ["/dev/shm/lost: ps0 saved there, and it ended with the task"]
+    assert left_out == ["/dev/shm/lost: ps0 saved there, and it was deleted when the task ended"]
 
 
 def test_of_a_model_in_a_folder_of_everybody_its_own_files_are_packed(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
     names, left_out = packed(tmp_path)
     assert names == ["events/a", "output/c", "output/d"]  # to the last byte
     assert left_out == [
-        "devices/b: 2.0 MB, beyond what is collected of a host",
-        "output/e: 200.0 kB, beyond what is collected of a host",
+        "devices/b: 2.0 MB, above the limit of what is collected from one host",
+        "output/e: 200.0 kB, above the limit of what is collected from one host",
     ]
 
 
@@ -196,7 +196,7 @@ def test_neither_many_files_nor_deep_folders_are_packed_without_end(
     written(tmp_path, *(f"{OF_R1}/events/{number}" for number in range(30)))
     names, left_out = packed(tmp_path)
     assert names == ["events/0", "events/1"]
-    assert left_out[0] == "events/10: beyond the 2 files that are collected of a host"
+    assert left_out[0] == "events/10: above the limit of 2 files from one host"
     assert (len(left_out), left_out[-1]) == (21, "and 10 more")
 
 
@@ -265,7 +265,9 @@ def test_where_the_disk_is_full_the_records_are_packed_into_memory(
     archive.unlink()
     assert (archive.parent, names) == (Path("/dev/shm"), ["events/worker0.jsonl"])
     assert ARCHIVE.fullmatch(str(archive))
-    assert answer["left_out"] == ["checkpoints/large: 900.0 kB, beyond what is collected of a host"]
+    assert answer["left_out"] == [
+        "checkpoints/large: 900.0 kB, above the limit of what is collected from one host"
+    ]
     said = f"{full} has 0 bytes free (No space left on device): packed in /dev/shm instead"
     assert answer["warnings"] == [f"{said}, its records before all else"]
     assert [path.name for path in full.iterdir()] == ["taken"]
@@ -279,6 +281,6 @@ def test_where_no_place_has_room_each_is_named(
     answer = answered(tmp_path)
     assert answer["failed"]
     assert answer["msg"] == (
-        f"what the run left could not be packed: {full} has 0 bytes free (No space left on device); "
+        f"the files of the run could not be packed: {full} has 0 bytes free (No space left on device); "
         f"{tmp_path}/none has 0 bytes free (No such file or directory)"
     )

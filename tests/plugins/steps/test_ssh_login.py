@@ -92,7 +92,7 @@ def test_what_the_account_runs_ends_where_others_are_let_in_than_before(
     again, _ = logged_in(folder)
     assert (again["changed"], ended()) == (True, 3)
     ours = ", ".join(f"process {number} (sleep)" for number in range(5)) + " and 1 more"
-    what = "node1: what psfleet-ssh had there has ended, since others are let in than before"
+    what = "node1: ended the processes of psfleet-ssh, because the list of keys that may log in has changed"
     assert again["warnings"] == [f"{what}: {ours}"]
     assert (logged_in(folder)[0]["changed"], ended()) == (False, 3)
     (folder / "proven").write_text("[]")

@@ -60,20 +60,20 @@ def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tm
 
 
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
-LONGER = "systemd has ended it, for it took longer than its unit allows"
+LONGER = "systemd ended it, because it took longer than its unit allows"
 
 
 @pytest.mark.parametrize(
     ("result", "lines", "reason"),
     [
         ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
-        ("oom-kill", "", "the kernel has ended it, for the memory of its host was used up"),
+        ("oom-kill", "", "the kernel killed it, because its host ran out of memory"),
         ("exit-code", "Traceback", "Traceback"),
         ("exit-code", "", "exit-code"),
         ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
         ("exit-code", f"{FAILED.replace('one', 'old')}\n{FAILED}\nand further", "ValueError: one\ntwo"),
         # What an earlier process of the task said is no reason of the kernel's.
-        ("watchdog", FAILED, f"systemd has ended it, for it gave no sign of life\n{FAILED}"),
+        ("watchdog", FAILED, f"systemd ended it, because it gave no sign of life\n{FAILED}"),
     ],
 )
 def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
@@ -208,11 +208,11 @@ ALIVE, ENDED = (f"printf 'LoadState=loaded\\nActiveState={state}\\n'" for state 
 @pytest.mark.parametrize(
     ("show", "asked", "said"),
     [
-        ("true", "queried", "systemctl show was asked for 1 units and said something of 0"),
+        ("true", "queried", "systemctl show was asked for 1 units and answered for 0"),
         (
             "echo 'Failed to connect to bus' >&2; exit 1",
             "queried",
-            "systemctl show was asked for 1 units and said: Failed to connect to bus",
+            "systemctl show was asked for 1 units and answered: Failed to connect to bus",
         ),
         (
             ALIVE,
@@ -259,7 +259,9 @@ def test_tasks_that_are_not_of_one_run_are_not_started(
         file.parent.mkdir(exist_ok=True)
         if run_id := told.get(f"{job}{index}"):
             file.write_text(f'PSFLEET_RUN_ID="{run_id}"\n')
-    with pytest.raises(OSError, match=f"^the tasks to be started are not of one run: {said}. Nothing was"):
+    with pytest.raises(
+        OSError, match=f"^the tasks to be started do not belong to one run: {said}. Nothing was"
+    ):
         tasks._run_to_start()
 
 

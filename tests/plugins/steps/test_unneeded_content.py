@@ -113,7 +113,7 @@ def test_nothing_else_is_touched_and_no_link_followed(host: Path) -> None:
 
 def test_a_folder_in_which_others_may_write_is_refused(host: Path) -> None:
     (host / "opt/programs").chmod(0o777)
-    assert "programs is not root's alone" in asked(host)["msg"]
+    assert "programs can be changed by others than root" in asked(host)["msg"]
     assert left(host, "programs") == {A, B, C, D}
 
 

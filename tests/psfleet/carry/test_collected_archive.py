@@ -120,10 +120,10 @@ def test_each_host_brings_what_its_own_tasks_have_saved_and_the_leads_checkpoint
         "saved/worker0/tmp/x": "9",
         "collected.json": "{}\n",
     }
-    of_another = "it is of no task of this host"
+    of_another = "it belongs to no task of this host"
     named = (
-        "it stays on the host: names have letters, digits and _.=,+@-, of which no part begins with a sign"
-        " but _, and are not too long or deep"
+        "it stays on the host: names have letters, digits and _.=,+@-, and no part of a path begins with a "
+        "sign other than _, and are not too long or deep"
     )
     assert [line.partition(": ")[2] for line in refused] == [of_another, named, of_another, of_another]
 
@@ -192,20 +192,20 @@ def test_a_host_with_an_odd_name_gets_a_folder_of_its_own(tmp_path: Path) -> Non
 def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert bring(tmp_path / "r0", "n1", {"output/a": "1" * 1000, "output/b": ""}) == []
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
-    assert refused.startswith("'output/b' and what follows")
+    assert refused.startswith("'output/b' and everything after it")
     assert "output/c" not in content(tmp_path / "r1")
 
 
 def test_what_a_host_may_not_bring_counts_too(tmp_path: Path) -> None:
     (refused,) = bring(tmp_path / "r1", "n1", {"secret": "1" * 2000, "output/a": "1"})
-    assert refused.startswith("'secret' and what follows")
+    assert refused.startswith("'secret' and everything after it")
     assert "output/a" not in content(tmp_path / "r1")
 
 
 def test_a_host_does_not_bring_files_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
     (refused,) = bring(tmp_path / "r1", "n1", {f"output/{name}": "" for name in "abcde"})
-    assert refused.startswith("'output/d' and what follows: more than 3 files")
+    assert refused.startswith("'output/d' and everything after it: more than 3 files")
 
 
 @pytest.mark.parametrize("length", [255, 256, 5000])
@@ -254,7 +254,7 @@ def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count
             stream.write(header.tobuf(tarfile.GNU_FORMAT) + b"x" * length)
     names, (refused,) = unpack(tmp_path / "a.tar.gz", places_of(tmp_path / "r1"), 10**9)
     assert names == []
-    assert refused.endswith("damaged: its headers are larger than those of any files")
+    assert refused.endswith("damaged: its headers are larger than any file needs")
 
 
 def test_an_archive_may_be_larger_than_its_files_and_these_than_headers(

@@ -1,4 +1,4 @@
-"""Which host takes an archive from which, told by processes as Ansible has them."""
+"""Which host takes an archive from which, computed in processes like Ansible's workers."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Who can change a cache, by real directories of real users."""
+"""Which users can change a cache, with real directories of real users."""
 
 import grp
 import os

@@ -1,4 +1,4 @@
-"""What a user's program requires, resolved by the real uv from an index of wheels made here."""
+"""A program's requirements, resolved by the real uv from an index of wheels made here."""
 
 import hashlib
 import os
@@ -174,7 +174,7 @@ def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_ve
     said: list[str] = []
     lock.resolve(said.append, keep=True)
     assert re.match(f"Resolve {lock.requirements} for {CPU.name} anew: they or psfleet's locks", said[0])
-    assert said[1].startswith(f"{lock.path} has what it was resolved to")
+    assert said[1].startswith(f"{lock.path} holds the resolved versions")
     assert resolved(lock, "plots>=1\nlayers\n") == {"plots": "1.0", "layers": "3.0"}
     assert resolved(lock, "plots>=2\n") == {"plots": "2.0"}
     lock.base[0].write_text(f"numpy==2.4 --hash=sha256:{'1' * 64}\n")

@@ -1,4 +1,4 @@
-"""The archive of an environment in the cache: made once, from what is at hand and what pip brings."""
+"""The archive of an environment in the cache: made once, from cached and downloaded wheels."""
 
 import hashlib
 import re
@@ -201,7 +201,7 @@ def test_what_takes_long_is_told_in_bytes(
     packed = readable(store.archive.stat().st_size)
     assert [line for line in said if "each" in line] == [
         f"wait for another deployment that makes {store.archive} each 10 s",
-        "check the wheels of cpu-python3.11-x86_64 at hand each 10 s",
+        "check the wheels of cpu-python3.11-x86_64 that are already here each 10 s",
         "0 bytes each 5 s",
         f"packed {packed} of {readable(size)} each 10 s",
     ]

@@ -1,4 +1,4 @@
-"""Folders of runs that are damaged or forged in one way, and what must be said of each: tables."""
+"""Tables of run folders with one damage or forgery each, and the expected verdict."""
 
 import json
 from collections.abc import Mapping

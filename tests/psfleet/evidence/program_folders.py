@@ -1,4 +1,4 @@
-"""Run folders of a program of one's own, from real tasks that a launcher ran on loopback."""
+"""Run folders of a user's program, from real tasks that a launcher ran on loopback."""
 
 import json
 import shutil

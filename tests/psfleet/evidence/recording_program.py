@@ -1,4 +1,4 @@
-"""A program of one's own: y = 2x + 10 by workers that share a model on the ps, or each alone with its own."""
+"""A user's program: y = 2x + 10 by workers that share a model on the ps, or train one each."""
 
 import argparse
 import time

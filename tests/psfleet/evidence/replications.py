@@ -1,4 +1,4 @@
-"""The real runs that are made of each replication, and a way to change what was counted in one."""
+"""Real runs of each replication, and a way to change a count in one."""
 
 from pathlib import Path
 

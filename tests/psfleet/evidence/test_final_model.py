@@ -1,4 +1,4 @@
-"""The final model: one fingerprint for all, and what was found by a process that took no part."""
+"""The final model: one fingerprint for all, and the findings of a process that took no part."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Records of a healthy run that claim what cannot be, or come from elsewhere: each contradiction is found."""
+"""Records of a healthy run with impossible or foreign claims: each contradiction is found."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Runs of each replication whose records contradict it: each is found, by the check that is there for it."""
+"""Runs of each replication with contradicting records: the intended check finds each."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Looks at the gradients of two workers, of which one pushed noise."""
+"""Gradient tests of two workers: one of them pushed noise."""
 
 import math
 from types import SimpleNamespace

@@ -166,7 +166,7 @@ def test_towers_are_compared_with_one_process_of_all_their_examples(trained: Cal
             "async",
             14_000,
             "loss 0.25 after 15,000 examples, 1.50 times as many as one process (10,000),"
-            " which staleness costs; usual are 1.40 times",
+            " which staleness costs; usual: 1.40 times",
         ),
         (
             15_000,

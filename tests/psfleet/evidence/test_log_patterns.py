@@ -1,4 +1,4 @@
-"""What the logs of tasks must say: found, out of range, absent, or asked of nobody."""
+"""Patterns in the logs of tasks: found, out of range, absent, or for tasks that do not exist."""
 
 import signal
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def never_printed(run: Path) -> None:
     ("damage", "changes", "exit_code", "said"),
     [
         (last_value_counts, {}, 1, "worker1 printed 'weight: 9.0': 9, expected from 1.8 to 2.2"),
-        (no_number, {}, 1, "'.' is no finite number"),
+        (no_number, {}, 1, "'.' is not a finite number"),
         (never_printed, {}, 1, "worker1 never printed"),
         (never_printed, {"tasks": "worker0"}, 0, ""),
         (partial(remove, name="logs/worker1.out"), {}, 2, "logs/worker1.out: No such file"),
@@ -63,7 +63,9 @@ def test_what_logs_say_is_judged(
     assert verdict.exit_code == exit_code, verdict.failing
     assert said in detail(verdict, "log_patterns")
     if exit_code == 1:
-        assert verdict.headline == "NOT PROVEN: the program's logs do not say what was asked for"
+        assert (
+            verdict.headline == "NOT PROVEN: the program's logs do not match training_evidence_log_patterns"
+        )
 
 
 def test_a_line_without_an_end_is_looked_at_in_parts(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_how_far_it_falls_is_asked_by_who_sets_a_goal() -> None:
 
 def test_one_that_stands_still_speaks_against_a_model_and_says_nothing_of_a_program() -> None:
     program: dict[str, object] = {"release": "x"}
-    said = "which is no fall beyond its noise"
+    said = "so it did not fall beyond its noise"
     for of, ok in ((None, False), (program, None)):
         found, told = answer(STILL, of)
         assert (found, said in told) == (ok, True)
@@ -130,5 +130,6 @@ def test_one_that_stands_still_speaks_against_a_model_and_says_nothing_of_a_prog
 def test_too_few_windows_tell_nothing() -> None:
     assert answer(STILL[:5]) == (
         None,
-        "the loss went from 1 to 1.01, which is no fall beyond its noise, of which 5 windows tell too little",
+        "the loss went from 1 to 1.01, so it did not fall beyond its noise, and 5 windows are too few to "
+        "tell",
     )

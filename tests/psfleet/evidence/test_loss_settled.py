@@ -72,7 +72,7 @@ def test_a_plateau_above_the_target_is_not_proven(run: Path, noise: float) -> No
     shape_losses(run, plateau, noise)
     verdict = verdict_of(run)
     assert (checks(verdict, False), verdict.exit_code) == ({"loss_settled"}, 1)
-    assert "expected at most 0.2 all the time" in detail(verdict, "loss_settled")
+    assert "expected at most 0.2 throughout" in detail(verdict, "loss_settled")
     assert verdict_of(run, target_loss=0.6).exit_code == 0
 
 

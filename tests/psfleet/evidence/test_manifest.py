@@ -1,4 +1,4 @@
-"""manifest.json: what was collected is what is judged, by a stranger too, who has nothing but Python."""
+"""manifest.json: the verdict judges the collected files, also for a stranger with Python alone."""
 
 import hashlib
 import json
@@ -117,7 +117,7 @@ def test_without_a_manifest_it_is_said_that_nobody_knows_what_was_collected(coll
     verdict = verdict_of(collected)
     assert verdict.verdict == "proven"
     assert verdict.not_shown == (
-        "Not shown is that the files are those that were collected: there is no manifest.json.",
+        "It is not shown that the files are those that were collected: there is no manifest.json.",
     )
 
 
@@ -231,7 +231,7 @@ def test_a_run_that_was_never_collected_is_not_packed(
     assert main([str(run), "--pack", str(tmp_path / "x.tar.gz")]) == 66
     assert capsys.readouterr().err == (
         f"{run} has no manifest.json, which train.yml and stop.yml write when they collect a run:"
-        " without it nobody could tell whether the files are those that were collected\n"
+        " without it the files cannot be compared with what was collected\n"
     )
     assert not (tmp_path / "x.tar.gz").exists()
 

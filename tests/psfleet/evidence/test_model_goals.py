@@ -1,4 +1,4 @@
-"""What the model has learned: losses, metrics and goals, by records of a healthy run that are changed."""
+"""The learning checks: losses, metrics and goals, on changed records of a healthy run."""
 
 from pathlib import Path
 

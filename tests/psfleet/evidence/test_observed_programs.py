@@ -1,4 +1,4 @@
-"""What psfleet saw of programs that know nothing of it: proven by it, or contradicted."""
+"""Verdicts on programs from psfleet's observations alone: proven or contradicted."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def test_a_program_that_knows_nothing_of_psfleet_is_proven(trained: Callable[[st
     ), verdict.failing
     own_order = set() if "synchronous" in kind else {"steps_interleave", "steps_numbered"}
     assert checks(verdict, True) == SEEN | own_order
-    assert [what.partition(":")[0].removeprefix("Not shown is that ") for what in verdict.not_shown] == [
+    assert [what.partition(":")[0].removeprefix("It is not shown that ") for what in verdict.not_shown] == [
         "the model is good enough for anything",
         "the files are those that were collected",
     ]
@@ -89,7 +89,7 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     end_with(worker0=0, worker1=0)
     verdict = verdict_of(observed)
     assert verdict.verdict == "completed", verdict.failing
-    assert "no function that the coordinator had them run is seen to change" in verdict.not_shown[0]
+    assert "no function that the coordinator gave them is seen to change" in verdict.not_shown[0]
 
 
 def test_shares_are_the_same_in_checks_and_in_figures(observed: Path) -> None:

@@ -1,4 +1,4 @@
-"""A packed run is judged as it is; what else a stranger may have packed is refused, and leaves nothing."""
+"""A packed run gets the same verdict; other archives are refused and leave nothing behind."""
 
 import gzip
 import io
@@ -79,16 +79,19 @@ PLAN = entry("r/plan.json")
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: tar_of(PLAN, entry("r/../../out")), "'r/../../out', which is no plain file"),
-        (lambda: tar_of(PLAN, entry("/tmp/out/x")), "'/tmp/out/x', which is no plain file"),
-        (lambda: tar_of(PLAN, entry("r/logs", type=tarfile.SYMTYPE, linkname="/etc")), "no plain file"),
-        (lambda: tar_of(PLAN, entry("r/x", type=tarfile.LNKTYPE, linkname="r/plan.json")), "no plain file"),
-        (lambda: tar_of(PLAN, entry("r/pipe", type=tarfile.FIFOTYPE)), "no plain file"),
-        (lambda: tar_of(PLAN, entry("loose")), "'loose', which is no plain file"),
+        (lambda: tar_of(PLAN, entry("r/../../out")), "'r/../../out', which is not a plain file"),
+        (lambda: tar_of(PLAN, entry("/tmp/out/x")), "'/tmp/out/x', which is not a plain file"),
+        (lambda: tar_of(PLAN, entry("r/logs", type=tarfile.SYMTYPE, linkname="/etc")), "not a plain file"),
+        (
+            lambda: tar_of(PLAN, entry("r/x", type=tarfile.LNKTYPE, linkname="r/plan.json")),
+            "not a plain file",
+        ),
+        (lambda: tar_of(PLAN, entry("r/pipe", type=tarfile.FIFOTYPE)), "not a plain file"),
+        (lambda: tar_of(PLAN, entry("loose")), "'loose', which is not a plain file"),
         (lambda: tar_of(PLAN, entry("other/plan.json")), "it holds 2 folders, expected that of one run"),
         (tar_of, "it holds 0 folders"),
         (lambda: tar_of(PLAN, PLAN), "File exists"),
-        (lambda: tar_of(entry("r/big", size=5000))[:2000], "it is no whole .tar.gz"),
+        (lambda: tar_of(entry("r/big", size=5000))[:2000], "it is not a complete .tar.gz"),
         (long_header, "a header of 9,000,000,000 bytes"),
     ],
 )

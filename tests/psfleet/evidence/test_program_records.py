@@ -1,4 +1,4 @@
-"""What a program of one's own recorded itself: proven by it, contradicted by it, or silent."""
+"""Verdicts on programs from their own records: proven, contradicted or open."""
 
 from collections.abc import Callable
 from functools import partial
@@ -44,8 +44,8 @@ def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> 
         "PROVEN: by the records of the program 2 workers moved one global step together, and it learned"
     )
     assert verdict.not_shown[0] == (
-        "Not shown is that all parameters were shared: its records tell of one global step, not which ps each"
-        " worker used."
+        "It is not shown that all parameters were shared: its records show one global step, but not which "
+        "ps each worker used."
     )
     assert verdict.figures["global_steps"] >= 400
 
@@ -63,7 +63,7 @@ def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
     missed = verdict_of(
         recorded, goals={"weight": {"maximum": 1}}, log_patterns=[{"tasks": "*", "pattern": "x y"}]
     )
-    assert missed.headline == "NOT PROVEN: the program's records speak against it"
+    assert missed.headline == "NOT PROVEN: the program's records contradict it"
     assert checks(verdict_of(recorded, goals={"speed": {"minimum": 1}}), None) == {"goals_reached"}
     drop(recorded, "worker0 worker1", "evaluated")
     verdict = verdict_of(recorded, goals=GOALS)
@@ -102,12 +102,12 @@ tell_no_losses = partial(leave_out, fields="loss loss_mean")
         (
             partial(edit, tasks="worker0 worker1", event="step", loss=3.0, loss_mean=3.0),
             {"loss_fell"},
-            "the loss fell: the loss went from 3 to 3, which is no fall beyond its noise",
+            "the loss fell: the loss went from 3 to 3, so it did not fall beyond its noise",
         ),
         (
             partial(edit, tasks="worker0 worker1", event="started", settings={"replication": "sync"}),
             {"steps_interleave"},
-            "together: it trained synchronously, and then each worker alone would leave the same records.",
+            "together: it trained synchronously, and workers that train alone would leave the same records.",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_program_that_goes_on_from_what_it_has_learned_is_proven_by_a_goal(rec
     assert verdict_of(recorded).verdict == "completed"
     verdict = verdict_of(recorded, goals=GOALS)
     assert verdict.verdict == "proven", verdict.failing
-    assert any("Not shown is that the loss fell: " in said for said in verdict.not_shown)
+    assert any("It is not shown that the loss fell: " in said for said in verdict.not_shown)
     assert checks(verdict_of(recorded, minimum_loss_reduction=0.2), False) == {"loss_fell"}
 
 

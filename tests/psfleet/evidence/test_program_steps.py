@@ -1,4 +1,4 @@
-"""Steps that a program of one's own does not record: they must not pass for steps of other workers."""
+"""Unrecorded steps of a program must not count as steps of other workers."""
 
 import random
 from pathlib import Path
@@ -126,11 +126,11 @@ def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> N
 @pytest.mark.parametrize(
     ("nth", "windows", "said"),
     [
-        (10, 100, "its records tell 400 of 1991 steps: not every step was recorded."),
-        (3, 100, "its records tell 400 of 598 steps"),
-        (2, 100, "worker0 tells exactly one of 2 global steps"),
-        (2, 4, "worker0 tells exactly one of 2 global steps"),
-        (2, 3, "worker0 tells only 6 of 11 steps: too few to tell"),
+        (10, 100, "its records show 400 of 1991 steps: not every step was recorded."),
+        (3, 100, "its records show 400 of 598 steps"),
+        (2, 100, "worker0 recorded exactly one of 2 global steps"),
+        (2, 4, "worker0 recorded exactly one of 2 global steps"),
+        (2, 3, "worker0 recorded only 6 of 11 steps: too few to distinguish"),
     ],
 )
 def test_workers_that_train_alone_and_tell_only_some_steps_are_not_proven(
@@ -159,7 +159,7 @@ def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(r
     assert "weight is 0.5000" in detail(verdict, "goals_reached")
     verdict = verdict_of(recorded, goals={"weight": {"maximum": 0.5}})
     assert verdict.verdict != "proven"
-    assert "Not shown is that the model holds all that worker0 trained: its global step fell from" in (
+    assert "It is not shown that the model holds all that worker0 trained: its global step fell from" in (
         "\n".join(verdict.not_shown)
     )
 

@@ -1,4 +1,4 @@
-"""Runs of a program of one's own: completed, proven by its own records, or neither."""
+"""Runs of a user's program: completed, proven by its own records, or neither."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
     assert (verdict.verdict, verdict.exit_code) == ("completed", 0), verdict.failing
     assert checks(verdict, True) == WITHOUT_RECORDS
     assert verdict.headline == (
-        "COMPLETED: the program ended well on 3 tasks; not shown is that the workers trained one model"
+        "COMPLETED: the program ended well on 3 tasks; it is not shown that the workers trained one model"
         " together"
     )
     assert detail(verdict, "tasks_ended_well").startswith(
@@ -35,9 +35,9 @@ def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path)
         "the workers trained one model together: the program leaves no records of its steps",
         "what the tasks exchanged were parameters and gradients: bytes are counted, not read",
         "the loss fell: the program recorded no losses",
-        "the model is good enough for anything: training_evidence_goals asks for nothing",
+        "the model is good enough for anything: training_evidence_goals is empty",
     ):
-        assert f"Not shown is that {sentence}" in said
+        assert f"It is not shown that {sentence}" in said
     kinds = dict.fromkeys(kind for _, kind in as_lines(verdict, silent))
     assert list(kinds) == ["headline", "figure", "ok", "open", "failed"], "and no model came home"
 
@@ -57,7 +57,7 @@ def test_how_tasks_ended_is_judged(silent: Path, case: Case) -> None:
 
 def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> None:
     end(silent, "worker1", bytes_received=None, bytes_sent=None)
-    assert "Not shown is that worker1 exchanged anything" in not_shown(silent)
+    assert "It is not shown that worker1 exchanged anything" in not_shown(silent)
     assert "tasks_exchanged" in checks(verdict_of(silent), True)
     for name in ("ps0", "worker0"):
         end(silent, name, bytes_received=None, bytes_sent=None)

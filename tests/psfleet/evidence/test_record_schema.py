@@ -1,4 +1,4 @@
-"""The published schema says of a record what the code says that reads it."""
+"""The published schema of a record agrees with the code that reads it."""
 
 import copy
 import json

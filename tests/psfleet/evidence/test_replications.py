@@ -57,7 +57,7 @@ def test_a_local_run_shares_with_nobody_and_says_so(trained: Callable[[str], Pat
         "steps_interleave",
         "steps_accounted",
     ):
-        assert "nobody to share with" in detail(verdict, name)
+        assert "nothing is shared" in detail(verdict, name)
     assert "of 1 task" in detail(verdict, "records_complete")
 
 

@@ -56,5 +56,5 @@ def test_a_run_that_was_stopped_and_goes_on_was_not_started_again(run: Path) -> 
         stopped, later = last | {"reason": "stopped"}, {"nonce": 7, "pid": 99999}
         rewrite(run, task, [first, stopped, *(record | later for record in (first, *more, last))])
     verdict = verdict_of(run)
-    assert detail(verdict, "ended_well").endswith(", gone on with 1 time after a stop")
+    assert detail(verdict, "ended_well").endswith(", resumed 1 time after a stop")
     assert "started again" not in "".join(check.detail for check in verdict.checks)

@@ -1,4 +1,4 @@
-"""What a run's folder has of a model, by the names and sizes of its files."""
+"""The saved models of a run, by the names and sizes of its files."""
 
 import json
 import os
@@ -81,15 +81,20 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("places", "said", "is_good"),
     [
-        ([], "none came home: trainer_program_collect names what of a program nobody sees it save", False),
+        (
+            [],
+            "none was collected: trainer_program_collect names files that psfleet does not see a program "
+            "save",
+            False,
+        ),
         (
             [("/dev/shm/m", "checkpoint"), ("/dev/shm/s", "summaries")],
-            "none came home: worker0 saved to /dev/shm/m, which ended with the task",
+            "none was collected: worker0 saved to /dev/shm/m, which was deleted when the task ended",
             False,
         ),
         (
             [("/tmp/m", "checkpoint")],
-            "none came home: worker0 saved to /tmp/m, of which none is here: see what was not collected",
+            "none was collected: worker0 saved to /tmp/m, none of it was collected: see what was left out",
             False,
         ),
         ([("gs://bucket/m", "SavedModel")], "worker0 saved to gs://bucket/m", True),

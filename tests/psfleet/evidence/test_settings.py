@@ -1,4 +1,4 @@
-"""The thresholds: one default for the program and the role; what people write is converted or refused."""
+"""The thresholds: one default for the program and the role; values are converted or refused."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who moved the global step: never a contradiction in true records, always one where somebody is missing."""
+"""Steps accounted: true records never contradict, and a missing worker always does."""
 
 import random
 import re
@@ -61,7 +61,7 @@ def test_a_stranger_who_moves_the_global_step_is_found(workers: int) -> None:
     for seed in SEEDS[:8]:
         check = steps_accounted(Simulation(seed, workers, faults=False, stranger=0.02).run(6000))
         assert check.ok is False, seed
-        assert "steps of others, who recorded" in check.detail
+        assert "steps of others, which recorded" in check.detail
 
 
 def forge_the_steps_of_others(run: Path, factor: int) -> None:
@@ -79,7 +79,7 @@ def forge_the_steps_of_others(run: Path, factor: int) -> None:
 
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [(3, r"worker0 saw \d+ steps .* at most"), (1, "saw 0 steps of others, who recorded .* at least")],
+    [(3, r"worker0 saw \d+ steps .* at most"), (1, "saw 0 steps of others, which recorded .* at least")],
 )
 def test_counters_of_workers_that_train_alone_are_found_however_they_are_forged(
     run: Path, factor: int, said: str
@@ -174,7 +174,7 @@ def test_what_others_took_is_neither_more_nor_less_than_they_tell(
 ) -> None:
     check = steps_accounted(told(*stories, gradients=gradients))
     assert check.ok is accepted, check.detail
-    assert accepted or " steps of others, who recorded " in check.detail
+    assert accepted or " steps of others, which recorded " in check.detail
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_only_towers_behind_the_last_look_of_a_stopped_server_may_be_unrecorded(
 @pytest.mark.parametrize(("towers", "said"), [(12, "12 at least"), (8, "8 at most")])
 def test_a_tower_more_or_less_than_the_client_asked_for_is_found(towers: int, said: str) -> None:
     run = told([(0, 10, 10)], [(0, 10, towers)], gradients=2, replication="in_graph")
-    assert f"saw 10 steps of worker1, who recorded {said}" in steps_accounted(run).detail
+    assert f"saw 10 steps of worker1, which recorded {said}" in steps_accounted(run).detail
 
 
 BACK = "worker0: the global step went back from 100 to 80, and no checkpoint explains it"

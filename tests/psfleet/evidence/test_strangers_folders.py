@@ -1,4 +1,4 @@
-"""A folder of a run that somebody else has made: judging and packing it harms nobody."""
+"""Judging and packing a stranger's run folder does no harm."""
 
 import os
 import shutil
@@ -100,7 +100,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "run.tar.gz",
             66,
-            "run.tar.gz: it is no whole .tar.gz (not a gzip file). A packed run is what --pack has written",
+            "run.tar.gz: it is not a complete .tar.gz (not a gzip file). Expected a file that --pack wrote",
         ),
         (
             "runs",
@@ -141,7 +141,7 @@ def test_a_folder_of_another_user_is_no_traceback(open_folder: Path, closed: str
     assert "Traceback" not in done.stderr
     expected = 2 if closed == "run/events" else 77
     assert done.returncode == expected, done.stdout + done.stderr
-    assert expected == 2 or "let its owner do this, or give you a copy" in done.stderr
+    assert expected == 2 or "run this as its owner, or ask for a copy" in done.stderr
 
 
 @pytest.mark.parametrize(("redirected", "code"), [(">&-", 74), (">/dev/full", 74), ("2>&-", 2)])

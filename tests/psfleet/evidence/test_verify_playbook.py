@@ -1,4 +1,4 @@
-"""verify.yml on the sample inventory, whose hosts do not exist: verdict and report need none of them."""
+"""verify.yml on the sample inventory: verdict and report need no host."""
 
 import json
 import os
@@ -93,8 +93,8 @@ def test_a_program_that_completed_ends_well_and_shows_what_is_not_shown(runs: Pa
     (run / "tasks.json").write_text(json.dumps([ending(task, 0, **BYTES) for task in tasks]))
     done = verify(runs)
     assert done.status == 0, done.output
-    assert "COMPLETED: the program ended well on 3 tasks; not shown is that the workers" in done.output
-    assert "Not shown is that the loss fell: the program recorded no losses." in done.output
+    assert "COMPLETED: the program ended well on 3 tasks; it is not shown that the workers" in done.output
+    assert "It is not shown that the loss fell: the program recorded no losses." in done.output
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "completed"
     assert (
         verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "*", "pattern": "bye"}]}').status

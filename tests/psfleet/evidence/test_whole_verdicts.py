@@ -1,4 +1,4 @@
-"""What is said of a run from the first word to the last, and what is written: `whole/` has it."""
+"""The whole text and JSON of verdicts, compared with `whole/`."""
 
 import json
 from collections.abc import Callable

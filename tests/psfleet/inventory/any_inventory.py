@@ -1,4 +1,4 @@
-"""Inventories that chance makes up: good ones, and those that hold what nobody would think of."""
+"""Random inventories: valid ones, and ones with unusual content."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever an inventory holds, it gives a plan that the trainer takes, or a list of what is wrong with it."""
+"""Any inventory gives a plan that the trainer accepts, or a list of its problems."""
 
 import json
 import re

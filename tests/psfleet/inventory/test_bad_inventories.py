@@ -101,7 +101,7 @@ def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dic
 def test_tags_which_would_leave_out_what_others_rely_on_are_refused(preflight: Preflight) -> None:
     run = preflight({"hosts.yml": GOOD}, "--tags", "trainer", playbook=str(ROOT / "deploy.yml"))
     assert run.status == 2
-    assert "--tags is trainer; the playbooks have no parts of their own" in run.output
+    assert "--tags is trainer; the playbooks have no parts to choose from" in run.output
 
 
 def test_a_collection_that_does_not_fit_is_named(

@@ -1,4 +1,4 @@
-"""What one variable or group asks of another: replications, programs, the chief, the data."""
+"""Rules over several variables or groups: replications, programs, the chief, the data."""
 
 from dataclasses import replace
 
@@ -92,8 +92,8 @@ def test_arguments_are_a_list_but_on_the_command_line() -> None:
 def test_arguments_have_only_placeholders_that_are_filled_in() -> None:
     name = "trainer_program_arguments"
     (told,) = problems(["a"], ["b"], trainer_program_arguments=["--data={datadir}"])
-    expected = r"expected {data_dir}, or \{datadir} where the program is to have it so"
-    assert told == f"{name} has {{datadir}}, which nothing fills in; {expected}"
+    expected = r"expected {data_dir}, or \{datadir} to pass it on as it is"
+    assert told == f"{name} has {{datadir}}, which is no placeholder; {expected}"
     given = ["--data={data_dir}", '{"a": 1}', "{epoch}"]
     (told,) = problems(["a"], ["b"], trainer_program_arguments=given)
     assert told.startswith(f"{name} has {{data_dir}}, and worker0 has none; expected trainer_data_source,")

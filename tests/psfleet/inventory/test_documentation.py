@@ -1,4 +1,4 @@
-"""The examples of docs/inventory.md, read by Ansible and checked: they give what the page says."""
+"""The examples of docs/inventory.md, read by Ansible, give the results on the page."""
 
 import re
 from pathlib import Path

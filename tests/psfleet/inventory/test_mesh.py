@@ -64,6 +64,6 @@ def test_it_is_nothing_without_the_fence() -> None:
     with pytest.raises(InventoryError) as caught:
         read_inventory(given)
     assert [problem.what for problem in caught.value.problems] == [
-        "trainer_encryption is 'wireguard', and port_fence_enabled is false on b; expected true: the fence "
-        "alone keeps others from the ports, which listen everywhere"
+        "trainer_encryption is 'wireguard', and port_fence_enabled is false on b; expected true: the tasks "
+        "listen on every address, and only the fence closes their ports to others"
     ]

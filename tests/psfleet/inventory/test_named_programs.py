@@ -1,4 +1,4 @@
-"""Several programs in one inventory: what each is made of, which one runs, and what is wrong with one."""
+"""Several programs in one inventory: their settings, the choice of one, and their problems."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_files_is_said_of_the_program_or_once_of_all() -> Non
     lines = checked(place)[1].splitlines()
     assert lines[0] == "The inventory has 6 problems. Nothing was touched."
     beginnings = [
-        ("1. trainer_programs.mnist.arguments has {taskindex}, which nothing fills in; expected", 5),
+        ("1. trainer_programs.mnist.arguments has {taskindex}, which is no placeholder; expected", 5),
         ("2. trainer_programs.mnist.arguments has {data_dir}, and worker0, worker1 has none; expected", 5),
         (f"3. trainer_programs.mnist.entry is 'main.py', and there is no file {here}/cluster/main.py;", 2),
         ("4. trainer_programs.mnist.requirements is 'neither.txt', and there is no file", 4),

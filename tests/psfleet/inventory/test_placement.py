@@ -130,8 +130,8 @@ def test_explicit_indices_are_kept_and_the_others_fill_the_free_ones_in_order() 
 def test_an_index_twice_or_with_a_gap(of_a: object, of_b: object, seen: str) -> None:
     hosts = {"a": {"trainer_worker_tasks": of_a}, "b": {"trainer_worker_tasks": of_b}}
     assert problems(["a"], ["a", "b"], hosts) == [
-        f"the indices in trainer_worker_tasks are {seen}; expected each index from 0 to 2 once, for there "
-        "are 3 tasks of worker"
+        f"the indices in trainer_worker_tasks are {seen}; expected each index from 0 to 2 once, because "
+        "there are 3 tasks of worker"
     ]
 
 
@@ -162,7 +162,7 @@ def test_a_gpu_for_two_tasks_of_a_host_but_not_of_two_hosts() -> None:
     ],
 )
 def test_a_ps_has_gpus_only_where_the_switch_says_so(variables: dict[str, object], found: str) -> None:
-    expected = "expected none, for a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
+    expected = "expected none, because a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
     assert problems(["a"], ["a"], {"a": variables}) == [f"{found}; {expected}"]
     plan = read(["a"], ["a"], {"a": variables}, trainer_ps_may_use_gpus="true")
     assert sum((task.gpus for task in plan.tasks_of("ps")), ()) != ()
@@ -179,7 +179,9 @@ def test_gpus_of_the_ps_are_dealt_as_those_of_the_workers() -> None:
     (uneven,) = problems(
         ["a"], ["a"], {"a": {"trainer_ps_tasks": 2, "trainer_ps_gpus": [1]}}, trainer_ps_may_use_gpus=True
     )
-    assert uneven.startswith("trainer_ps_gpus [1] of a are 1 GPUs for 2 ps; expected as many for each")
+    assert uneven.startswith(
+        "trainer_ps_gpus [1] of a are 1 GPUs for 2 ps; expected the same number for each"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the runs of the proof by partition train, what is in their way, and what is said of them."""
+"""The runs of the proof by partition: their settings, their obstacles, and their summary."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -60,10 +60,10 @@ def test_a_cluster_that_cannot_be_proven_is_refused_with_all_that_is_in_the_way(
         require_provable(plan(0, 1), {"trainer_model", "trainer_steps"})
     given = "is given with -e, and prove.yml chooses it; expected no value: leave -e"
     assert [f"{problem.what}: {problem.cure}" for problem in refusal.value.problems] == [
-        "the inventory has no ps, so there is nothing to share a model on; prove.yml expects a group ps"
+        "the inventory has no ps, so no host can hold a shared model; prove.yml expects a group ps"
         " with one host or more: ",
-        "the inventory has one worker, on n0, which has nobody to share a model with; prove.yml expects"
-        " two workers or more: ",
+        "the inventory has one worker, on n0, which has no other worker to share a model with; prove.yml "
+        "expects two workers or more: ",
         f"trainer_model {given} trainer_model=... out",
         f"trainer_steps {given} trainer_steps=... out",
     ]
@@ -91,8 +91,9 @@ def test_what_was_proven_is_said_with_seconds_and_folders() -> None:
     assert both == [
         "PROVEN      asynchronously  200 global steps in 3.1 s  runs/p-async",
         "PROVEN      synchronously   200 global steps in 3.1 s  runs/p-sync",
-        "Each of the 4 workers knew one part in 4 of the model, nothing of the others'.",
-        "Trained asynchronously and synchronously, the model on the 2 ps holds all 4: the workers share.",
+        "Each of the 4 workers knew one of 4 parts of the model, and nothing of the others.",
+        "Trained asynchronously and synchronously, the model on the 2 ps holds all 4 parts: the workers "
+        "share.",
     ]
 
 
@@ -106,8 +107,8 @@ def test_a_run_that_is_not_proven_is_named_with_its_reasons() -> None:
         "NOT PROVEN  synchronously   200 global steps in 3.1 s  runs/p-sync",
         "  - workers met: about workers_met",
         "  - the parts of 290 of 300 workers were not found; the worst is that of worker17",
-        "Each of the 300 workers knew one part in 300 of the model, nothing of the others'.",
-        "Trained asynchronously, the model on the ps holds all 300: the workers share.",
+        "Each of the 300 workers knew one of 300 parts of the model, and nothing of the others.",
+        "Trained asynchronously, the model on the ps holds all 300 parts: the workers share.",
         "Trained synchronously, it is not proven that the workers share what they learn.",
     ]
 

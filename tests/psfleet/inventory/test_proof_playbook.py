@@ -1,4 +1,4 @@
-"""prove.yml and the inventory: what this trains gives way, and what cannot be proven is refused."""
+"""prove.yml replaces the inventory's training settings, and refuses what cannot be proven."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reading a page as a browser would: elements, their texts, and what they refer to."""
+"""Reads a page as a browser would: elements, their texts, and their references."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m psfleet.report`: what it says where it cannot draw."""
+"""`python -m psfleet.report`: its messages if it cannot draw."""
 
 import subprocess
 import sys

@@ -204,7 +204,7 @@ def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
     write(run, plan, plan.tasks[2], records)
     page = report(run)
     assert page.tags.count("svg") == len(PICTURES)
-    assert "1 window with a loss that was no finite number" in page.text
+    assert "1 window with a loss that was not finite" in page.text
 
 
 def test_an_empty_folder_says_what_is_missing_where_it_would_be(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_empty_folder_says_what_is_missing_where_it_would_be(tmp_path: Path) 
         "No worker recorded a finite loss.",
         "which hosts and tasks the run had is not known",
         "No task left records of what happened.",
-        "Take the whole folder from where the run was collected",
+        "Copy the whole folder again from where the run was collected",
     ):
         assert missing in page.text
     assert not (tmp_path / "loss.png").exists()
@@ -264,7 +264,7 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     assert log.splitlines()[-1] == "IndexError: the last line"
     assert len(log.splitlines()) == 15
     assert "logs/worker0.out is not in the folder" in page.text
-    assert "A program of one's own cannot know the staleness" in page.text
+    assert "A user's program does not know the staleness" in page.text
 
 
 def test_a_log_that_points_elsewhere_is_not_read(run: Path, tmp_path: Path) -> None:

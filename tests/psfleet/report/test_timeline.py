@@ -1,4 +1,4 @@
-"""The order in which the report tells what happened."""
+"""The order of events in the report."""
 
 from pathlib import Path
 

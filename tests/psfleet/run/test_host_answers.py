@@ -183,7 +183,9 @@ def test_what_is_kept_is_what_a_module_says_that_it_returns(module: str) -> None
 
 
 def test_a_module_of_which_nothing_is_said_is_refused() -> None:
-    with pytest.raises(UnusableError, match=r"^nothing says what ansible.builtin.setup answers$"):
+    with pytest.raises(
+        UnusableError, match=r"^psfleet has no description of what ansible.builtin.setup answers$"
+    ):
         checked("ansible.builtin.setup", {"ansible_facts": {}}, {})
 
 
@@ -198,58 +200,58 @@ def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
 @pytest.mark.parametrize(
     ("module", "change", "problem"),
     [
-        ("trainer_tasks", {"deployed_by": "a@b; sh"}, "deployed_by is 'a@b; sh', which it cannot be"),
-        ("trainer_tasks", {"tasks": [WORKER | {"begun": "ana@desk\x1b[2J"}]}, "which it cannot be"),
-        ("trainer_tasks", {"tasks": [WORKER | {"begun": ["x"]}]}, "begun is ['x'], which it cannot be"),
-        ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which it cannot be"),
-        ("trainer_tasks", {"release": "../../root"}, "release is '../../root', which it cannot be"),
-        ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which it cannot be"),
-        ("trainer_tasks", {"environment": None}, "environment is None, which it cannot be"),
-        ("trainer_tasks", {"deployed": []}, "deployed is [], which it cannot be"),
-        ("trainer_tasks", {"stopped": {"worker0": []}}, "stopped is {'worker0': []}, which it cannot be"),
-        ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which it cannot be"),
-        ("trainer_tasks", {"tasks": [{}] * 5000}, "which it cannot be"),
+        ("trainer_tasks", {"deployed_by": "a@b; sh"}, "deployed_by is 'a@b; sh', which is invalid"),
+        ("trainer_tasks", {"tasks": [WORKER | {"begun": "ana@desk\x1b[2J"}]}, "which is invalid"),
+        ("trainer_tasks", {"tasks": [WORKER | {"begun": ["x"]}]}, "begun is ['x'], which is invalid"),
+        ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which is invalid"),
+        ("trainer_tasks", {"release": "../../root"}, "release is '../../root', which is invalid"),
+        ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which is invalid"),
+        ("trainer_tasks", {"environment": None}, "environment is None, which is invalid"),
+        ("trainer_tasks", {"deployed": []}, "deployed is [], which is invalid"),
+        ("trainer_tasks", {"stopped": {"worker0": []}}, "stopped is {'worker0': []}, which is invalid"),
+        ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which is invalid"),
+        ("trainer_tasks", {"tasks": [{}] * 5000}, "which is invalid"),
         ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),
-        ("host_doctor", {"checks": [CHECK | {"state": "dead"}]}, "[0].state is 'dead', which it cannot be"),
-        ("host_doctor", {"began": None}, "began is None, which it cannot be"),
-        ("host_doctor", {"ended": float("nan")}, "ended is nan, which it cannot be"),
-        ("host_peers listening", {"free": ["x"]}, "free is ['x'], which it cannot be"),
-        ("host_peers listening", {"held": [-1]}, "held is [-1], which it cannot be"),
-        ("host_peers probed", {"names": []}, "names is [], which it cannot be"),
-        ("host_peers probed", {"names": {"x": "y"}}, "names is {'x': 'y'}, which it cannot be"),
+        ("host_doctor", {"checks": [CHECK | {"state": "dead"}]}, "[0].state is 'dead', which is invalid"),
+        ("host_doctor", {"began": None}, "began is None, which is invalid"),
+        ("host_doctor", {"ended": float("nan")}, "ended is nan, which is invalid"),
+        ("host_peers listening", {"free": ["x"]}, "free is ['x'], which is invalid"),
+        ("host_peers listening", {"held": [-1]}, "held is [-1], which is invalid"),
+        ("host_peers probed", {"names": []}, "names is [], which is invalid"),
+        ("host_peers probed", {"names": {"x": "y"}}, "names is {'x': 'y'}, which is invalid"),
         ("host_peers probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
-        ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which it cannot be"),
-        ("host_requirements", {"environment": "../x"}, "environment is '../x', which it cannot be"),
-        ("host_requirements", {"system": ["debian"]}, "system is ['debian'], which it cannot be"),
+        ("host_peers probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which is invalid"),
+        ("host_requirements", {"environment": "../x"}, "environment is '../x', which is invalid"),
+        ("host_requirements", {"system": ["debian"]}, "system is ['debian'], which is invalid"),
         (
             "host_requirements",
             {"system": {**DEBIAN.for_roles, "packages_module": "ansible.builtin.command"}},
-            "which it cannot be",
+            "which is invalid",
         ),
-        ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which it cannot be"),
-        ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "python3.11;x', which it cannot be"),
-        ("host_runs", {"runs": {}}, "runs is {}, which it cannot be"),
-        ("host_runs", {"runs": [RUN] * 5000}, "which it cannot be"),
-        ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which it cannot be"),
-        ("host_runs", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which it cannot be"),
-        ("host_runs", {"runs": [RUN | {"size": -1}]}, "size is -1, which it cannot be"),
-        ("host_runs", {"runs": [RUN | {"changed": None}]}, "changed is None, which it cannot be"),
-        ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which it cannot be"),
-        ("host_runs removed", {"freed_bytes": 10**400}, "which it cannot be"),
-        ("unneeded_content", {"freed_bytes": "all"}, "freed_bytes is 'all', which it cannot be"),
-        ("carried_files", {"lacking": [-1]}, "lacking is [-1], which it cannot be"),
-        ("managed_files", {"failed": "no"}, "failed is 'no', which it cannot be"),
-        ("managed_files", {"changed": 1}, "changed is 1, which it cannot be"),
-        ("managed_files", {"msg": ["x"]}, "msg is ['x'], which it cannot be"),
+        ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which is invalid"),
+        ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "python3.11;x', which is invalid"),
+        ("host_runs", {"runs": {}}, "runs is {}, which is invalid"),
+        ("host_runs", {"runs": [RUN] * 5000}, "which is invalid"),
+        ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which is invalid"),
+        ("host_runs", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which is invalid"),
+        ("host_runs", {"runs": [RUN | {"size": -1}]}, "size is -1, which is invalid"),
+        ("host_runs", {"runs": [RUN | {"changed": None}]}, "changed is None, which is invalid"),
+        ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which is invalid"),
+        ("host_runs removed", {"freed_bytes": 10**400}, "which is invalid"),
+        ("unneeded_content", {"freed_bytes": "all"}, "freed_bytes is 'all', which is invalid"),
+        ("carried_files", {"lacking": [-1]}, "lacking is [-1], which is invalid"),
+        ("managed_files", {"failed": "no"}, "failed is 'no', which is invalid"),
+        ("managed_files", {"changed": 1}, "changed is 1, which is invalid"),
+        ("managed_files", {"msg": ["x"]}, "msg is ['x'], which is invalid"),
         ("managed_files", {"msg": "\ud800"}, "surrogates not allowed"),
-        ("managed_files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which it cannot be"),
-        ("managed_files", {"warnings": "x"}, "warnings is 'x', which it cannot be"),
-        ("managed_files", {"diff": "x"}, "diff is 'x', which it cannot be"),
-        ("managed_files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which it cannot be"),
-        ("ansible.builtin.ping", {"failed": True, "msg": 5}, "msg is 5, which it cannot be"),
-        ("ansible.builtin.uri", {"status": "200"}, "status is '200', which it cannot be"),
-        ("run_archive", {"size": True}, "size is True, which it cannot be"),
-        ("ssh_identity", {"addresses": [1]}, "addresses is [1], which it cannot be"),
+        ("managed_files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which is invalid"),
+        ("managed_files", {"warnings": "x"}, "warnings is 'x', which is invalid"),
+        ("managed_files", {"diff": "x"}, "diff is 'x', which is invalid"),
+        ("managed_files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
+        ("ansible.builtin.ping", {"failed": True, "msg": 5}, "msg is 5, which is invalid"),
+        ("ansible.builtin.uri", {"status": "200"}, "status is '200', which is invalid"),
+        ("run_archive", {"size": True}, "size is True, which is invalid"),
+        ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
     ],
 )
 def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], problem: str) -> None:
@@ -261,13 +263,13 @@ def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], pr
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"pid": "x"}, "pid is 'x', which it cannot be"),
-        ({"exit_code": -1}, "exit_code is -1, which it cannot be"),
-        ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which it cannot be"),
-        ({"bytes_sent": "1"}, "bytes_sent is '1', which it cannot be"),
-        ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which it cannot be"),
-        ({"name": "worker1"}, "name is 'worker1', of which nobody asked"),
-        ({"name": "worker1", "index": 1}, "name is 'worker1', of which nobody asked"),
+        ({"pid": "x"}, "pid is 'x', which is invalid"),
+        ({"exit_code": -1}, "exit_code is -1, which is invalid"),
+        ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which is invalid"),
+        ({"bytes_sent": "1"}, "bytes_sent is '1', which is invalid"),
+        ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which is invalid"),
+        ({"name": "worker1"}, "name is 'worker1', a task that was not asked for"),
+        ({"name": "worker1", "index": 1}, "name is 'worker1', a task that was not asked for"),
     ],
 )
 def test_what_no_task_is_is_named(change: dict[str, Any], problem: str) -> None:
@@ -282,7 +284,7 @@ def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
     answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"name": "server3", "job": "server", "index": 3}]}
     assert checked("trainer_tasks", answer, others) == answer
     answer["tasks"][0] |= {"name": "x3", "job": "x"}
-    with pytest.raises(UnusableError, match="nobody asked"):
+    with pytest.raises(UnusableError, match="not asked for"):
         checked("trainer_tasks", answer, others)
 
 

@@ -153,14 +153,15 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
             {"n2": found("worker0", holds_run=True)},
             Folder(),
             "run_id r1 is new here, and n2 already has files of a run of that name (runs/r1 in the state "
-            "directory): it goes on from where it was begun; choose another, or remove them there",
+            "directory): resume it from the controller where it began, choose another run_id, or remove the "
+            "files there",
         ),
         (
             {"n2": found("worker0", run_id="r1", holds_run=True, begun=ANA)},
             Folder(),
             f"run_id r1 is new here, and n2 already has files of a run of that name, begun by {ANA} (runs/r1 "
-            "in the state directory): it goes on from where it was begun; choose another, or remove them "
-            "there",
+            "in the state directory): resume it from the controller where it began, choose another run_id, "
+            "or remove the files there",
         ),
         (
             {"n1": found("ps0", alive=True, run_id="r0"), "n3": found("server7", alive=True, run_id="r0")},
@@ -214,8 +215,8 @@ MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1],
         (
             {"n2": found("worker0", tensorflow="")},
             Folder(),
-            f"the hosts have different versions of TensorFlow ({TENSORFLOW_VERSION} on n1; none that is "
-            "whole on n2): run deploy.yml on n2",
+            f"the hosts have different versions of TensorFlow ({TENSORFLOW_VERSION} on n1; no complete one "
+            "on n2): run deploy.yml on n2",
         ),
     ],
 )
@@ -325,7 +326,9 @@ WATCH = (
     "run r1 is going on (worker0 on n2): watch it with ansible-playbook train.yml -e run_id=r1, or wait for "
     "its end{}. Where it is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id=r1"
 )
-BESIDE = "; -e trainer_deploy_during_run=true deploys beside it, which keeps what it was started with"
+BESIDE = (
+    "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
+)
 
 
 @pytest.mark.parametrize(

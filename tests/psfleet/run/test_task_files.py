@@ -1,4 +1,4 @@
-"""What deploy.yml and train.yml write for each task, as systemd reads it."""
+"""The files that deploy.yml and train.yml write for each task, read as systemd reads them."""
 
 import json
 import shlex

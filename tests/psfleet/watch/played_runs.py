@@ -1,4 +1,4 @@
-"""Runs to watch in tests: what decide_run says of one, and the readings that its lead would give."""
+"""Simulated runs to watch: answers of decide_run, and readings of their lead."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""A terminal small enough to read: what psfleet draws with, and what happens to it on a screen."""
+"""A small terminal: how psfleet draws, and how the screen changes."""
 
 import re
 

@@ -118,7 +118,7 @@ def test_a_host_without_an_answer_is_a_row_and_a_failure(silent: dict[str, Any])
     text = "\n".join(lines({"node1": answer(), "node2": silent}))
     assert "node2  not reached\n" in text
     assert (
-        f"FAILED  connection\n  node2: {silent.get('problem', 'gave no answer')}\n  -> mend ansible_host"
+        f"FAILED  connection\n  node2: {silent.get('problem', 'gave no answer')}\n  -> correct ansible_host"
         in text
     )
 
@@ -140,7 +140,7 @@ def test_what_else_is_to_be_said() -> None:
     answers = {"node1": answer(alive=["ps0", "worker0"])}
     findings = Findings.of(plan("node1", "node2"), answers)
     assert findings.notes == (
-        "A run is going on, and has the processors before the doctor: ps0, worker0 on node1.",
+        "A run is going on, and its tasks have priority over the doctor: ps0, worker0 on node1.",
         "Left out by --limit: node2.",
     )
 

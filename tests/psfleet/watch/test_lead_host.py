@@ -8,8 +8,8 @@ ASK = 10.0
 BEGIN = 1000.0
 PATIENCE = 60.0
 LOST = (
-    "no answer from the host of worker0, node0, for 20 s: how the run stands is told by its other hosts "
-    "alone. It may be back within 1:00"
+    "no answer from the host of worker0, node0, for 20 s: only its other hosts still show how the run "
+    "stands. It may be back within 1:00"
 )
 
 

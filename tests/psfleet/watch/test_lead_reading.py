@@ -91,7 +91,7 @@ def test_without_a_time_of_its_start_a_run_is_as_old_as_its_process(answer: str)
 
 
 def test_an_answer_without_the_unit_is_none() -> None:
-    with pytest.raises(ValueError, match="systemctl said nothing"):
+    with pytest.raises(ValueError, match="systemctl printed nothing"):
         Reading.of('\n--psfleet--\n--psfleet--{"phase": "training"}\n')
 
 

@@ -142,7 +142,7 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
     assert run.goes_on(5, [0, 0], records=new) == [
         "the checkpoint at step 400 could not be saved: No space left on device",
         "worker0 lost its connection to ps1 and connects again: UnavailableError: Socket [2J closed",
-        "worker0 restored the checkpoint of step 40; about 460 steps are taken again",
+        "worker0 restored the checkpoint of step 40; about 460 steps are repeated",
     ]
     assert [note.good for note in run.notes] == [False, False, True]
 
@@ -197,5 +197,5 @@ def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
         heard += [note.text for note in run.add_reading(Reading(progress(), free_bytes=free), float(second))]
         assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
-    lost = "checkpoints, records and what is shown here are lost until there is some"
+    lost = "checkpoints, records and progress are lost until there is space again"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]

@@ -192,7 +192,7 @@ def test_hosts_on_one_machine_come_to_each_other_by_loopback() -> None:
     [
         (
             {"machine": "machine7", "name": "node7"},
-            "another machine answers, which says that it is node7",
+            "another machine answers, and its name is node7",
         ),
         ({"outcome": OPEN}, "something else answers"),
         ({"outcome": UNKNOWN, "source": ""}, "the name is not found"),
@@ -222,7 +222,7 @@ def test_nothing_is_said_of_ports_where_nobody_listens_nor_of_hosts_that_gave_no
     change(answers, 1, 2, outcome=SILENT)
     found = peer_checks(plan(3), answers)
     assert [(check.state, check.found) for check in found["node3"]] == [
-        ("skipped", "no other host was asked")
+        ("skipped", "no other host was tried")
     ]
     assert found["node1"][0].found == "reaches 1 of 1 port of 1 other host, and is reached"
     assert set(found) == {"node1", "node3"}
@@ -243,5 +243,5 @@ def test_the_table_has_a_column_and_says_whom_it_leaves_out() -> None:
     assert findings.rows[1].state("peers") == "failed"
     assert findings.troubles[0].name == "peers"
     assert findings.notes[-1] == (
-        "Left out by --limit: node3. The others were not asked whether they reach these, nor these."
+        "Left out by --limit: node3. Connections between these and the other hosts were not tried."
     )

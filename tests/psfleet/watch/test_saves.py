@@ -1,4 +1,4 @@
-"""What people hear of where a program saves."""
+"""Notices about where a program saves."""
 
 from psfleet.watch.saves import Saves
 from psfleet.watch.unit_states import unit_commands
@@ -15,7 +15,11 @@ def test_a_place_is_told_once_and_the_usual_ones_are_not() -> None:
     told = list(saves.update("worker0", [*places, SavedPlace("/tmp/logs", "summaries")]))
     assert [(note.text, note.good) for note in told] == [
         ("worker0 saves to /tmp/logs: in the run's folder it will be saved/worker0/tmp/logs", True),
-        ("worker0 saves to /dev/shm/m, which ends with the task: only what is below /tmp comes home", False),
+        (
+            "worker0 saves to /dev/shm/m, which is deleted with the task: only files below /tmp are "
+            "collected",
+            False,
+        ),
         ("worker0 saves to m.keras: in the run's folder it will be saved/worker0/m.keras", True),
     ]
     assert list(saves.update("worker0", places)) == []

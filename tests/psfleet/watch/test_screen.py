@@ -1,4 +1,4 @@
-"""What people see of a run: real bytes on a real pty, read as a terminal would show them."""
+"""The live display of a run: real bytes on a real pty, read as a terminal would show them."""
 
 import fcntl
 import io

@@ -57,7 +57,7 @@ def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
         ({"tasks": [{"job": "ps"}]}, "not complete"),
         ({"cluster_name": ["psfleet"]}, "cluster_name is .*; expected a text"),
         *(
-            ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, "not complete: a task has a job, a number")
+            ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, "not complete: a task has an invalid job")
             for name, value in {
                 "job": ["ps"],
                 "index": "0",

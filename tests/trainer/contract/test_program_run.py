@@ -1,4 +1,4 @@
-"""What a program, its launcher and their readers share: JSON files, the cluster, and `progress.json`."""
+"""The files that a program, its launcher and their readers share: JSON, the cluster, `progress.json`."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Event records: what is written comes back, and garbage never crashes the reader."""
+"""Event records: a reader gets the written values back, and garbage never crashes it."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What `program.json` holds is read as it was written, or refused."""
+"""`program.json` is read as it was written, or refused."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which tasks a run has, what they are to each other, and where they listen: a table, a task each word."""
+"""The tasks of a run, their roles and their addresses, as a table with a task for each word."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Windows of steps: what they say of staleness and waiting is of all their steps."""
+"""Windows of steps: their staleness and waiting times cover all their steps."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Calls into TensorFlow whose other side has gone hold nobody up."""
+"""A call into TensorFlow does not hang when its peer is gone."""
 
 import math
 import signal

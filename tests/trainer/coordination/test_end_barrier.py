@@ -1,4 +1,4 @@
-"""Both barriers: all who are there are waited for, nobody who was lost is waited for long."""
+"""Both barriers wait for all living tasks, and not long for a lost one."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""How many threads a task takes where nobody says, and whose port it takes."""
+"""The default number of a task's threads, and its port."""
 
 import os
 import pwd

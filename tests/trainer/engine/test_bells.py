@@ -1,4 +1,4 @@
-"""Who waits for a synchronous round is woken by a bell: nobody looks in vain, nor misses what rings none."""
+"""A bell wakes the workers that wait for a synchronous round, without vain polls or missed rounds."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whether what is pushed are the gradients of the loss, as a session finds by looking."""
+"""The gradient test of a session: whether the pushed gradients are those of the loss."""
 
 import math
 from collections.abc import Callable

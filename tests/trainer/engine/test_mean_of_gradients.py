@@ -1,4 +1,4 @@
-"""One step of two workers, in this process: what is applied is the mean over the examples that they read."""
+"""One step of two workers in this process applies the mean over all their examples."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Each optimizer, packed and on pieces on two ps, does what TensorFlow's own does to whole variables."""
+"""Each packed optimizer on pieces on two ps computes the same as TensorFlow's on whole variables."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Which ps holds what: as much as the others, whatever sizes there are, and every number once."""
+"""The placement of variables on ps: equal shares for any sizes, and each number once."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Parameters that are pulled while the step before computes: what a step waits for, and what it missed."""
+"""Parameters pulled during the previous step: which updates a step waits for, and which it lacks."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""What a model's variables become on two ps, and that who looks from outside sees whole ones."""
+"""A model's variables in pieces on two ps appear whole from outside."""
 
 import dataclasses
 import math

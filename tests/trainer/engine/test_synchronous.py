@@ -1,4 +1,4 @@
-"""Synchronous training: a step is of so many gradients, backups are not waited for, nobody trains alone."""
+"""Synchronous training: gradients per step, no waiting for backups, no worker alone."""
 
 import re
 import signal
@@ -168,7 +168,7 @@ def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -
         cluster.start("ps0", "worker0")
         cluster.start("worker1", program=[str(ROOT / "tests" / "trainer" / "dying_program.py")])
         cluster.until(lambda: cluster.global_step() == 19, "the step before the death of worker1")
-        again = "worker1 stopped amid its gradients: the step is taken again without them."
+        again = "worker1 stopped while it sent gradients: the step is repeated without them."
         cluster.until(lambda: again in cluster.output("worker0"), "the round to be opened anew")
         cluster.start("worker1")
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)

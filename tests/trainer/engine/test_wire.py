@@ -1,4 +1,4 @@
-"""What is packed for the wire, and that nobody sees it: values, gradients, types, and who travels alone."""
+"""Packing for the network is invisible to the model: values, gradients, types, unpacked variables."""
 
 from collections.abc import Callable, Sequence
 

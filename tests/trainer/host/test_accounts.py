@@ -15,7 +15,7 @@ def test_an_account_that_psfleet_has_not_made_is_refused_with_the_variable_that_
     finding = account_finding(NAMES, found)
     assert finding.state == "failed"
     assert finding.found.startswith(
-        "ssh_mesh_user is daemon, an account that psfleet has not made (uid 1, home"
+        "ssh_mesh_user is daemon, an account that psfleet did not create (uid 1, home"
     )
     assert "; trainer_user is nobody, an account" in finding.found
     assert "give ssh_mesh_user a name that no account of the host has" in finding.remedy

@@ -1,4 +1,4 @@
-"""Findings, and the words in which several are told."""
+"""Findings, and the text of several together."""
 
 from trainer.host.check import Check, checks_of, failed, joined, reasons_of, skipped
 from trainer.host.wording import counted, dotted, first_of, grouped

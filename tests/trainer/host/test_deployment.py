@@ -59,7 +59,7 @@ def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: by
     if other:
         (tmp_path / lost).write_bytes(other)
     assert deployment_check(read_deployment(*directories), TODAY, installed=True) == failed(
-        f"it has a plan, but no {lacking} that is whole: a deployment was interrupted",
+        f"it has a plan, but no {lacking} that is complete: a deployment was interrupted",
         "`ansible-playbook deploy.yml` finishes it",
     )
 

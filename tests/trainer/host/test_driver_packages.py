@@ -1,4 +1,4 @@
-"""What installing the driver is said to do, and where it is refused, before anything is installed."""
+"""The announced effects of installing the driver, and its refusals before anything is installed."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -287,7 +287,7 @@ def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> No
         networks.run("nft", "add element inet psfleet hosts4 { 10.77.0.3 }", at="here")
         assert fence_state.difference(wanted, fence_state.listed()) == (
             "the table inet psfleet lacks elements = { 10.77.0.1, 10.77.0.2 } "
-            "and has elements = { 10.77.0.1, 10.77.0.2, 10.77.0.3 }, which is not its own"
+            "and has elements = { 10.77.0.1, 10.77.0.2, 10.77.0.3 }, which deploy.yml did not write"
         )
         put_up(networks, rules)
         networks.run("nft", "flush chain inet psfleet strangers", at="here")
@@ -328,5 +328,5 @@ def test_the_hosts_of_a_mesh_come_and_go_through_it_alone(networks: Networks, ru
 
 def test_rules_that_nft_does_not_take_are_told(rules: Path) -> None:
     rules.write_text("table inet psfleet { chain x { nonsense; } }")
-    with pytest.raises(fence_state.FenceError, match=r"(?s)nft does not take .*nonsense"):
+    with pytest.raises(fence_state.FenceError, match=r"(?s)nft rejects .*nonsense"):
         fence_state.listed_apart(rules)

@@ -1,4 +1,4 @@
-"""What a host finds for its fence, and what is said where the fence is not as it was deployed."""
+"""The state of a host's fence, and the messages if it differs from the deployed one."""
 
 import json
 import os
@@ -43,11 +43,12 @@ def test_what_cannot_be_fenced_is_told() -> None:
     with pytest.raises(UnknownUserError, match=r"^this host has no user no-such-user$"):
         survey(replace(ASKED, user="no-such-user"))
     with pytest.raises(
-        FenceError, match=r"^localhost \(of there\) is \S+, which is here itself: mend /etc/hosts"
+        FenceError, match=r"^localhost \(of there\) is \S+, which is here itself: correct /etc/hosts"
     ):
         survey(replace(ASKED, tasks=(OTHER._replace(address="localhost"),)))
     told = (
-        "^trainer_program_may_reach names no-such-host.invalid, which this host does not find; expected names"
+        "^trainer_program_may_reach names no-such-host.invalid, which this host cannot resolve; expected "
+        "names"
     )
     with pytest.raises(FenceError, match=told):
         survey(replace(ASKED, may_reach=("localhost:1", "no-such-host.invalid:443")))
@@ -74,10 +75,9 @@ def test_what_has_changed_since_is_told_with_both() -> None:
     assert changes(then, then) == ""
     now = replace(then, uid=999, names={"a": ("10.0.0.1", "10.0.0.7"), "b": ()}, resolvers=("127.0.0.53",))
     assert changes(then, now) == (
-        "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; "
-        "b was 10.0.0.2 when deploy.yml ran, and is not known now; "
-        "names were asked of 10.0.0.53, and are of 127.0.0.53 now; "
-        "user nobody had the number 998, and has 999 now"
+        "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; b was 10.0.0.2 when deploy.yml "
+        "ran, and is not known now; its name servers were 10.0.0.53, and are 127.0.0.53 now; user nobody "
+        "had the number 998, and has 999 now"
     )
 
 
@@ -101,7 +101,7 @@ def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Netwo
         with networks.inside("here"):
             return fence_problem(tmp_path)
 
-    assert problem() == "deploy.yml has left no fence there"
+    assert problem() == "deploy.yml has set up no fence there"
     deploy(tmp_path, fence)
     assert problem() == "the table inet psfleet is not there"
     networks.run("nft", "--file", str(rules), at="here")
@@ -115,7 +115,7 @@ def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Netwo
     deploy(tmp_path, replace(fence, user="no-such-user"))
     assert problem() == "this host has no user no-such-user"
     (tmp_path / RECORD).write_text(json.dumps({**fence.to_json(), "may_reach": ["10.0.0.1; accept"]}))
-    assert problem() == "deploy.yml has left no fence there"
+    assert problem() == "deploy.yml has set up no fence there"
 
 
 @as_root
@@ -134,4 +134,4 @@ def test_the_check_of_the_doctor(networks: Networks, tmp_path: Path) -> None:
         "run `ansible-playbook deploy.yml`",
     )
     networks.run("nft", "--file", str(tmp_path / RULES), at="here")
-    assert check() == ("ok", "it stands as deployed", "")
+    assert check() == ("ok", "it is in force as deployed", "")

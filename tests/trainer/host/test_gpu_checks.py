@@ -1,4 +1,4 @@
-"""The chain of checks of a host whose tasks have GPUs: each link that breaks, and what to do about it."""
+"""The chain of checks of a host with GPU tasks: each broken link, and its remedy."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,7 +52,7 @@ def test_the_first_link_that_breaks_is_said_with_its_remedy(case: dict[str, Any]
     check = chain[place]
     assert (check.state, check.found, check.remedy) == (state, case["found"], case.get("remedy", ""))
     assert {check.state for check in chain[:place]} <= {"ok"}
-    after = {f"not looked at: {check.name} failed"} if check.state == "failed" else set()
+    after = {f"not checked: {check.name} failed"} if check.state == "failed" else set()
     assert {check.found for check in chain[place + 1 :] if check.state == "skipped"} <= after
     assert {check.state for check in chain[place + 1 :]} <= ({"skipped"} if after else {"ok"})
 

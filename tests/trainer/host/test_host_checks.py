@@ -1,4 +1,4 @@
-"""Which hosts can be part of a cluster, with which environment, and what is said of the others."""
+"""Which hosts can be part of a cluster, with which environment, and why others cannot."""
 
 import ast
 from dataclasses import replace

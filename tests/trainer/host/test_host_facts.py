@@ -1,4 +1,4 @@
-"""What is read of a host, from the files and programs of several systems and of this one."""
+"""Facts of a host, from the files and programs of several systems and of this one."""
 
 import os
 import sys

@@ -31,9 +31,7 @@ def test_one_has_it_and_others_hear_who_since_when_and_until_when(file: Path, cl
     assert file.stat().st_mode & 0o777 == 0o600
     clock[0] += 30
     said = take(file, BEN, 0)
-    assert (
-        said == f"{ADA.holder} has held it for 30 s, and does so for another 60 s, or as long as it goes on"
-    )
+    assert said == f"{ADA.holder} has held it for 30 s, and keeps it for another 60 s, or until it ends"
     assert take(file, ADA, 0) == "", "a machine may be two hosts of an inventory"
     give_back(file, BEN.token)
     assert not renew(file, BEN.token)
@@ -68,7 +66,7 @@ def test_what_was_looked_at_before_somebody_had_acted_there_is_no_ground_to_act(
     if given_back:
         give_back(file, ADA.token)
     clock[0] += SECONDS
-    refused = f"{ADA.holder} has acted there since this one looked: try again"
+    refused = f"{ADA.holder} has changed the host since this command looked at it: try again"
     assert take(file, BEN, 0, looked) == refused
     assert take(file, BEN, 0, time_of_reading(file, deployed=False)) == ""
 
@@ -86,7 +84,7 @@ def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path,
     clock[0] += 1
     take(file, BEN, 0)
     undo(file, BEN.token)
-    assert "has acted there" in take(file, ADA, 0, looked), "its holder had acted before"
+    assert "has changed the host" in take(file, ADA, 0, looked), "its holder had acted before"
 
 
 @pytest.mark.parametrize("deployed_since", [True, False])
@@ -102,7 +100,7 @@ def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
         take(file, ADA, 0)
         undo(file, ADA.token)
     clock[0] += 1
-    refused = "another playbook, or a reboot, has acted there since this one looked: try again"
+    refused = "another playbook, or a reboot, has changed the host since this command looked at it: try again"
     assert take(file, BEN, 0, looked) == refused
     assert take(file, BEN, 0, time_of_reading(file, deployed=True)) == ""
 

@@ -1,4 +1,4 @@
-"""What wg-quick is told, and what is made of what `wg` says; Molecule's scenario mixed has a real mesh."""
+"""The input of wg-quick and the output of `wg`; Molecule's scenario mixed has a real mesh."""
 
 from trainer.host.mesh import KEY, Peer, configuration, mesh_problem, of_interface
 
@@ -46,7 +46,9 @@ def test_what_is_another_is_named() -> None:
     assert mesh_problem(CONFIGURED, dumped(AS_CONFIGURED[0])) == f"{others}c"
     assert mesh_problem(CONFIGURED, dumped(AS_CONFIGURED[0], (C, "fd00::c/128,::/0"))) == f"{others}c"
     strange = (OTHER, "fd00::d/128")
-    assert mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED, strange)) == f"{others}one that is not of the plan"
+    assert (
+        mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED, strange)) == f"{others}a peer that is not in the plan"
+    )
     own = "WireGuard's interface psfleet has another key or port"
     assert mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED, key=B)) == own
     assert mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED, port=4500)) == own

@@ -33,7 +33,7 @@ def test_names_that_do_not_resolve_or_mean_another_host_are_told_with_the_remedi
     assert name_check("node1", {**ADDRESSES, "node0": "node0"}, resolved) == failed(
         "node1 does not resolve (not known); "
         f"node2.example (of node2) is {loopback.partition('%')[0]}, which is node1 itself",
-        "mend /etc/hosts of this host, or give an IP address: trainer_address of that host; "
+        "correct /etc/hosts of this host, or give an IP address: trainer_address of that host; "
         "write it into /etc/hosts or DNS, or give an IP address: trainer_address of that host",
     )
 
@@ -43,7 +43,7 @@ def test_debians_name_for_itself_deserves_a_warning() -> None:
     itself = {**FOUND, "node1": Resolution(("127.0.1.1",))}
     assert name_check("node1", {"node1": "node1", "node3": "10.0.0.3"}, itself) == warning(
         "node1 is 127.0.1.1 here, which no other host reaches: psfleet's tasks listen on every address, a "
-        "program of one's own may listen there alone",
+        "user's program may listen there alone",
         "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
     )
     assert name_check("node1", {"node1": "node1"}, itself) == ok("1 name found")

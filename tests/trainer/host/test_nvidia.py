@@ -1,4 +1,4 @@
-"""What a host has of NVIDIA's, read from copies of hosts and from recorded answers of the driver."""
+"""NVIDIA facts of a host, from copies of hosts and recorded answers of the driver."""
 
 import os
 import re

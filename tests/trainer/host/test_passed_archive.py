@@ -89,7 +89,7 @@ def test_a_neighbour_gives_what_it_still_receives_itself_as_soon_as_it_is_there(
     [
         ("echo 'ssh: connect to host node2: Connection refused' >&2; exit 255", "Connection refused"),
         ('tail -c +$(($2 + 1)) "$1" | head -c 1500000', "it ended after 1048576 of 3500000 bytes"),
-        ("head -c 1048576 /dev/zero", "what it gave is damaged, or no part of this archive"),
+        ("head -c 1048576 /dev/zero", "what it sent is damaged, or not part of this archive"),
         ("exec >&-; sleep 1000", "it ended after 0 of 3500000 bytes"),
     ],
 )
@@ -108,7 +108,7 @@ def test_one_that_stands_still_is_left_and_no_process_stays(
 ) -> None:
     monkeypatch.setattr(passed_archive, "SILENT_SECONDS", 1)
     drips, before = 'while :; do head -c 10 "$1"; sleep 0.01; done', children()
-    with pytest.raises(NoNeighbourError, match="node1: it gave no more for 1 s"):
+    with pytest.raises(NoNeighbourError, match="node1: it sent nothing for 1 s"):
         take(archive, tmp_path / "taken", ["node1"], by_name({"node1": drips}, source))
     assert not (tmp_path / "taken").read_bytes()
     assert children() == before
@@ -130,7 +130,7 @@ def test_a_neighbour_that_has_removed_its_archive_says_so_at_once(tmp_path: Path
     (tmp_path / HASH / ".complete").touch()
     command = given(tmp_path, silent=99)("node1", 0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("", "it has installed the archive, and keeps it no more\n")
+    assert (done.stdout, done.stderr) == ("", "it has installed the archive, and no longer keeps it\n")
 
 
 def test_a_neighbour_waits_no_longer_than_it_is_told_for_an_archive_that_never_comes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the rules of a fence are made of. What they do to packets, test_fence_packets.py sees."""
+"""The rules of a fence as text; test_fence_packets.py tests their effect on packets."""
 
 import json
 import re

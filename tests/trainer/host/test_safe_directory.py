@@ -1,4 +1,4 @@
-"""Which links root follows, and what it leaves behind."""
+"""Which links root follows, and which files it leaves behind."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Where what a program saves lies on its host, and where it is brought to."""
+"""Where a program's saves are on the host, and where they are collected to."""
 
 import json
 

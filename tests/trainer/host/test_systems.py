@@ -1,4 +1,4 @@
-"""What is known of each operating system is whole, and stands in its file alone."""
+"""The description of each operating system is complete, and is in its own file alone."""
 
 import re
 from dataclasses import fields, is_dataclass, replace

@@ -1,4 +1,4 @@
-"""What the tasks of a run leave in files of their host, whatever they have put there."""
+"""The traces that a run's tasks leave in files of their host, including hostile ones."""
 
 import json
 import os
@@ -149,4 +149,4 @@ def test_the_trainers_own_word_counts_where_it_could_not_be_recorded() -> None:
     assert task_traces.why_ended("worker0", "exit-code", lines).startswith(
         f"Training failed (input): {full}\n"
     )
-    assert task_traces.why_ended("worker0", "watchdog", lines).startswith("systemd has ended it")
+    assert task_traces.why_ended("worker0", "watchdog", lines).startswith("systemd ended it")

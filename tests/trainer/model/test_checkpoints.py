@@ -80,7 +80,7 @@ def test_a_damaged_newest_is_passed_over_and_said(
     assert found is not None
     assert found.global_step == 200
     assert len(complaints) == 1
-    assert "model.ckpt-300 does not read whole and is passed over" in complaints[0]
+    assert "model.ckpt-300 cannot be read completely and is skipped" in complaints[0]
     # A later save with a lower step is the newest now, and is not removed in favour of the damaged one.
     _save(folder, 250)
     again = folder.newest_good(pytest.fail)

@@ -1,4 +1,4 @@
-"""What the models reach, on whatever tasks there are, and the model that docs/models.md shows."""
+"""The results of each model on any number of tasks, and the model that docs/models.md shows."""
 
 import dataclasses
 import os
@@ -46,7 +46,7 @@ def test_an_optimizer_for_which_a_model_has_no_rate_needs_one() -> None:
         model.learning_rate(TrainingSettings(optimizer="adagrad"), 2)
     assert failure.value.code == CONFIGURATION
     assert failure.value.reason == (
-        "trainer_optimizer (--optimizer) is 'adagrad': model linear has a learning rate of its own for sgd; "
+        "trainer_optimizer (--optimizer) is 'adagrad': model linear has its own learning rate for sgd; "
         "expected one of these, or a trainer_learning_rate (--learning_rate) for adagrad"
     )
 

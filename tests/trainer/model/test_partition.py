@@ -1,4 +1,4 @@
-"""The model of which each worker sees a part: who shares finds all of it, who does not its own part."""
+"""The partition model: workers that share learn every part, a worker alone only its own."""
 
 import numpy as np
 import pytest

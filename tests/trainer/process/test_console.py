@@ -1,4 +1,4 @@
-"""What a task prints, itself or by a program of its own, does not fill the disk."""
+"""The output of a task, and of its program, does not fill the disk."""
 
 import subprocess
 import sys

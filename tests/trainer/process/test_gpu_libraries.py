@@ -1,4 +1,4 @@
-"""Libraries opened with the real loader; what lacks, in words."""
+"""Libraries opened with the real loader, and the messages for missing ones."""
 
 import json
 import os

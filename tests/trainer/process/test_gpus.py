@@ -1,4 +1,4 @@
-"""Tasks that were given GPUs, on a machine whose TensorFlow has no CUDA; and where everything is placed."""
+"""Tasks with GPUs on a machine without CUDA in TensorFlow, and the placement of operations."""
 
 from pathlib import Path
 

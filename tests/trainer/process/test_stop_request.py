@@ -1,4 +1,4 @@
-"""How long a task may take to end, and what its unit grants it."""
+"""How long a task may take to end, and the time that its unit allows."""
 
 import re
 

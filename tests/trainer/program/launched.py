@@ -1,4 +1,4 @@
-"""Tasks of a program of one's own, launched as by systemd, on loopback; a folder each, as on hosts."""
+"""Tasks of a user's program, launched as by systemd, on loopback; a folder each, as on hosts."""
 
 import json
 import os

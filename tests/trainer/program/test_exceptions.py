@@ -1,4 +1,4 @@
-"""The exception in what a program printed, and whether it is of a task that went away."""
+"""The exception in a program's output, and whether a lost task caused it."""
 
 from trainer.host.error_lines import exception_in, in_short
 from trainer.process.lost_connection import is_lost_connection

@@ -1,4 +1,4 @@
-"""What the launcher gives to a program, and what it makes of the program's end."""
+"""The launcher's input to a program, and its handling of the program's end."""
 
 import json
 import os

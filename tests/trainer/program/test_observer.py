@@ -1,4 +1,4 @@
-"""What is seen of a program that knows nothing of psfleet, and that looking at it changes nothing."""
+"""The observer records a program that does not know psfleet, without changing it."""
 
 import json
 import os

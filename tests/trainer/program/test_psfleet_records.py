@@ -114,7 +114,7 @@ def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
         assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
         step = tasks.records("worker0", "step")[0]
         assert step.integer("examples") == 0
-        assert "loss" not in step.fields  # not told: null is a loss that was no finite number
+        assert "loss" not in step.fields  # not told: null is a loss that was not finite
         assert tasks.records("worker0", "finished")[0].text("reason") == "run over"
 
 

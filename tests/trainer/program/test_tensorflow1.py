@@ -161,7 +161,7 @@ def test_digits_are_there_without_data(input_data: ModuleType, capsys: pytest.Ca
     assert digits.train.images.dtype == np.float32
     assert (digits.train.images.min(), digits.train.images.max()) == (0, 1)
     assert set(digits.test.labels.sum(axis=1)) == {1}
-    assert "no MNIST in '/nowhere': it gets the bundled digits" in capsys.readouterr().err
+    assert "no MNIST in '/nowhere': using the bundled digits" in capsys.readouterr().err
 
 
 def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_first(

@@ -152,7 +152,7 @@ def test_who_loses_its_ps_again_and_again_ends_with_a_cluster_that_broke(tmp_pat
         assert cluster.wait("worker0") == {"worker0": CLUSTER_BROKE}
         failed = cluster.only("worker0", "failed")
         assert failed.text("class") == "cluster_broke"
-        assert "6 losses without a step between" in failed.text("reason")
+        assert "6 losses of tasks without a step in between" in failed.text("reason")
         assert "lost by the test" in failed.text("reason")
         assert len(cluster.records("worker0", "recovering")) == 5
 

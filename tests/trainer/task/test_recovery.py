@@ -1,4 +1,4 @@
-"""A lost ps costs at most what was not saved; stopping saves the very step, and resuming goes on there."""
+"""A lost ps costs at most the unsaved steps; stopping saves the last step, and resuming continues there."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tasks start together, share their steps, and end together; one who is missing is named."""
+"""Tasks start together, share their steps, and end together; a missing task is named."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Several steps in one call: nobody sees them but by the clock, and what is due comes when it is due."""
+"""Several steps in one call change only the time, and scheduled duties happen on time."""
 
 import re
 from pathlib import Path

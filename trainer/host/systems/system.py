@@ -49,7 +49,7 @@ class System:
     """An operating system: `identity` is its ID in /etc/os-release, `name` what people call it.
 
     `tested` and `untested` are the releases (VERSION_ID) that are supported; the latter take the same code,
-    and nobody has tried them. `programs` has the package of each program that a host needs. sshd is the
+    and they are untested. `programs` has the package of each program that a host needs. sshd is the
     service `sshd_service`, and reads what is in `sshd_directory` after its own configuration.
     """
 

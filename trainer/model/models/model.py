@@ -118,7 +118,7 @@ class Model:
             return settings.learning_rate
         optimizer = self.optimizer_name(settings)
         if optimizer not in self.learning_rates:
-            has = f"model {self.name} has a learning rate of its own for {', '.join(self.learning_rates)}"
+            has = f"model {self.name} has its own learning rate for {', '.join(self.learning_rates)}"
             expected = f"expected one of these, or a trainer_learning_rate (--learning_rate) for {optimizer}"
             raise TaskFailure(
                 CONFIGURATION, f"trainer_optimizer (--optimizer) is {optimizer!r}: {has}; {expected}"

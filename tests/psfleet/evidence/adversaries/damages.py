@@ -1,4 +1,4 @@
-"""What is done to a copy of a real run's folder; each is told what other runs there are."""
+"""Changes to a copy of a real run's folder; each function also gets the other runs."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""When a worker takes its steps, told in steps of others: whatever the machine does, a run goes alike."""
+"""When a worker takes its steps, by the steps of others, so that runs are alike on any machine."""
 
 import json
 from collections.abc import Mapping, Sequence

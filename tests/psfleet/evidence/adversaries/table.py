@@ -1,4 +1,4 @@
-"""The corpus as a table in Markdown, with what was judged wrongly."""
+"""The corpus as a table in Markdown, with the wrong verdicts."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ def summary(verdicts: Mapping[str, Verdict]) -> str:
     good = {case.name for case in CASES if case.must_be == PROVEN}
     wrong = {case.name for case in CASES if not case.is_judged_rightly(verdicts[case.name])}
     return (
-        f"{len(CASES)} runs, of which {len(good)} must be proven: false positives {len(proven - good)}, "
+        f"{len(CASES)} runs, {len(good)} of them must be proven: false positives {len(proven - good)}, "
         f"false negatives {len(good - proven)}, others judged wrongly {len(wrong - (proven ^ good))}."
     )
 

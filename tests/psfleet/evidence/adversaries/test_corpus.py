@@ -1,4 +1,4 @@
-"""Every run of the corpus is judged as it must be, by the checks that must find what is wrong with it."""
+"""Every run of the corpus gets the right verdict, from the checks that must find its fault."""
 
 import json
 from pathlib import Path

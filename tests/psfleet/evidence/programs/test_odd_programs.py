@@ -32,7 +32,10 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("stale", 1, 3): ("completed", "other workers do not train worker2 copy"),
     ("grows", 1, 2): ("completed", "other workers do not train worker0 mine"),
     ("zeros", 1, 2): ("completed", "the gradients of worker1 changed anything"),
-    ("noise", 1, 2): ("completed", "it applies what is no gradient of a loss"),
+    ("noise", 1, 2): (
+        "completed",
+        "as far as its graph shows, it applies something other than gradient of a loss",
+    ),
     ("recorded_alone", 1, 2): ("not proven", "worker1 moved the global step alone"),
     ("plain", 1, 2): ("proven", ""),
     ("plain", 1, 4): ("proven", ""),
@@ -41,9 +44,9 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("synchronous", 1, 2): ("proven", ""),
     ("gan", 1, 2): ("proven", ""),
     ("threads", 1, 2): ("proven", ""),
-    ("conditional", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
-    ("conditional_v1", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
-    ("loss_scale", 1, 2): ("completed", "a condition decides whether a run of it takes a step"),
+    ("conditional", 1, 2): ("completed", "a condition in its graph decides whether a run takes a step"),
+    ("conditional_v1", 1, 2): ("completed", "a condition in its graph decides whether a run takes a step"),
+    ("loss_scale", 1, 2): ("completed", "a condition in its graph decides whether a run takes a step"),
     ("warm_start", 1, 2): ("completed", "the loss fell: the loss went from"),
     ("recorded_with", 1, 2): ("proven", ""),
     ("recorded_with", 1, 4): ("proven", ""),
@@ -88,5 +91,5 @@ def test_what_workers_do_for_a_coordinator_is_training_where_it_changes_the_mode
     verdict = verdict_of(run)
     # Its checkpoints lie on its own disk, and the losses that it fetches are seen.
     assert verdict.verdict == ("completed" if alone else "proven"), verdict.failing
-    shared = "no function that the coordinator had them run is seen to change a variable of the model"
+    shared = "no function that the coordinator gave them is seen to change a variable of the model"
     assert (shared in "\n".join(verdict.not_shown)) is alone

@@ -68,4 +68,4 @@ def _wrap_saves(function: str, module: ModuleType) -> None:
     try:
         getattr(importlib.import_module("psfleet_observer.saves"), function)(module)
     except Exception as error:
-        say(f"what {module.__name__} saves is not noted ({type(error).__name__}: {error})")
+        say(f"files that {module.__name__} saves are not recorded ({type(error).__name__}: {error})")

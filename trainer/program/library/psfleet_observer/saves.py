@@ -115,7 +115,7 @@ def _write(path: object, kind: str) -> None:
         with (folder / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps({"path": place, "kind": kind}) + "\n")
     except Exception as error:  # the program must not fail because of this
-        say(f"that it saves to {path!r} is not noted ({type(error).__name__}: {error})")
+        say(f"its save to {path!r} is not recorded ({type(error).__name__}: {error})")
 
 
 def _place(text: str, kind: str) -> str:

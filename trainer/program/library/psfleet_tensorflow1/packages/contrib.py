@@ -1,4 +1,4 @@
-"""`tf.contrib`, which TensorFlow 2 has not: whoever asks for something in it is told what to use."""
+"""`tf.contrib`, which TensorFlow 2 lacks: each use raises an error that names its replacement."""
 
 from __future__ import annotations
 

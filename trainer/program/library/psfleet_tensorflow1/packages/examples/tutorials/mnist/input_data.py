@@ -60,7 +60,7 @@ def read_data_sets(
     train_dir: str = "",
     fake_data: bool = False,
     one_hot: bool = False,
-    dtype: object = None,  # noqa: ARG001 - float32, which it was where nobody said
+    dtype: object = None,  # noqa: ARG001 - float32 was the default
     reshape: bool = True,
     validation_size: int = 5000,
     seed: int | None = None,
@@ -85,7 +85,7 @@ def _folder(train_dir: str) -> Path:
     carried = os.environ.get("PSFLEET_DATA_DIR")
     if carried and os.environ.get("PSFLEET_JOB") != "ps":  # to which nothing is carried, for it reads nothing
         return Path(carried)
-    sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: it gets the bundled digits\n")
+    sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: using the bundled digits\n")
     return _BUNDLED
 
 

@@ -1,8 +1,7 @@
-"""Refuses unsafe settings of Ansible, and prints the settings that a user's configuration lacks."""
+"""Compares Ansible's settings with those that the playbooks need."""
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ansible import constants
 from ansible.plugins.loader import connection_loader
@@ -10,30 +9,29 @@ from ansible.utils.display import Display
 
 from psfleet.inventory.ansible_settings import SAFE, lacking_lines
 
-from ..plugin_utils.actions import ControllerAction
-
 display = Display()
 OURS = Path(__file__).resolve().parents[2] / "ansible.cfg"
 
 
-class ActionModule(ControllerAction):
-    """Fails if a setting is unsafe; prints, once, all lines that the user should copy."""
+def settings_problem() -> str:
+    """Return why Ansible's settings are unsafe, "" if they are not.
 
-    def _act(self, _arguments: dict[str, Any]) -> dict[str, Any]:
-        unsafe = _unsafe()
-        file = constants.CONFIG_FILE
-        theirs = Path(file).read_text(encoding="utf-8", errors="replace") if file else ""
-        place = file or "an ansible.cfg in this folder"
-        if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, unsafe):
-            why = "for safety, speed and what is shown" if unsafe else "for speed and for what is shown"
-            decide = "" if unsafe else "; another value of yours is as good, and is not told of again"
-            head = f"To be copied into {place}, each below its section, {why}{decide}:"
-            display.display("\n".join([head, "", *lines, ""]))
-        reasons = (
-            f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items()
-        )
-        failure = ". ".join([*reasons, f"Copy the lines above into {place}, in place of what says otherwise"])
-        return self._failure(f"{failure}.") if unsafe else {}
+    Also prints, once, all lines that the user's configuration lacks.
+    """
+    unsafe = _unsafe()
+    file = constants.CONFIG_FILE
+    theirs = Path(file).read_text(encoding="utf-8", errors="replace") if file else ""
+    place = file or "an ansible.cfg in this folder"
+    if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, unsafe):
+        why = "for safety, speed and what is shown" if unsafe else "for speed and for what is shown"
+        decide = "" if unsafe else "; a value of your own is fine, too, and is not mentioned again"
+        head = f"To be copied into {place}, each below its section, {why}{decide}:"
+        display.display("\n".join([head, "", *lines, ""]))
+    if not unsafe:
+        return ""
+    reasons = (f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items())
+    remedy = f"Copy the lines above into {place}, and remove the lines that contradict them."
+    return ". ".join([*reasons, remedy])
 
 
 def _unsafe() -> dict[str, tuple[str, str]]:

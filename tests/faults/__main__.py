@@ -1,0 +1,80 @@
+"""`make faults`: inject each fault into a run of its own, and write docs/fault-table.md.
+
+The order is random by a seed, which is printed. With names of rows, only these are tried, and nothing is
+written.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+from benchmarks.data import ROOT
+from benchmarks.results import machine
+from tests.faults.cluster import Cluster, cluster
+from tests.faults.outcome import Outcome, records_of, seconds_until_training, steps_lost
+from tests.faults.rows import ROWS, Row
+from tests.faults.table import in_words, page
+from tests.faults.watched import Watched
+from trainer.contract.json_files import write_json
+
+STEPS = ("-e", "trainer_steps=20000")
+# A fault comes between these global steps.
+EARLIEST, LATEST = 3000, 9000
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the rows; return 1 if one of them did not end as it must."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("rows", nargs="*", help=f"of {', '.join(row.number for row in ROWS)}")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    options = parser.parse_args(arguments)
+    chosen = [row for row in ROWS if not options.rows or row.number in options.rows]
+    source, before = random.Random(options.seed), machine()
+    source.shuffle(chosen)
+    print(f"seed {options.seed}: {', '.join(row.number for row in chosen)}", flush=True)
+    found: dict[str, Outcome] = {}
+    with cluster() as made:
+        for place, row in enumerate(chosen):
+            found[row.number] = tried(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
+            print(in_words(row, found[row.number]), flush=True)
+    if not options.rows:
+        (ROOT / "docs/fault-table.md").write_text(page(before, options.seed, found), encoding="utf-8")
+        rows = {number: vars(outcome) for number, outcome in found.items()}
+        content = {"machine": before, "seed": options.seed, "rows": rows}
+        write_json(ROOT / "docs/fault-table.json", content)
+    wrong = [row.number for row in chosen if found[row.number].wrong(row.verdict, told=bool(row.told))]
+    print(f"{len(chosen) - len(wrong)} of {len(chosen)} rows ended as they must. Not so: {wrong}")
+    return int(bool(wrong))
+
+
+def tried(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
+    """Inject the fault of a row into a run at a global step, and return what became of the run."""
+    if left := made.left_over():
+        raise RuntimeError(f"before {row.number}, tasks still live: {left}")
+    run = Watched.start(made, run_id, *STEPS, *row.options)
+    run.await_step(step)
+    since = time.time()
+    row.fault(run)
+    healed = time.time()
+    status = run.end()
+    folder = made.folder / "runs" / run_id
+    records = records_of(folder)
+    seen = run.first_line(row.told, since) if row.told else None
+    verdict = json.loads((folder / "verdict.json").read_text()) if (folder / "verdict.json").exists() else {}
+    return Outcome(
+        verdict=str(verdict.get("verdict", "none")),
+        headline=str(verdict.get("headline", "")),
+        exit_status=status,
+        seconds_until_told=seen[0] - since if seen else None,
+        told=seen[1].strip() if seen else "",
+        seconds_until_training=seconds_until_training(records, since if row.hit else healed, row.hit),
+        steps_lost=steps_lost(records),
+        left_over=made.left_over(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

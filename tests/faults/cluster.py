@@ -1,0 +1,133 @@
+"""A cluster of practice hosts of this machine, and what can be done to it from outside."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from benchmarks.deployment import hosts, project
+
+PRACTICE = "inventory/practice"
+# Task -> its host. Worker 0 is the chief.
+PLACES = {"ps0": "node1", "worker0": "node2", "worker1": "node3"}
+ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
+# No wait is longer. A run takes less than a minute on a quiet machine.
+DEADLINE_SECONDS = 900.0
+_RUNS = "/var/lib/psfleet/runs"
+
+
+class FaultError(RuntimeError):
+    """Something other than the run went wrong: a fault did not bite, or the cluster is not healthy."""
+
+
+@contextmanager
+def cluster() -> Iterator["Cluster"]:
+    """Yield a deployed cluster of three practice hosts, and remove it at the end."""
+    with project() as folder, hosts(folder, len(PLACES)):
+        made = Cluster(folder)
+        made.play("deploy.yml", check=True)
+        yield made
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that was deployed from a copy of the project in `folder`."""
+
+    folder: Path
+
+    def container(self, host: str) -> str:
+        """Return the name of a host's container."""
+        clone = sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]
+        return f"psfleet-{clone}-demo-{host}"
+
+    def podman(self, command: str, host: str, *more: str) -> None:
+        """Do something to a host's container, such as `restart`. Raises CalledProcessError if that fails."""
+        subprocess.run(
+            ["podman", *command.split(), self.container(host), *more], check=True, capture_output=True
+        )
+
+    def on_host(self, host: str, command: str, *, check: bool = True) -> str:
+        """Return what a shell command prints on a host. Raises CalledProcessError if it fails."""
+        argv = ["podman", "exec", self.container(host), "/bin/sh", "-c", command]
+        return subprocess.run(argv, check=check, capture_output=True, text=True).stdout
+
+    def restarts(self, task: str) -> int:
+        """Return how often systemd has started a task again since its unit was started."""
+        command = f"systemctl show --value --property=NRestarts {unit_of(task)}"
+        return int(self.on_host(PLACES[task], command, check=False).strip() or 0)
+
+    def signal(self, task: str, signal: str) -> int:
+        """Send a signal to the main process of a task; return its process id on its host."""
+        host = PLACES[task]
+        pid = int(self.on_host(host, f"systemctl show --value --property=MainPID {unit_of(task)}"))
+        if not pid:
+            raise FaultError(f"{task} has no process to send {signal} to")
+        self.on_host(host, f"kill -s {signal} {pid}")
+        return pid
+
+    def await_host(self, host: str) -> None:
+        """Wait until a host has booted."""
+        command = "systemctl is-system-running --wait"
+        wait_for(lambda: self.on_host(host, command, check=False).strip() in {"running", "degraded"})
+
+    def play(self, playbook: str, *options: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a playbook to its end. Raises CalledProcessError with `check` if it fails."""
+        done = subprocess.run(
+            self.command(playbook, *options),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        if check and done.returncode:
+            sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
+            done.check_returncode()
+        return done
+
+    def command(self, playbook: str, *options: str) -> list[str]:
+        """Return the command line of a playbook."""
+        return [ANSIBLE, "-i", PRACTICE, *options, playbook]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment variables of playbooks."""
+        return {**os.environ, "ANSIBLE_CONFIG": "ansible.cfg", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"}
+
+    def global_step(self, run_id: str) -> int:
+        """Return the global step that the chief last wrote, -1 before it wrote one."""
+        path = shlex.quote(f"{_RUNS}/{run_id}/progress.json")
+        try:
+            content = json.loads(self.on_host(PLACES["worker0"], f"cat {path}", check=False) or "{}")
+        except ValueError:
+            return -1
+        step = content.get("global_step", -1)
+        return step if isinstance(step, int) else -1
+
+    def left_over(self) -> list[str]:
+        """Return the tasks' processes that still live on any host."""
+        command = "pgrep --uid psfleet --list-full --full trainer || true"
+        printed = {host: self.on_host(host, command) for host in PLACES.values()}
+        return [f"{host}: {line}" for host, text in printed.items() for line in text.splitlines()]
+
+
+def unit_of(task: str) -> str:
+    """Return the unit of a task such as "worker0"."""
+    return f"psfleet-{task[:-1]}@{task[-1]}.service"
+
+
+def wait_for(condition: Callable[[], bool], what: str = "it") -> None:
+    """Wait until a condition holds. Raises FaultError after the deadline."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise FaultError(f"{what} did not happen within {DEADLINE_SECONDS:.0f} s")
+        time.sleep(0.1)

@@ -1,0 +1,43 @@
+import json
+import sys
+from pathlib import Path
+
+from tests.repository import HERE, played, written_play
+
+
+def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str]:
+    """Return what the hook, a script in Python, was told about a run in this state, and what was printed."""
+    hook, heard = folder / "a hook.py", folder / "heard"
+    hook.write_text(f"import sys\nopen({str(heard)!r}, 'w').write(sys.stdin.read() + sys.argv[1])\n{script}")
+    heard.unlink(missing_ok=True)
+    role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook", "rolespec_validate": False}
+    variables = {
+        "training_run_hook": f"{sys.executable} '{hook}' --night\n" if script else "",
+        "training_evidence_result": {"verdict": "proven"},
+        "__training_run_current": {"id": "night", "folder": f"{folder}", "settings": {"secret": "x"}},
+        "__training_run_new_state": state,
+    }
+    play = written_play(folder, {"ansible.builtin.import_role": role, "vars": variables})
+    done = played(play, "-i", "a,b,", *HERE, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return heard.read_text() if heard.exists() else "", done.stdout
+
+
+def test_a_command_is_told_in_one_line_what_the_run_is(tmp_path: Path) -> None:
+    for state in ("ended", "judged"):
+        heard, printed = told(tmp_path, "pass", state)
+        line, _, word = heard.partition("\n")
+        of_state = {"verdict": "proven"} if state == "judged" else {}
+        assert json.loads(line) == {"run_id": "night", "state": state, "folder": str(tmp_path), **of_state}
+        assert word == "--night"
+        assert "training_run_hook, " not in printed
+
+
+def test_nothing_is_called_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
+    assert told(tmp_path, "pass", "ended", "--check")[0] == ""
+    assert told(tmp_path, "", "ended")[0] == ""
+
+
+def test_a_command_that_fails_is_reported_and_fails_nothing(tmp_path: Path) -> None:
+    _, printed = told(tmp_path, "sys.exit('no such room')", "ended")
+    assert "a hook.py' --night: exit code 1: no such room\n" in printed
