@@ -41,7 +41,8 @@ class LeadHost:
             self._silent = self._told = True
             yield Notice(
                 f"no answer from the host of {self.lead}, {self.host}, for {SILENT_SECONDS:.0f} s: only its "
-                f"other hosts still show how the run stands. It may be back within {clock(self.patience_seconds)}"
+                "other hosts still show how the run stands. It may be back within "
+                f"{clock(self.patience_seconds)}"
             )
 
     def silent_for(self, at: float) -> float:

@@ -65,8 +65,9 @@ class ClusterStatus:
         answers: Mapping[str, Mapping[str, Any]],
         left: Mapping[str, Sequence[str]] | None = None,
     ) -> "ClusterStatus":
-        """Combine the hosts' answers; `left` maps the runs that are not collected yet to hosts not in the plan.
+        """Combine the hosts' answers.
 
+        `left` maps the runs that are not collected yet to those of their hosts that the plan lacks.
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to `problem`
         ("" if it answered), `deployed` and `tasks` (as the step trainer_tasks describes them).
         """
@@ -265,8 +266,8 @@ def _uncollected(
     for run_id, elsewhere in left.items():
         if elsewhere:
             yield (
-                f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not in "
-                "this inventory. Ask with the inventory of that run"
+                f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
+                "in this inventory. Ask with the inventory of that run"
             )
         elif run_id not in alive:
             yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"
