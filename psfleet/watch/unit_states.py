@@ -10,7 +10,7 @@ from typing import Any
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import clock, in_a_line
-from trainer.host.boots import boot_file, rebooted_command
+from trainer.host.boots import boot_file, rebooted_command, unless_going_down
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
@@ -188,7 +188,7 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
-        commands[host] = (
+        commands[host] = unless_going_down(
             f"{rebooted_command(boots)}; echo; "
             f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
         )

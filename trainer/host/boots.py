@@ -14,6 +14,11 @@ SHUTDOWN = Path("/run/psfleet.shutdown")
 _COMMAND = 'echo $(cat /proc/sys/kernel/random/boot_id) $(sed "s/.*) //" /proc/1/stat | cut -d " " -f 20)'
 
 
+def unless_going_down(command: str, shutdown: Path = SHUTDOWN) -> str:
+    """Return a shell command that only says so if the host goes down: its tasks have not ended for good."""
+    return f"test ! -e {shutdown} || {{ echo the host goes down >&2; exit 1; }}; {command}"
+
+
 def boot_of(proc: Path = Path("/proc")) -> str:
     """Return what identifies the current boot: the boot id and the start time of the first process."""
     process = (proc / "1/stat").read_text().rpartition(") ")[2].split()
