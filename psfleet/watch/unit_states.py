@@ -115,9 +115,7 @@ class Units:
         is the run's global step.
         """
         self._answered_at[host] = at
-        if host in self._silent:
-            self._silent.remove(host)
-            yield Notice(f"the host {host} answers again", good=True)
+        yield from self._end_silence(host, states, at)
         for task, state in states.items():
             self._note_state(task, state, at)
             is_gone = not (state.alive or state.trouble)
@@ -145,6 +143,16 @@ class Units:
                 why = self._reasons.of(task, state.why)
                 self._failures[task] = f"{task} on {host} failed, {how}: {why}"
                 yield Notice(self._failures[task])
+
+    def _end_silence(self, host: str, states: Container[str], at: float) -> Iterator[Notice]:
+        """Report that a silent host answers again; of the lead there, another poll reports the state."""
+        for task, its in self.hosts.items():
+            if its == host and task not in states:
+                self.troubles.pop(task, None)
+                self._ran_at[task] = at
+        if host in self._silent:
+            self._silent.remove(host)
+            yield Notice(f"the host {host} answers again", good=True)
 
     def _note_state(self, task: str, state: UnitState, at: float) -> None:
         self.troubles[task] = state.trouble

@@ -260,3 +260,16 @@ def test_no_built_in_run_goes_on_without_its_parameter_servers() -> None:
     )
     heard(run, failed, "node0")
     assert run.view.parameters_lost.startswith("ps0 on node0 failed, exit code 70")
+
+
+def test_the_lead_is_not_away_any_more_once_its_host_answers() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    answer = f"{unit('ps', 0)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
+    run.view.add_units("node0", answer, 1.0)
+    run.view.add_silence(1.0, "")
+    run.view.add_silence(31.0, "")
+    (lost,) = [each for each in run.view.now.away if "node0" in each]
+    assert lost == "ps0, worker0 are not running: node0 does not answer, for 0:30"
+    run.view.add_units("node0", answer, 32.0)
+    run.view.add_reading(Reading(progress()), 33.0)
+    assert not any("node0" in each for each in run.view.now.away)
