@@ -71,7 +71,7 @@ chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make t
 mutants: setup-dev ## Break the code in small ways, and count the changes that tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)
 
-faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write docs/fault-table.md (ROWS="F1 F3": only these; SEED=7)
+faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write a table (ROWS="F1 F3": only these; SEED=7)
 	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
 
 fuzz: setup-dev ## Damage hosts' answers and read them, for SECONDS (600); inputs that crash psfleet stay in tests/fuzz/found

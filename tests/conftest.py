@@ -2,6 +2,7 @@
 
 import atexit
 import faulthandler
+import gc
 import os
 import signal
 import subprocess
@@ -12,6 +13,14 @@ from tempfile import TemporaryDirectory, mkdtemp
 import pytest
 
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+
+gc.disable()  # until all tests are loaded: TensorFlow, which many of them import, is a million objects
+
+
+def pytest_collection_finish() -> None:
+    """Let Python's collector begin, and never look through what the tests have loaded."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionstart() -> None:

@@ -41,6 +41,8 @@ SLOW_SCENARIOS = ("cuda", "security", "scale")
 _TASKS = ("tests/trainer", "tests/benchmarks")
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
 LINES_SHOWN = 150
+# How nice lint and pytest are: Molecule ends last, so it goes first. At 5 Linux gives them a third of that.
+NICENESS = 5
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The line by which Molecule reports the end of an action. It exits with 0 even if a playbook is missing.
@@ -102,8 +104,7 @@ def run_lint() -> Count:
 def run_check(name: str, command: list[str]) -> bool:
     """Run one check of lint, print its result, or its output if it fails, and return whether it passed."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
-    # Nothing waits for lint, but the other scenarios wait for the first one.
-    passed = stream(["/usr/bin/env", "nice", *command], log) == 0
+    passed = stream(command, log, niceness=NICENESS) == 0
     ended(log, begin, None if passed else log.read_text())
     return passed
 
@@ -140,7 +141,8 @@ def run_unit() -> Count:
 def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
     """Run one part of pytest and count its tests; print the end of its output if one fails."""
     log, begin = LOGS / f"{name}.log", time.monotonic()
-    returncode = stream([f"{BIN}/python", "-m", "pytest", *arguments], log, PERCENT, variables)
+    command = [f"{BIN}/python", "-m", "pytest", *arguments]
+    returncode = stream(command, log, PERCENT, variables, niceness=NICENESS)
     count = count_tests(log.read_text(), returncode)
     ended(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
     return count
@@ -193,6 +195,8 @@ def stream(
     log: Path,
     shown: re.Pattern[str] | None = None,
     variables: Mapping[str, str] = NO_VARIABLES,
+    *,
+    niceness: int = 0,
 ) -> int:
     """Run a command with its output in a log, and print a line for each match of `shown`; return its status.
 
@@ -217,6 +221,8 @@ def stream(
             STREAMS.add(process)
             if ENDING.is_set():  # perhaps end_streams ran before it was in STREAMS
                 end_streams()
+        if niceness:
+            be_nice(process.pid, niceness)
         try:
             for coloured in process.stdout or ():
                 line = COLOUR.sub("", coloured)
@@ -228,6 +234,18 @@ def stream(
             return process.wait()
         finally:
             STREAMS.discard(process)
+
+
+def be_nice(session: int, niceness: int) -> None:
+    """Give a session of processes a niceness, as far as this system allows it.
+
+    Linux weighs whole sessions against each other where it groups processes by them (autogroups); then the
+    niceness of a process counts only within its own session.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{session}/autogroup").write_text(f"{niceness}\n")
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, session, niceness)
 
 
 def ended(log: Path, begin: float, failure: str | None) -> None:

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from psfleet.run.settings_file import RunSettings
-from tools import record_schema
+from tools import plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.rules import BOOLEAN
 from trainer.contract.run_program import RunProgram
@@ -55,8 +55,12 @@ def written(root: Path) -> dict[Path, str]:
         "roles/trainer/meta/argument_specs.yml": {"training settings": _argument_specs()},
     }
     files = {root / name: _with_parts(root / name, texts) for name, texts in parts.items()}
-    schema = root / "docs" / "schema" / "record-1.schema.json"
-    return files | {schema: json.dumps(record_schema.schema(), indent=1) + "\n"}
+    schemas = {"plan": plan_schema.schema(), "record": record_schema.schema()}
+    folder = root / "docs" / "schema"
+    return files | {
+        folder / f"{name}-1.schema.json": json.dumps(schema, indent=1) + "\n"
+        for name, schema in schemas.items()
+    }
 
 
 def _with_parts(path: Path, parts: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""`make faults`: inject each fault into a run of its own, and write docs/fault-table.md.
+"""`make faults`: inject each fault into a run of its own, and write the table `fault-table` in docs.
 
 The order is random by a seed, which is printed. With names of rows, only these are tried, and nothing is
 written.
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str]) -> int:
             found[row.number] = tried(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
             print(in_words(row, found[row.number]), flush=True)
     if not options.rows:
-        (ROOT / "docs/fault-table.md").write_text(page(before, options.seed, found), encoding="utf-8")
+        (ROOT / "docs" / "fault-table.md").write_text(page(before, options.seed, found), encoding="utf-8")
         rows = {number: vars(outcome) for number, outcome in found.items()}
         content = {"machine": before, "seed": options.seed, "rows": rows}
-        write_json(ROOT / "docs/fault-table.json", content)
+        write_json(ROOT / "docs" / "fault-table.json", content)
     wrong = [row.number for row in chosen if found[row.number].wrong(row.verdict, told=bool(row.told))]
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} rows ended as they must. Not so: {wrong}")
     return int(bool(wrong))

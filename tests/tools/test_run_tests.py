@@ -68,6 +68,16 @@ def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
     return say, lambda: calls.read_text().split()
 
 
+def test_a_nice_command_gives_way_to_other_sessions(tmp_path: Path) -> None:
+    """Among sessions the niceness of the autogroup counts, where the kernel has them."""
+    log = tmp_path / "log"
+    shown = f"until [ $(nice) = {run_tests.NICENESS} ]; do sleep 0.1; done; cat /proc/self/autogroup || true"
+    command = ["timeout", "60", "sh", "-c", shown]
+    assert run_tests.stream(command, log, niceness=run_tests.NICENESS) == 0
+    if Path("/proc/self/autogroup").exists():
+        assert re.fullmatch(rf"/autogroup-\d+ nice {run_tests.NICENESS}\n", log.read_text())
+
+
 def test_a_scenario_that_passed_is_not_destroyed_again(
     molecule: Molecule, capsys: pytest.CaptureFixture[str]
 ) -> None:

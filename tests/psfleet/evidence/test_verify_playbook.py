@@ -96,10 +96,6 @@ def test_a_program_that_completed_ends_well_and_shows_what_is_not_shown(runs: Pa
     assert "COMPLETED: the program ended well on 3 tasks; it is not shown that the workers" in done.output
     assert "It is not shown that the loss fell: the program recorded no losses." in done.output
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "completed"
-    assert (
-        verify(runs, "-e", '{"training_evidence_log_patterns": [{"tasks": "*", "pattern": "bye"}]}').status
-        == 2
-    )
 
 
 def test_a_blank_run_id_is_not_taken_for_the_newest_run(runs: Path) -> None:
@@ -129,4 +125,4 @@ def test_a_program_has_a_report(kind: str, request: pytest.FixtureRequest) -> No
     page = report(folder)
     assert ("loss" in page.ids) and "ended by train.yml" in page.text
     assert (folder / "loss.png").exists() == (kind == "recorded")
-    assert "worker0: the program finished (exit code 0)" in page.text
+    assert "bias: " in page.text, "what worker0 printed"

@@ -15,7 +15,9 @@ from tests.trainer.ports import free_ports
 from tests.trainer.processes import Processes
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import split_name
+from trainer.program.launcher import LIBRARY, OBSERVED, TENSORFLOW1
 
+FORKED_TASKS = Path(__file__).with_name("forked_tasks.py")
 AS_ON_HOSTS = Path(__file__).with_name("as_on_hosts")
 RUN_ID = "20260101-test"
 PLAN_HASH = "0a1b2c3d4e5f"
@@ -94,6 +96,55 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
                 self.processes[name] = subprocess.Popen(
                     [*command, *options], cwd=ROOT, env=environment, stdout=output, stderr=output
                 )
+
+    def run_forked(self) -> dict[str, int]:
+        """Run all tasks without the launcher, as forks of one process: TensorFlow is loaded once for all.
+
+        Return the exit codes. A ps is ended as train.yml does, once all workers have ended.
+        """
+        path = [TENSORFLOW1] if self.tensorflow1 else []
+        path += [OBSERVED] if self.observed else []
+        environment = {
+            "CUDA_VISIBLE_DEVICES": "",
+            "PSFLEET_PLAN_HASH": PLAN_HASH,
+            "PSFLEET_PROGRAM_RELEASE": "c0ffee",
+            "PSFLEET_RELEASE": "beef",
+            "PSFLEET_RUN_DIRECTORY": str(self.folder),  # with it the observer begins; each task has its own
+            "PSFLEET_RUN_ID": RUN_ID,
+            "PYTHONPATH": os.pathsep.join(map(str, [*path, LIBRARY, AS_ON_HOSTS, ROOT])),
+            "PYTHONUNBUFFERED": "1",
+            "TF_CONFIG": json.dumps({"cluster": self.cluster, "task": {"type": "worker", "index": 0}}),
+        }
+        asked, codes = self.folder / "forks.json", self.folder / "codes.json"
+        asked.write_text(json.dumps([self._fork(name) for name in self.names]))
+        done = subprocess.run(
+            [sys.executable, FORKED_TASKS, asked, codes],
+            env=os.environ | environment | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr + "".join(map(self.output, self.names))
+        ended: dict[str, int] = json.loads(codes.read_text())
+        return ended
+
+    def _fork(self, name: str) -> dict[str, object]:
+        """Return a task as forked_tasks.py takes it."""
+        job, index = split_name(name)
+        directory = self.directory(name)
+        directory.mkdir()
+        flags = [f"--job_name={job}", f"--task_index={index}"]
+        flags += [f"--{hosts}_hosts={','.join(addresses)}" for hosts, addresses in self.cluster.items()]
+        own = {"JOB": job, "TASK_INDEX": str(index), "RUN_DIRECTORY": str(directory)}
+        return {
+            "name": name,
+            "command": [str(self.program), *flags, *self.arguments],
+            "environment": {f"PSFLEET_{variable}": value for variable, value in own.items()},
+            "directory": str(directory),
+            "output": str(self.output_file(name)),
+            "serves": job == "ps",
+        }
 
     def stop(self, *names: str) -> dict[str, int]:
         """Task -> exit code, of those ended by SIGTERM, as train.yml ends what still serves."""

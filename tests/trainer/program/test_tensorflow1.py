@@ -124,14 +124,6 @@ def test_what_it_imports_is_that_of_its_time_and_contrib_is_told_apart(tmp_path:
     assert "failed: ImportError: tf.contrib.learn is not in TensorFlow 2. Use" in tasks.output("worker0")
 
 
-@pytest.mark.slow
-def test_a_program_that_did_not_ask_for_it_has_tensorflow_2(tmp_path: Path) -> None:
-    text = "import tensorflow as tf; assert tf.executing_eagerly() and not hasattr(tf, 'Session')"
-    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
-        tasks.start()
-        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
-
-
 @pytest.fixture
 def input_data(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("PSFLEET_DATA_DIR", "PSFLEET_JOB"):

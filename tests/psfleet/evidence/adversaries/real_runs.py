@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
-from tests.psfleet.evidence.program_folders import TUTORIAL, run_program
+from tests.psfleet.evidence.program_folders import TUTORIAL, fork_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
 from tests.psfleet.evidence.run_folders import train
@@ -87,7 +87,7 @@ def _third_worker_on_its_own_ps(runs: RealRuns, folder: Path) -> Path:
 
 def _asleep(_runs: RealRuns, folder: Path) -> Path:
     """Worker 1 stands still after 20 steps, until 95 % of the run are over."""
-    steps, wakes, done = 2000, 1900, 20
+    steps, wakes, done = 800, 760, 20
 
     def wake_worker1(cluster: Cluster) -> None:
         cluster.until(lambda: waiting_at(wakes) in cluster.output("worker0"), "a chief that waits")
@@ -203,7 +203,7 @@ def _came_back(kind: str) -> Callable[[RealRuns, Path], Path]:
 
 
 def _tutorial(how: str, ps: int = 1) -> Callable[[RealRuns, Path], Path]:
-    return lambda _runs, folder: run_program(folder, f"--how={how}", program=TUTORIAL, ps=ps)
+    return lambda _runs, folder: fork_program(folder, f"--how={how}", program=TUTORIAL, ps=ps)
 
 
 def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
@@ -230,8 +230,8 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "plateau": _plateau,
     "noisy": _noisy,
     "sync_on_servers": _sync_on_servers,
-    "program": lambda _runs, folder: run_program(folder),
-    "program_alone": lambda _runs, folder: run_program(folder, "--alone"),
+    "program": lambda _runs, folder: fork_program(folder),
+    "program_alone": lambda _runs, folder: fork_program(folder, "--alone"),
     "tutorial": _tutorial("supervisor"),
     "tutorial_synchronous": _tutorial("synchronous"),
     "tutorial_own_ps": _tutorial("own_ps", ps=2),
