@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
         answers = ask_hosts(
             self, "trainer_tasks", {host: {**of_all, "tasks": tasks.get(host, [])} for host in hosts}
         )
-        left = uncollected(Path(arguments["runs_directory"]), plan["cluster_name"])
+        left = uncollected(Path(arguments["runs_directory"]), plan)
         found = ClusterStatus.of(plan, answers, left)
         shown = show(partial(status_table, found), found.failure, self.variables["ansible_inventory_sources"])
         return {**shown, "problems": problems(answers)}

@@ -5,11 +5,12 @@ Watching only reads, so any number of people may watch the same run.
 """
 
 import time
+from contextlib import suppress
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.utils.display import Display
 
-from psfleet.watch.lead_host import LOST_SECONDS
 from psfleet.watch.lead_reading import (
     Reading,
     age_command,
@@ -20,7 +21,7 @@ from psfleet.watch.lead_reading import (
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
-from psfleet.watch.unit_states import unit_commands
+from psfleet.watch.unit_states import POLLS_UNTIL_SILENT, SILENT_SECONDS, unit_commands
 from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
@@ -30,7 +31,7 @@ from ..plugin_utils.polled_hosts import PolledHosts
 display = Display()
 
 LINGER_SECONDS = 15  # between the lead's final progress and the end of its process
-UNITS_POLL_SECONDS = 10  # between two polls of each host's units
+UNITS_POLL_SECONDS = 5  # between two polls of each host's units
 RAW_VERBOSITY = 2
 
 
@@ -39,9 +40,10 @@ class ActionModule(HostAction):
 
     `poll_seconds` is the time between polls of the lead, `plain_seconds` between lines without a terminal.
     With `end_on_failure`, a program's run has failed once systemd gives up one of its tasks; with
-    `deadline_minutes` (0 for none) a run that takes longer is stopped. Returns `phase` (`lost` if the lead's
-    host is silent, and no client goes on elsewhere), `reason`, `global_step` and `restarts`; fails only if no
-    host answers.
+    `deadline_minutes` (0 for none) a run that takes longer is stopped. A host that goes away is awaited.
+    Returns `phase` (`lost` if the lead's host stays silent, and no client goes on elsewhere), `reason`,
+    `global_step`, `restarts` and `silent_hosts`, which do not answer at the end; fails only if no host
+    answers for long.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +58,8 @@ class ActionModule(HostAction):
         commands = unit_commands(run, paths, user).items()
         known = {host: command for host, command in commands if host in self.variables["hostvars"]}
         self._unit_polls = PolledHosts(self, known, UNITS_POLL_SECONDS)
+        silent_seconds = max(SILENT_SECONDS, POLLS_UNTIL_SILENT * self._unit_polls.seconds)
+        self._view.units.silent_seconds = silent_seconds
         reading = {lead_host: read_command(run, paths, user)}
         self._lead_polls = PolledHosts(self, reading, float(arguments["poll_seconds"]))
         self._ends_on_failure = bool(arguments["end_on_failure"] and run["settings"]["program"])
@@ -85,6 +89,7 @@ class ActionModule(HostAction):
             if reading is None:
                 if end := self._lead_silent(screen):
                     return end
+                screen.show(self._view.now)
                 continue
             # A resumed run at first still shows the final progress of its earlier part.
             stale = stale or (reading.progress if reading.progress.over else Progress("none"))
@@ -106,7 +111,8 @@ class ActionModule(HostAction):
         fate, progress = self._view.fate(time.monotonic(), self._unit_polls.seconds), self._view.now.progress
         if fate == "unwatched":
             return self._failure(
-                f"no host answers, that of {self._lead} for {LOST_SECONDS:.0f} s: {self._problem}\n"
+                f"no host answers, that of {self._lead} for {self._view.patience_seconds:.0f} s: "
+                f"{self._problem}\n"
                 "The run goes on unwatched: watch it again with its run_id, or end it with stop.yml"
             )
         if fate == "over":
@@ -121,6 +127,8 @@ class ActionModule(HostAction):
     def _cut_short(self, screen: Screen, progress: Progress) -> str:
         """Return the phase of a run that the watcher ends, "" if the run goes on."""
         if progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
+            return "failed"
+        if progress.phase in {"training", "waiting"} and self._view.parameters_lost:
             return "failed"
         if 0 < 60 * self._deadline_minutes <= self._view.elapsed(time.monotonic()):
             why = f"training_run_deadline_minutes is {self._deadline_minutes:g}: the run is stopped"
@@ -139,8 +147,9 @@ class ActionModule(HostAction):
             except ValueError as error:
                 self._problem = f"{error}: {answer.problem}".removesuffix(": ")
         if reading and reading.restarts and self._view.began is None:
-            age = age_of(self._low_level_execute_command(self._age_command, sudoable=True)["stdout"], reading)
-            self._view.began = time.monotonic() - age
+            with suppress(AnsibleError):  # the host goes away right now; ask again after its next answer
+                printed = self._low_level_execute_command(self._age_command, sudoable=True)["stdout"]
+                self._view.began = time.monotonic() - age_of(printed, reading)
         if reading:
             self._restarts = reading.restarts
         return reading
@@ -160,4 +169,5 @@ class ActionModule(HostAction):
             "reason": progress.reason,
             "global_step": progress.global_step,
             "restarts": self._restarts,
+            "silent_hosts": self._view.units.silent_hosts,
         }

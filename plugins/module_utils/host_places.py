@@ -52,7 +52,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
         "nftables.service.d/psfleet-fence.conf",
     ),
-    "run": ("psfleet-doctor.lock", "psfleet.lease"),
+    "run": ("psfleet-doctor.lock", "psfleet.lease", "psfleet.shutdown"),
     "var/tmp": ("psfleet-????????.tar.gz",),
     "dev/shm": ("psfleet-????????.tar.gz",),
 }

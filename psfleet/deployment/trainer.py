@@ -8,9 +8,10 @@ from psfleet.deployment.cuda_environment import cuda_environment
 from psfleet.deployment.host import PROJECT, Arguments, Host
 from psfleet.deployment.templates import rendered, role_file
 from psfleet.run.task_files import gpu_drop_ins, run_environment_path, task_environments
-from trainer.contract.exit_codes import NO_RESTART
+from trainer.contract.exit_codes import FINISHED, NO_RESTART, STOPPED
 from trainer.contract.records import EVALUATOR
 from trainer.contract.run_tasks import SERVER
+from trainer.host.boots import SHUTDOWN, write_boot_command
 
 _UNITS = "/etc/systemd/system"
 _VERIFY = ["systemd-analyze", "verify", "%s"]
@@ -147,6 +148,10 @@ def _unit(host: Host, template: str, job: str = "") -> str:
         tasks=host.tasks,
         run_file=run_file,
         no_restart=NO_RESTART,
+        ended=(FINISHED, *NO_RESTART),
+        stopped=(STOPPED, "TERM"),
+        shutdown_file=SHUTDOWN,
+        write_boot=write_boot_command(f"{configuration}/run/{job}-%i.boot"),
     )
 
 

@@ -4,6 +4,7 @@ import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.recorded_run import Run, TaskRecords
+from trainer.contract.records import STOPPED_REASONS
 from trainer.contract.settings import MOST_STEPS_PER_CALL
 
 _COUNTS_SHOWN = 8
@@ -72,7 +73,7 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     begun = math.inf  # the first global step of the processes after this one
     for process in reversed(worker.processes):
         # The server of a stopped process may have computed gradients after its last record.
-        stopped = process.ending is not None and process.ending.text("reason") == "stopped"
+        stopped = process.ending is not None and process.ending.text("reason") in STOPPED_REASONS
         came_back = process is not worker.processes[-1]
         if process.cut_off or (stopped and came_back and _is_served(run, worker)):
             spans.append((process.reach[1] if process.reach else 0, begun))

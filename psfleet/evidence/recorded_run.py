@@ -9,7 +9,7 @@ from pathlib import Path
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.replication_rules import ReplicationRules
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, Record
+from trainer.contract.records import EVALUATOR_NAME, STOPPED_BY_HAND, STOPPED_REASONS, Record
 from trainer.contract.run_tasks import SERVER, RunTask
 from trainer.contract.task_names import CHIEF
 
@@ -159,8 +159,12 @@ class TaskRecords:
 
     @property
     def ending(self) -> Record | None:
-        """The ending of its last process."""
-        return self.processes[-1].ending if self.processes else None
+        """The ending of its last process, without those that were stopped before they met their peers."""
+        lives = self.processes
+        met = [life.last("peers_ready") is not None for life in lives]
+        while any(met) and not met[len(lives) - 1] and _was_stopped(lives[-1]):
+            lives = lives[:-1]
+        return lives[-1].ending if lives else None
 
     @cached_property
     def whole(self) -> bool:
@@ -190,7 +194,7 @@ class TaskRecords:
     def restarts(self) -> int:
         """How often it was restarted, except when a stopped run was resumed."""
         endings = [life.ending for life in self.processes[:-1]]
-        return sum(ending is None or ending.text("reason") != "stopped" for ending in endings)
+        return sum(ending is None or ending.text("reason") != STOPPED_BY_HAND for ending in endings)
 
     def of(self, *events: str) -> tuple[Record, ...]:
         """Return its records of these events, in the order of its file."""
@@ -336,6 +340,10 @@ class Run:
     def task(self, name: str) -> TaskRecords:
         """Return the records of a task, which may be none."""
         return self.tasks.get(name, TaskRecords(name))
+
+
+def _was_stopped(life: Process) -> bool:
+    return life.ending is not None and life.ending.text("reason") in STOPPED_REASONS
 
 
 def _counts(value: object) -> tuple[int, ...] | None:

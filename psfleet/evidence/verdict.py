@@ -10,6 +10,7 @@ from typing import Any
 from psfleet.evidence import convergence, final_model, record_checks, sharing
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.contributions import contributions_add_up
+from psfleet.evidence.endings import HOST
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
@@ -22,6 +23,7 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import steps_accounted
 from psfleet.evidence.untrusted_files import write_whole
 from trainer.contract.json_files import finite
+from trainer.host.wording import first_of
 
 PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven", "cannot tell"
 EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
@@ -126,10 +128,29 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
+    if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:
+        words = _lost_with_hosts(run) or words
     headline = f"{verdict.upper()}: {words}"
     return Verdict(
         run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown, reasons
     )
+
+
+def _lost_with_hosts(run: Run) -> str:
+    """Return which tasks were lost with their hosts, the first cause of all that is missing; "" for none.
+
+    Such a host did not answer when the run ended, or went down and its task did not join again.
+    """
+    if not run.endings or run.unusable_endings:
+        return ""
+    lost = [
+        task
+        for task in run.expected
+        if task.name not in run.endings or run.endings[task.name].ended_by == HOST
+    ]
+    names, hosts = [task.name for task in lost], list(dict.fromkeys(task.host for task in lost))
+    verb = "was" if len(names) == 1 else "were"
+    return f"{first_of(names)} {verb} lost with {first_of(hosts, 3, ' and ')}" if lost else ""
 
 
 def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:

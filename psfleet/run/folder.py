@@ -26,15 +26,19 @@ def state_of(folder: Path) -> FolderState:
     return state if state in {"running", "stopped", "failed"} else "ended"
 
 
-def uncollected(runs_directory: Path, cluster_name: str) -> list[str]:
-    """Return the runs of a cluster that started from here and are neither collected nor stopped."""
+def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the runs of a cluster that started from here and are neither collected nor stopped.
+
+    Each comes with its hosts that today's `plan` lacks: a run of another inventory may still be going on.
+    """
     folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
-    return [
-        folder.name
-        for folder in folders
-        if state_of(folder) == "running"
-        and read_object(folder / "plan.json").get("cluster_name") == cluster_name
-    ]
+    plans = {folder: read_object(folder / "plan.json") for folder in folders if state_of(folder) == "running"}
+    today = {str(task["host"]) for task in plan["tasks"]}
+    return {
+        folder.name: sorted({str(task["host"]) for task in begun.get("tasks", ())} - today)
+        for folder, begun in plans.items()
+        if begun.get("cluster_name") == plan["cluster_name"]
+    }
 
 
 def was_left_out(folder: Path) -> bool | None:

@@ -17,6 +17,7 @@ _PS_SETTINGS = (
     "threads",
     "gpu_memory_fraction",
     "barrier_deadline_seconds",
+    "recovery_deadline_seconds",
 )
 # Checkpoints, examples, counts of gradients or the set of tasks depend on these settings.
 _FIXED = ("model", "replication", "replicas_to_aggregate", "existing_servers", "shard_data")

@@ -4,42 +4,51 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from psfleet.watch.notices import Notice
-from psfleet.watch.wording import in_a_line
+from psfleet.watch.wording import clock, in_a_line
 
-# After this time without an answer, the lead's host counts as lost.
-LOST_SECONDS = 60.0
+# After this time without an answer, the lead's host is reported as silent, even if no reason is known.
+SILENT_SECONDS = 20.0
 
 
 @dataclass
 class LeadHost:
-    """The host of the lead, by the names of both; times are seconds of the watcher's monotonic clock."""
+    """The host of the lead, by the names of both; times are seconds of the watcher's monotonic clock.
+
+    It counts as lost for good after `patience_seconds` without an answer.
+    """
 
     host: str
     lead: str
+    patience_seconds: float
     _answered_at: float | None = field(default=None)
     _silent: bool = False
-    _lost: bool = False
+    _told: bool = False
 
     def record_answer(self, at: float) -> Iterator[Notice]:
         """Record an answer, and report it if the host was reported as silent before."""
         self._answered_at = at
         if self._silent:
             yield Notice(f"the host of {self.lead}, {self.host}, answers again", good=True)
-        self._silent = self._lost = False
+        self._silent = self._told = False
 
     def record_silence(self, at: float, problem: str) -> Iterator[Notice]:
-        """Record that it did not answer, and why ("" if unknown); report the first time, and a loss."""
+        """Record that it did not answer, and why ("" if unknown); report it, also without a reason."""
         self._answered_at = at if self._answered_at is None else self._answered_at
         if problem and not self._silent:
             self._silent = True
             yield Notice(f"the host of {self.lead}, {self.host}, does not answer: {in_a_line(problem, 300)}")
-        if self.is_lost(at) and not self._lost:
-            self._silent = self._lost = True
+        if self.silent_for(at) >= SILENT_SECONDS and not self._told:
+            self._silent = self._told = True
             yield Notice(
-                f"no answer from the host of {self.lead}, {self.host}, for {LOST_SECONDS:.0f} s: only its "
-                "other hosts still show how the run stands"
+                f"no answer from the host of {self.lead}, {self.host}, for {SILENT_SECONDS:.0f} s: only its "
+                "other hosts still show how the run stands. It may be back within "
+                f"{clock(self.patience_seconds)}"
             )
 
+    def silent_for(self, at: float) -> float:
+        """Return the seconds since its last answer."""
+        return 0.0 if self._answered_at is None else at - self._answered_at
+
     def is_lost(self, at: float) -> bool:
-        """Return whether it has been silent for LOST_SECONDS."""
-        return self._answered_at is not None and at - self._answered_at >= LOST_SECONDS
+        """Return whether it has been silent for longer than a reboot takes."""
+        return self.silent_for(at) >= self.patience_seconds

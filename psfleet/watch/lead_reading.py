@@ -7,6 +7,7 @@ from typing import Any
 
 from psfleet.watch.notices import NOTICED_EVENTS
 from trainer.contract.progress import Progress, last_line_of
+from trainer.host.boots import unless_going_down
 from trainer.host.task_traces import number, object_in
 from trainer.host.task_units import counted, is_alive, unit_name
 from trainer.host.wording import grouped
@@ -39,7 +40,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
         f"echo {SEPARATOR}; cat /proc/uptime; echo {SEPARATOR}",
         as_daemon(user, "sh", "-c", "; ".join(reading)),
     ]
-    return "; ".join(commands)
+    return unless_going_down("; ".join(commands))
 
 
 def bytes_of(path: str, program: str, most: int = 65536) -> str:

@@ -29,7 +29,7 @@ class Snapshot:
     """What one poll found, as the live block shows it. Times are in seconds.
 
     `still_seconds` is the time since the global step advanced, `unit` what the workers' rates count, and
-    `lacks_room_on` a host whose disk is full.
+    `lacks_room_on` a host whose disk is full. `away` are sentences about tasks that do not run.
     """
 
     progress: Progress
@@ -43,6 +43,7 @@ class Snapshot:
     serving: tuple[TaskState, ...] = ()
     unit: str = "steps"
     lacks_room_on: str = ""
+    away: tuple[str, ...] = ()
 
     @property
     def urgent(self) -> tuple[str, tuple[str, ...]]:
@@ -176,6 +177,7 @@ def _sentences(view: Snapshot) -> list[Text]:
             pieces.append(("running; it has printed nothing, and psfleet has seen no step", "plain"))
     if view.lacks_room_on:
         pieces.insert(0, (f"No space left on {view.lacks_room_on}", "warning"))
+    pieces += [(sentence, "warning") for sentence in view.away if not now.over]
     return [Text(printable(text), style) for text, style in pieces]
 
 

@@ -62,10 +62,14 @@ class ClusterStatus:
 
     @classmethod
     def of(
-        cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], left: Sequence[str] = ()
+        cls,
+        plan: Mapping[str, Any],
+        answers: Mapping[str, Mapping[str, Any]],
+        left: Mapping[str, Sequence[str]] | None = None,
     ) -> "ClusterStatus":
-        """Combine the hosts' answers; `left` are the runs that are not collected yet.
+        """Combine the hosts' answers.
 
+        `left` maps the runs that are not collected yet to those of their hosts that the plan lacks.
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to `problem`
         ("" if it answered), `deployed` and `tasks` (as the step trainer_tasks describes them).
         """
@@ -91,7 +95,7 @@ class ClusterStatus:
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
-            notes=(*_notes(plan, answers, left_out), *_uncollected(left, found)),
+            notes=(*_notes(plan, answers, left_out), *_uncollected(left or {}, found)),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
@@ -264,10 +268,17 @@ def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     yield from (f"-> {remedy}" for remedy in remedies(silent, otherwise=""))
 
 
-def _uncollected(left: Sequence[str], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
+def _uncollected(
+    left: Mapping[str, Sequence[str]], found: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Iterable[str]:
     alive = {task["run_id"] for task in found.values() if task["alive"]}
-    for run_id in left:
-        if run_id not in alive:
+    for run_id, elsewhere in left.items():
+        if elsewhere:
+            yield (
+                f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
+                "in this inventory. Ask with the inventory of that run"
+            )
+        elif run_id not in alive:
             yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"
 
 

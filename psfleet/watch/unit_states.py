@@ -1,7 +1,7 @@
 """The commands by which train.yml polls each host's units while a run goes on, and their answers."""
 
 import shlex
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
@@ -9,20 +9,24 @@ from typing import Any
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
-from psfleet.watch.wording import in_a_line
-from trainer.host.boots import boot_file, rebooted_command
+from psfleet.watch.wording import clock, in_a_line
+from trainer.host.boots import boot_file, rebooted_command, unless_going_down
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
 from trainer.host.task_units import counted, is_alive, parse_show, unit_name
-from trainer.host.wording import grouped
+from trainer.host.wording import first_of, grouped
 
 # The unit's state after systemd gave up restarting the task.
 FAILED = "failed"
 RESTARTING = "restarting"
 REBOOTED = "its host was rebooted"
 
-# After this time without an answer, a host counts as silent. It is polled several times within it.
-SILENT_SECONDS = 60.0
+SILENT = "host does not answer"
+ABSENT = "does not run"
+
+# After this time without an answer, or after several polls without one, a host counts as silent.
+SILENT_SECONDS = 20.0
+POLLS_UNTIL_SILENT = 3
 
 # Consecutive polls without a required task before we warn.
 ABSENT_POLLS = 2
@@ -53,6 +57,7 @@ class Units:
     """What systemd reports about the tasks (task -> host), polled on each host by the watcher."""
 
     hosts: Mapping[str, str]
+    silent_seconds: float = SILENT_SECONDS
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     # The steps per second of running tasks that record their own steps.
@@ -65,6 +70,31 @@ class Units:
     # When each host answered last, and the hosts that were reported as silent.
     _answered_at: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
+    # When each task was last seen running, or was first asked about.
+    _ran_at: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def silent_hosts(self) -> tuple[str, ...]:
+        """The hosts that have not answered for a while."""
+        return tuple(sorted(self._silent))
+
+    def given_up_of(self, tasks: Iterable[str]) -> str:
+        """Return the notice about the first of these tasks that systemd gave up; "" if there is none."""
+        return next((self._failures[task] for task in tasks if task in self._failures), "")
+
+    def away(self, at: float) -> tuple[str, ...]:
+        """Return sentences about tasks that do not run because of their hosts, or for no known reason."""
+        why = {SILENT: "{} does not answer", REBOOTED: "{} went down, and was booted since", ABSENT: "on {}"}
+        alike = grouped(
+            ((self.hosts[task], trouble), task) for task, trouble in self.troubles.items() if trouble in why
+        )
+        sentences = []
+        for (host, trouble), tasks in alike.items():
+            seconds = at - min(self._ran_at.get(task, at) for task in tasks)
+            verb = "is" if len(tasks) == 1 else "are"
+            reason = why[trouble].format(host)
+            sentences.append(f"{first_of(tasks)} {verb} not running: {reason}, for {clock(seconds)}")
+        return tuple(sentences)
 
     @property
     def given_up(self) -> str:
@@ -85,12 +115,9 @@ class Units:
         is the run's global step.
         """
         self._answered_at[host] = at
-        if host in self._silent:
-            self._silent.remove(host)
-            yield Notice(f"the host {host} answers again", good=True)
+        yield from self._end_silence(host, states, at)
         for task, state in states.items():
-            self.troubles[task] = state.trouble
-            (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
+            self._note_state(task, state, at)
             is_gone = not (state.alive or state.trouble)
             if is_gone and state.rebooted:
                 self.troubles[task] = REBOOTED
@@ -103,7 +130,7 @@ class Units:
             is_absent = task in needed and is_gone
             self._absent[task] = self._absent.get(task, 0) + 1 if is_absent else 0
             if is_absent:
-                self.troubles[task] = "does not run"
+                self.troubles[task] = ABSENT
                 # At the end of a run, tasks end before the lead reports that the run is over.
                 if self._absent[task] == ABSENT_POLLS:
                     why = "systemd does not start it again"
@@ -117,6 +144,22 @@ class Units:
                 self._failures[task] = f"{task} on {host} failed, {how}: {why}"
                 yield Notice(self._failures[task])
 
+    def _end_silence(self, host: str, states: Container[str], at: float) -> Iterator[Notice]:
+        """Report that a silent host answers again; of the lead there, another poll reports the state."""
+        for task, its in self.hosts.items():
+            if its == host and task not in states:
+                self.troubles.pop(task, None)
+                self._ran_at[task] = at
+        if host in self._silent:
+            self._silent.remove(host)
+            yield Notice(f"the host {host} answers again", good=True)
+
+    def _note_state(self, task: str, state: UnitState, at: float) -> None:
+        self.troubles[task] = state.trouble
+        if state.alive:
+            self._ran_at[task] = at
+        (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
+
     def goes_on(self, task: str) -> bool:
         """Return whether a task runs, or is about to be restarted, by the last answer of its host."""
         return task in self.running or self.troubles.get(task) == RESTARTING
@@ -126,11 +169,12 @@ class Units:
         return {host for host, answered in self._answered_at.items() if at - answered <= seconds}
 
     def report_silent_hosts(self, at: float) -> Iterator[Notice]:
-        """Yield notices about hosts that have not answered for SILENT_SECONDS."""
+        """Yield notices about hosts that have not answered for `silent_seconds`."""
         for task, host in self.hosts.items():
-            if at - self._answered_at.setdefault(host, at) < SILENT_SECONDS:
+            self._ran_at.setdefault(task, at)
+            if at - self._answered_at.setdefault(host, at) < self.silent_seconds:
                 continue
-            self.troubles[task] = "host does not answer"
+            self.troubles[task] = SILENT
             self.running.discard(task)
             self.rates.pop(task, None)
             if host not in self._silent:
@@ -152,7 +196,7 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
-        commands[host] = (
+        commands[host] = unless_going_down(
             f"{rebooted_command(boots)}; echo; "
             f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -38,12 +39,13 @@ class WatchedRun:
         settings = TrainingSettings.from_mapping(run["settings"]["training"])
         self._unit = UNITS.get(settings.replication, "steps")
         lead = str(run["lead"]["name"])
+        self.patience_seconds = settings.recovery_deadline_seconds
         self.units = Units({task["name"]: str(task["host"]) for task in self._tasks})
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
         self._saves = Saves()
-        self._lead_host = LeadHost(str(run["lead"]["host"]), lead)
+        self._lead_host = LeadHost(str(run["lead"]["host"]), lead, self.patience_seconds)
         self.began: float | None = None
         self.now = Snapshot(Progress("starting"), 0.0)
 
@@ -67,14 +69,22 @@ class WatchedRun:
             )
             # The tasks of a built-in model all stay until the lead reports the end of the run.
             now = self.now.progress
-            needed = states if now.phase == "training" and not self._program else ()
+            needed = states if now.phase in {"training", "waiting"} and not self._program else ()
             units = self.units.update(host, states, at, needed, now.global_step)
             return [*saves, *chain.from_iterable(restarts), *units]
         return []
 
     def add_silence(self, at: float, problem: str) -> list[Notice]:
         """Record that the lead's host did not answer, and why if it is known; return notices."""
-        return [*self._lead_host.record_silence(at, problem), *self.units.report_silent_hosts(at)]
+        notes = [*self._lead_host.record_silence(at, problem), *self.units.report_silent_hosts(at)]
+        self.now = replace(self.now, elapsed=self.elapsed(at), away=self.units.away(at))
+        return notes
+
+    @property
+    def parameters_lost(self) -> str:
+        """Why no task can go on: systemd gave up a ps of a built-in model; "" if it did not."""
+        ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)
+        return self.units.given_up_of(ps)
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
         """Return the fate of a run whose lead does not answer; `ask_seconds` is the time between polls."""
@@ -107,6 +117,7 @@ class WatchedRun:
             serving=tuple(self._states(progress, pace, works=False)),
             unit=self._unit,
             lacks_room_on=self._room.host if self._room.lacks else "",
+            away=self.units.away(at),
         )
         return notes
 

@@ -24,6 +24,9 @@ VERSION = 1
 MOST_COMPLAINTS = 100
 # Some 10,000 records: hours of a worker's steps.
 _MOST_WAITING_BYTES = 4 << 20
+# The reasons of a `finished` that say that the task was stopped, and why.
+STOPPED_BY_HAND, STOPPED_BY_HOST = "stopped", "host went down"
+STOPPED_REASONS = frozenset({STOPPED_BY_HAND, STOPPED_BY_HOST})
 _NONCE_BITS = 48  # a double holds such a number exactly, and some JSON readers have only doubles
 
 # The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.

@@ -163,6 +163,12 @@ class TrainingSettings:
         "Seconds that a task waits for all the others before it gives up and names the missing; 0 starts "
         "without waiting.",
     )
+    recovery_deadline_seconds: float = setting(
+        900.0,
+        number(0, exclusive=True),
+        "Seconds that a task waits for another one that has taken part in the run and was lost, as when its "
+        "host reboots, before it gives up; also how long train.yml waits for the host of the lead.",
+    )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":

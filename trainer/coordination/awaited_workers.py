@@ -32,7 +32,7 @@ class AwaitedWorkers:
         """Notify the watchdog, and report the awaited workers once the wait has lasted 2 s.
 
         Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
-        `barrier_deadline_seconds` and the time of some steps.
+        `recovery_deadline_seconds` and the time of some steps.
         """
         self._task.raise_if_stopping()
         now = time.monotonic()
@@ -50,7 +50,8 @@ class AwaitedWorkers:
             self._probed = time.monotonic()
             self._task.progress.wait_for(self._missing, "The step waits for")
         grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
-        if waited > max(self._task.patience_seconds, _SLOW_STEPS * (self._since - self._stepped)) + grace:
+        deadline = self._task.settings.recovery_deadline_seconds
+        if waited > max(deadline, _SLOW_STEPS * (self._since - self._stepped)) + grace:
             names = listed(self._missing)
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CLUSTER_BROKE
-from trainer.contract.records import RecordWriter, draw_nonce
+from trainer.contract.records import RecordWriter, draw_nonce, events_file
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import runtime_config
+from trainer.host.task_traces import took_part
 from trainer.process import gpus
 from trainer.process.cluster import Cluster
 from trainer.process.failure import StopRequested, TaskFailure
@@ -41,6 +42,8 @@ class RunningTask:
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
+    # The seconds that this task waits for others at its start: longer if it took part in the run before.
+    seconds_to_gather: float = field(init=False)
     target: str = ""
     # A reference for the life of the task, because TensorFlow ends a server without references.
     server: tf.compat.v1.train.Server | None = None
@@ -50,6 +53,9 @@ class RunningTask:
         directory = self.options.run_directory if self.cluster.is_chief else None
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
+        run, of = self.options.run_directory, self.cluster
+        again = run is not None and took_part(events_file(run, of.job, of.index), serves=of.serves)
+        self.seconds_to_gather = self.settings.recovery_deadline_seconds if again else self.patience_seconds
 
     @property
     def cluster(self) -> Cluster:

@@ -76,6 +76,9 @@ class Barrier:
         the chief sets the variables, however long that takes.
         """
         since = self._since = time.monotonic()
+        seconds_to_wait = self._task.seconds_to_gather
+        if recovering:
+            seconds_to_wait = self._task.settings.recovery_deadline_seconds
         seconds_for_workers = math.inf if self._task.settings.barrier_deadline_seconds else 0.0
         while True:
             self._task.raise_if_stopping()
@@ -91,7 +94,7 @@ class Barrier:
                 missing = [self._missing(error.task if isinstance(error, LostTask) else "ps0")]
             self._task.progress.wait_for(missing, "Waiting for")
             waited_seconds = time.monotonic() - self._since
-            if waited_seconds >= self._task.patience_seconds:
+            if waited_seconds >= seconds_to_wait:
                 waited = f"waited {waited_seconds:.0f} s for {listed(missing)}"
                 raise TaskFailure(CLUSTER_BROKE if recovering else PEERS_MISSING, waited)
             self._task.stop.wait(_POLL_SECONDS)

@@ -8,8 +8,15 @@ from pathlib import Path
 
 from .task_traces import bytes_of
 
+# Exists while the host goes down, if a task was running then. systemd's /run is empty after a boot.
+SHUTDOWN = Path("/run/psfleet.shutdown")
 # A restarted container has the same boot id as its machine, but another first process.
-_COMMAND = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d ' ' -f 20)"
+_COMMAND = 'echo $(cat /proc/sys/kernel/random/boot_id) $(sed "s/.*) //" /proc/1/stat | cut -d " " -f 20)'
+
+
+def unless_going_down(command: str, shutdown: Path = SHUTDOWN) -> str:
+    """Return a shell command that only says so if the host goes down: its tasks have not ended for good."""
+    return f"test ! -e {shutdown} || {{ echo the host goes down >&2; exit 1; }}; {command}"
 
 
 def boot_of(proc: Path = Path("/proc")) -> str:
@@ -21,6 +28,11 @@ def boot_of(proc: Path = Path("/proc")) -> str:
 def boot_file(configuration: Path, job: str, index: int) -> Path:
     """Return the file with the boot in which a task was started; it is removed after the task's end."""
     return configuration / "run" / f"{job}-{index}.boot"
+
+
+def write_boot_command(file: str) -> str:
+    """Return the shell command, without single quotes, that writes the current boot to a file."""
+    return f"{_COMMAND} > {file}"
 
 
 def rebooted_since(file: Path) -> bool:

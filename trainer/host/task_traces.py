@@ -81,6 +81,12 @@ def last_step(events: Path) -> dict[str, float | None]:
     return {}
 
 
+def took_part(events: Path, *, serves: bool) -> bool:
+    """Return whether an earlier process of a task took part in the run; one that serves has been there."""
+    signs = {"started"} if serves else {"peers_ready", "step"}
+    return any(record.get("event") in signs for record in _last_records(events))
+
+
 def last_record(events: Path) -> dict[str, Any]:
     """Return the last complete record; {} if there is none."""
     return next(_last_records(events), {})

@@ -1,6 +1,8 @@
 """A request to stop this process, and the time that the process may take then."""
 
+import os
 import time
+from pathlib import Path
 from threading import Event
 
 from trainer.process.systemd import notify
@@ -8,6 +10,16 @@ from trainer.process.systemd import notify
 # The unit's TimeoutStopSec=, which take_time() begins anew. The process uses less of it, to have a reserve.
 _UNIT_SECONDS = 30.0
 _SECONDS_TO_STOP = 20.0
+
+
+# The unit makes this file before SIGTERM if its host goes down.
+_SHUTDOWN_FILE = "PSFLEET_SHUTDOWN_FILE"
+
+
+def host_goes_down() -> bool:
+    """Return whether this process is stopped because its host goes down: then its run goes on."""
+    file = os.environ.get(_SHUTDOWN_FILE, "")
+    return bool(file) and Path(file).exists()
 
 
 class StopRequest(Event):

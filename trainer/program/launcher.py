@@ -26,6 +26,7 @@ from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
 from trainer.process.lives import Lives
 from trainer.process.port_probes import REFUSED, Missing, probe_all, require_own
+from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
 
@@ -179,6 +180,9 @@ class _Launcher:
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
         if not program.tensorflow1 and _OF_TENSORFLOW1.search(ending.reason):
             ending = replace(ending, reason=f"{ending.reason} ({_HINT_TENSORFLOW1})")
+        if ending.stopped and host_goes_down():
+            say(f"{self._task}: its host goes down, and the run goes on")
+            return STOPPED
         self.report(phase=ending.phase, reason=ending.reason, missing=[])
         reason = f": {ending.reason}" if ending.reason else ""
         say(f"{self._task}: the program {ending.phase}{reason} (exit code {ending.code})")

@@ -7,6 +7,7 @@ of a client's graph.
 import time
 
 from trainer.contract.exit_codes import FAILURE_CLASSES, FINISHED, PEERS_MISSING, STOPPED
+from trainer.contract.records import STOPPED_BY_HAND, STOPPED_BY_HOST
 from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import RUN_OVER, OwnPart
 from trainer.coordination.ledger_parts import PartStatus
@@ -14,6 +15,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.task_notes import serving_note
 from trainer.process.console import say
 from trainer.process.failure import StopRequested, TaskFailure
+from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.process.watchdog import SERVING, TRAINING
 from trainer.task.towers import Towers
@@ -42,7 +44,10 @@ def run_serving(task: RunningTask) -> int:
     try:
         code, reason = _serve(task, part, towers)
     except StopRequested:
-        code, reason = _end_in_ledger(part) or (STOPPED, "stopped")
+        code, reason = _end_in_ledger(part) or (
+            STOPPED,
+            STOPPED_BY_HOST if host_goes_down() else STOPPED_BY_HAND,
+        )
     finally:
         if towers is not None:
             towers.close()
@@ -59,7 +64,7 @@ def run_serving(task: RunningTask) -> int:
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
     """Watch the ledger until it says that this task must end; return the end code and the reason."""
     # The chief may start this much later than this task, and then waits as long for the others.
-    seconds_to_start = 2 * task.patience_seconds + _GRACE_SECONDS
+    seconds_to_start = 2 * task.seconds_to_gather + _GRACE_SECONDS
     watchdog, part_of_time = task.progress.watchdog, SERVING if task.cluster.job == "ps" else TRAINING
     started, stop_seen, beat, chief_seen = 0.0, None, 0, time.monotonic()
     while True:
@@ -104,4 +109,4 @@ def _end_in_ledger(part: OwnPart) -> tuple[int, str] | None:
 
 
 def _reason(code: int, status: PartStatus) -> str:
-    return {RUN_OVER: "run over", STOPPED: "stopped"}.get(code, status.stop_reason)
+    return {RUN_OVER: "run over", STOPPED: STOPPED_BY_HAND}.get(code, status.stop_reason)

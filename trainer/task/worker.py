@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
+from trainer.contract.records import STOPPED_BY_HAND, STOPPED_BY_HOST
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
@@ -23,6 +24,7 @@ from trainer.host.error_lines import error_in_short
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failure_of
+from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.task.chief import Chief
 from trainer.task.steps import Steps
@@ -167,7 +169,16 @@ class _Worker:
         return FINISHED
 
     def stop(self) -> int:
-        """Leave because of SIGTERM; if this is the chief, the run stops, and its last step is saved."""
+        """Leave because of SIGTERM; if this is the chief, the run stops, and its last step is saved.
+
+        If the host goes down, the run goes on without this task, which joins it again after the boot.
+        """
+        if host_goes_down():
+            with suppress(TaskFailure):  # the checkpoint before is kept
+                self._save_present_step()
+            self._record_finished(STOPPED_BY_HOST)
+            self._print_summary(STOPPED_BY_HOST)
+            return STOPPED
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
@@ -208,14 +219,18 @@ class _Worker:
 
     def _leave_stopped(self) -> None:
         self._sign_off()
+        self._save_present_step()
+        self._record_finished(STOPPED_BY_HAND)
+        self._end_serving(STOPPED)
+        self._print_summary(STOPPED_BY_HAND)
+        self._task.progress.change("stopped")
+
+    def _save_present_step(self) -> None:
+        """Save the model if this is the chief, and the ps answer. Raises TaskFailure."""
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
             save = partial(self._save_stopped, chief, steps, steps.session)
             quietly(lambda: call_within(math.inf, save, self._watch_session))
-        self._record_finished("stopped")
-        self._end_serving(STOPPED)
-        self._print_summary("stopped")
-        self._task.progress.change("stopped")
 
     @staticmethod
     def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:

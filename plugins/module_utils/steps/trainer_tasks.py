@@ -7,11 +7,10 @@ be ended everywhere before the playbook fails.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..host.boots import boot_file, boot_of, rebooted_since
+from ..host.boots import boot_file, rebooted_since
 from ..host.content_directory import HASH_DIGITS
 from ..host.deployment import (
     deployed_plan,
@@ -39,6 +38,7 @@ from ..host.task_traces import (
 )
 from ..host.task_units import (
     BOOTED,
+    RUN_JOBS,
     SystemdError,
     is_alive,
     parse_list,
@@ -260,10 +260,9 @@ class Tasks:
         if idle:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
-            for unit in idle:
-                # Without this file a reboot goes unnoticed, which is no reason not to train.
-                with suppress(OSError):
-                    boot_file(self.configuration, *self.units[unit]).write_text(f"{boot_of()}\n")
+        if of_run := [unit for unit, (job, _) in self.units.items() if job in RUN_JOBS]:
+            # Until a task has ended or is stopped, it starts again when its host is booted.
+            systemctl("--no-reload", "enable", *of_run)
         systemctl("start", *self.units)
 
     def _run_to_start(self) -> str:
@@ -296,6 +295,8 @@ class Tasks:
             left = [f"{job}{index}" for job, index in self._alive()]
             if left:
                 raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+        # Those that are running have done so themselves.
+        systemctl("--no-reload", "disable", *self.units)
         # A reboot does not end a task that has ended by now.
         for unit in self.units.keys() - lost:
             boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)

@@ -55,6 +55,7 @@ def run(step: Step) -> None:
         if not step.check_mode:
             if gone:
                 systemctl_strictly("stop", *gone)
+                systemctl("--no-reload", "disable", *gone)
                 systemctl("reset-failed", *gone)  # systemd complains about others, which it has forgotten
             if unled:
                 links.point_to(run_id)

@@ -324,18 +324,27 @@ def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
     assert not boot.exists()
 
 
-def test_the_boot_is_noted_of_each_task_that_is_started(
+def test_tasks_of_a_run_start_at_boot_until_they_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
+    calls = tmp_path / "calls"
+    (tmp_path / "systemctl").write_text(
+        SYSTEMCTL.format(show=ENDED).replace("case", f'echo "$@" >> {calls}\ncase')
+    )
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     paths = {name: str(tmp_path / name) for name in names}
-    told = run_file(Path(paths["configuration_directory"]), "worker", 0)
-    for folder in (*paths.values(), str(told.parent)):
+    of_task = {
+        job: run_file(Path(paths["configuration_directory"]), job, 0) for job in ("worker", "evaluator")
+    }
+    for folder in (*paths.values(), str(of_task["worker"].parent)):
         Path(folder).mkdir()
-    told.write_text('PSFLEET_RUN_ID="r1"\n')
-    tasks = [{"job": "worker", "index": 0}]
-    answer_of(trainer_tasks.run, tasks=tasks, paths=paths, state="started")
-    assert told.with_suffix(".boot").read_text() == f"{boot_of()}\n"
+    for job, file in of_task.items():
+        file.write_text('PSFLEET_RUN_ID="r1"\n')
+        tasks = [{"job": job, "index": 0}]
+        answer_of(trainer_tasks.run, tasks=tasks, paths=paths, state="started")
+    enabled = [line for line in calls.read_text().splitlines() if "able" in line]
+    assert enabled == ["--no-reload enable psfleet-worker@0.service"]
+    answer_of(trainer_tasks.run, tasks=[{"job": "worker", "index": 0}], paths=paths, state="stopped")
+    assert "--no-reload disable psfleet-worker@0.service" in calls.read_text().splitlines()

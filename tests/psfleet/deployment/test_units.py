@@ -16,6 +16,7 @@ from psfleet.deployment.trainer import unit_files
 from tests.psfleet.deployment.made_host import made_host
 from trainer.contract.exit_codes import NO_RESTART
 from trainer.contract.plan import ClusterPlan, PlannedTask
+from trainer.host.boots import SHUTDOWN
 from trainer.host.port_fence import Endpoint, Fence, unit_drop_in
 
 UNITS = "/etc/systemd/system"
@@ -110,6 +111,38 @@ def test_a_task_is_not_started_again_for_what_that_cannot_mend(units: Path) -> N
     text = (units / "psfleet-worker@.service").read_text()
     line = next(line for line in text.splitlines() if line.startswith("RestartPreventExitStatus="))
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
+
+
+@pytest.mark.parametrize(
+    ("status", "goes_down", "disabled"),
+    [
+        *(("0", goes_down, True) for goes_down in (False, True)),
+        *(("70", goes_down, True) for goes_down in (False, True)),
+        ("143", False, True),
+        ("TERM", False, True),
+        ("143", True, False),
+        ("TERM", True, False),
+        ("KILL", False, False),
+        ("75", False, False),
+    ],
+)
+def test_a_task_starts_at_the_next_boot_unless_it_has_ended_or_was_stopped(
+    units: Path, tmp_path: Path, status: str, goes_down: bool, disabled: bool
+) -> None:
+    """The unit's own command, done here with a systemctl that writes down what it is called for."""
+    text = (units / "psfleet-worker@.service").read_text().replace("\\\n", "")
+    (command,) = (line for line in text.splitlines() if line.startswith("ExecStopPost=+"))
+    shutdown, calls = tmp_path / "shutdown", tmp_path / "calls"
+    if goes_down:
+        shutdown.touch()
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" > {calls}\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    command = command.partition("+")[2].replace("$$", "$").replace(str(SHUTDOWN), str(shutdown))
+    environment = {"EXIT_STATUS": status, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(shlex.split(command), env=environment, check=True)
+    assert calls.exists() is disabled
+    if disabled:
+        assert calls.read_text() == "--no-reload --quiet disable %n\n"
 
 
 def test_root_reads_through_no_link_of_who_writes_the_metrics(units: Path, tmp_path: Path) -> None:

@@ -58,3 +58,15 @@ def test_a_run_that_was_stopped_and_goes_on_was_not_started_again(run: Path) -> 
     verdict = verdict_of(run)
     assert detail(verdict, "ended_well").endswith(", resumed 1 time after a stop")
     assert "started again" not in "".join(check.detail for check in verdict.checks)
+
+
+def test_a_life_that_was_stopped_before_it_met_anyone_is_not_the_last_word(
+    copy_of: Callable[[str], Path],
+) -> None:
+    """As where systemd starts a task again that has done its work, and train.yml ends that life."""
+    run = copy_of(IN_GRAPH)
+    every = records(run, "worker0")
+    later = {"nonce": 7, "pid": 99999, "monotonic": 1.0}
+    stopped = every[-1] | later | {"reason": "stopped", "local_step": 0, "global_step": 0}
+    rewrite(run, "worker0", [*every, every[0] | later, stopped])
+    assert checks(verdict_of(run), False) == set()

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,13 @@ def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_pat
     for run, (state, cluster) in {**left, "r5": ("running", "another")}.items():
         (tmp_path / run).mkdir()
         (tmp_path / run / "state.json").write_text(f'{{"state": "{state}"}}')
-        (tmp_path / run / "plan.json").write_text(f'{{"cluster_name": "{cluster}"}}')
+        (tmp_path / run / "plan.json").write_text(
+            json.dumps({"cluster_name": cluster, "tasks": [{"host": run}]})
+        )
     (tmp_path / "r6").mkdir()
-    assert uncollected(tmp_path, "lab") == ["r1", "r3"]
-    assert uncollected(tmp_path / "none", "lab") == []
+    plan = {"cluster_name": "lab", "tasks": [{"host": "r1"}]}
+    assert uncollected(tmp_path, plan) == {"r1": [], "r3": ["r3"]}
+    assert uncollected(tmp_path / "none", plan) == {}
     assert [state_of(tmp_path / run) for run in ("r1", "r4", "r6", "r7")] == [
         "running",
         "stopped",

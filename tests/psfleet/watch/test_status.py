@@ -346,6 +346,12 @@ def test_how_long(seconds: float, said: str) -> None:
 
 
 def test_runs_that_nobody_has_collected_are_named_unless_they_go_on() -> None:
-    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, ["monday", "night-1"])
+    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, {"monday": [], "night-1": []})
     told = "Run monday is over and not collected: ansible-playbook train.yml -e run_id=monday"
     assert [note for note in shown.notes if note.startswith("Run ")] == [told]
+
+
+def test_a_run_of_another_inventory_may_still_be_going_on() -> None:
+    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, {"monday": ["far1", "far2"]})
+    (note,) = [note for note in shown.notes if note.startswith("Run ")]
+    assert note.startswith("Run monday may still be going on: it has tasks on far1, far2, which")

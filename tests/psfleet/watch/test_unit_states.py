@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from psfleet.watch.lead_reading import Reading
+from psfleet.watch.live_block import line
 from psfleet.watch.task_states import TaskState, failures
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
-from tests.psfleet.watch.played_runs import PlayedRun, decided_run, unit
+from tests.psfleet.watch.played_runs import PlayedRun, decided_run, progress, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
 
 LOG = "step 20\nworker1: the program failed: {why} (exit code {code})\n"
@@ -227,3 +229,47 @@ def compact(values: object) -> str:
 def run_workers(run: PlayedRun) -> tuple[TaskState, ...]:
     run.goes_on(1, [0, 0], contributions=[], last_step=0)
     return run.view.now.workers
+
+
+def test_a_task_that_is_away_is_told_in_the_block_while_it_is() -> None:
+    """Also while the run waits for it, and while its host is silent."""
+    run = PlayedRun(decided_run(2), silent=True)
+    gone = f"/etc/psfleet/run/worker-1.boot\n\n{worker1('inactive', 'dead')}"
+    run.view.add_units("node1", worker1("active", "running"), 1.0)
+    run.view.add_units("node1", gone, 31.0)
+    silent = SILENT_SECONDS + 31.0
+    for at, told in (
+        (40.0, "node1 went down, and was booted since, for 0:39"),
+        (silent, "node1 does not answer, for 0:50"),
+    ):
+        run.view.add_reading(Reading(progress(phase="waiting", missing=[])), at)
+        assert f"worker1 is not running: {told}" in line(run.view.now)
+    run.view.add_silence(silent + 9, "")
+    assert "worker1 is not running: node1 does not answer, for 0:59" in line(run.view.now)
+    run.view.add_units("node1", worker1("active", "running"), 90.0)
+    run.view.add_reading(Reading(progress()), 91.0)
+    assert "worker1 is not running" not in line(run.view.now)
+
+
+def test_no_built_in_run_goes_on_without_its_parameter_servers() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    heard(run, worker1("failed", "failed", code=70))
+    assert run.view.parameters_lost == ""
+    failed = (
+        f"{unit('ps', 0, 'failed', 'failed', code=70)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
+    )
+    heard(run, failed, "node0")
+    assert run.view.parameters_lost.startswith("ps0 on node0 failed, exit code 70")
+
+
+def test_the_lead_is_not_away_any_more_once_its_host_answers() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    answer = f"{unit('ps', 0)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
+    run.view.add_units("node0", answer, 1.0)
+    run.view.add_silence(1.0, "")
+    run.view.add_silence(31.0, "")
+    (lost,) = [each for each in run.view.now.away if "node0" in each]
+    assert lost == "ps0, worker0 are not running: node0 does not answer, for 0:30"
+    run.view.add_units("node0", answer, 32.0)
+    run.view.add_reading(Reading(progress()), 33.0)
+    assert not any("node0" in each for each in run.view.now.away)

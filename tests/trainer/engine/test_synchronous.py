@@ -201,7 +201,7 @@ def test_a_worker_killed_while_it_waits_comes_back_and_who_waits_holds_no_thread
 
 
 def test_a_run_whose_worker_never_comes_back_ends_and_names_it(tmp_path: Path) -> None:
-    flags = _sync(2, "--model=linear", ENDLESS, "--barrier_deadline_seconds=8")
+    flags = _sync(2, "--model=linear", ENDLESS, "--recovery_deadline_seconds=8")
     with Cluster(tmp_path, flags=flags) as cluster:
         cluster.serve("ps0")
         cluster.start("worker0", "worker1")

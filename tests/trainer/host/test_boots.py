@@ -3,7 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from trainer.host.boots import boot_file, boot_of, rebooted_command, rebooted_since
+from trainer.host.boots import (
+    boot_file,
+    boot_of,
+    rebooted_command,
+    rebooted_since,
+    unless_going_down,
+    write_boot_command,
+)
 
 
 def proc(folder: Path, boot: str, began: int, name: str = "systemd") -> Path:
@@ -36,3 +43,20 @@ def test_a_task_was_started_before_this_boot_where_another_one_was_noted(
     command = rebooted_command([file, boot_file(tmp_path, "ps", 0)])
     printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (printed.stdout.splitlines(), printed.stderr) == ([str(file)] * rebooted, "")
+
+
+def test_a_unit_writes_the_boot_in_which_it_starts(tmp_path: Path) -> None:
+    file = tmp_path / "ps-0.boot"
+    subprocess.run(["sh", "-c", write_boot_command(str(file))], check=True)
+    assert file.read_text() == f"{boot_of()}\n"
+
+
+def test_a_host_that_goes_down_says_nothing_else(tmp_path: Path) -> None:
+    shutdown = tmp_path / "shutdown"
+    for exists in (False, True):
+        if exists:
+            shutdown.touch()
+        command = ["sh", "-c", unless_going_down("echo worker0 has ended", shutdown)]
+        printed = subprocess.run(command, capture_output=True, text=True, check=False)
+        expected = ("", "the host goes down\n") if exists else ("worker0 has ended\n", "")
+        assert (printed.stdout, printed.stderr) == expected

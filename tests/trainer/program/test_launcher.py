@@ -223,6 +223,26 @@ def test_sigterm_reaches_the_program_which_may_save_first(tmp_path: Path) -> Non
         assert tasks.progress("worker0")["phase"] == "stopped"
 
 
+def test_a_program_whose_host_goes_down_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its exit code: its unit starts again when the host is up, unless the task ended well."""
+    shutdown = tmp_path / "shutdown"
+    monkeypatch.setenv("PSFLEET_SHUTDOWN_FILE", str(shutdown))
+    text = """
+        import pathlib, signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        pathlib.Path("here").touch()
+        time.sleep(100)
+    """
+    with Tasks(tmp_path, program(tmp_path, text), worker=1) as tasks:
+        tasks.start()
+        tasks.until((tasks.directory("worker0") / "here").exists, "the program")
+        shutdown.touch()
+        assert tasks.stop("worker0") == {"worker0": STOPPED}
+        assert tasks.progress("worker0")["phase"] == "training"
+
+
 def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: 
 @contextmanager
 def _stopped_ps(directory: Path, deadline_seconds: int) -> Iterator[Cluster]:
     """Give a run whose ps hangs, and whose one worker waits so long for it."""
-    flags = [*ENDLESS, f"--barrier_deadline_seconds={deadline_seconds}"]
+    flags = [*ENDLESS, f"--barrier_deadline_seconds={deadline_seconds}", "--recovery_deadline_seconds=4"]
     with Cluster(directory, workers=1, flags=flags) as cluster:
         cluster.serve("ps0")
         cluster.start("worker0")

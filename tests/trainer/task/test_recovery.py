@@ -67,3 +67,46 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         assert cluster.metrics()["accuracy"] > 0.93
         assert len(list(cluster.directory("worker0").glob("checkpoints/model.ckpt-*.index"))) == 3
         assert "Epoch: " in cluster.output("worker1")
+
+
+def test_a_chief_whose_host_goes_down_saves_and_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    shutdown = tmp_path / "shutdown"
+    with Cluster(tmp_path, flags=["--model=linear", "--steps=100000000"]) as cluster:
+        cluster.environment = {"PSFLEET_SHUTDOWN_FILE": str(shutdown)}
+        cluster.start()
+        cluster.until_steps(100)
+        shutdown.touch()
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait("worker0") == {"worker0": STOPPED}
+        left = cluster.only("worker0", "finished")
+        assert left.text("reason") == "host went down"
+        assert cluster.records("worker0", "checkpointed")[-1].integer("global_step") >= 100
+        assert cluster.progress()["phase"] == "training"
+        shutdown.unlink()
+        cluster.start("worker0")
+        cluster.until(lambda: len(cluster.records("worker0", "peers_ready")) == 2, "the chief to be back")
+        assert cluster.records("worker0", "peers_ready")[1].integer("global_step") >= left.integer(
+            "global_step"
+        )
+        assert cluster.records("worker0", "restored") == []
+        assert len(cluster.records("worker1", "peers_ready")) == 1
+        cluster.until_steps(100)
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+        assert cluster.progress()["phase"] == "stopped"
+
+
+def test_a_task_that_took_part_waits_for_others_as_long_as_a_reboot_may_take(tmp_path: Path) -> None:
+    """And so does one that is started again, as after a reboot of its own host."""
+    flags = ["--model=linear", "--steps=100000000", "--barrier_deadline_seconds=0.1"]
+    with Cluster(tmp_path, workers=1, flags=flags) as cluster:
+        cluster.start("ps0")
+        cluster.until(lambda: "listens at" in cluster.output("ps0"), "the ps")
+        cluster.start("worker0", flags=["--barrier_deadline_seconds=60"])
+        cluster.until_steps(100)
+        cluster.signal("ps0", signal.SIGKILL)
+        cluster.signal("worker0", signal.SIGKILL)
+        cluster.start("worker0", flags=[])
+        cluster.until(lambda: cluster.output("worker0").count("Waiting for ps0") > 0, "the wait for the ps")
+        cluster.start("ps0")
+        cluster.until(lambda: len(cluster.records("worker0", "peers_ready")) == 2, "the worker to be back")
