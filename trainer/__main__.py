@@ -1,5 +1,6 @@
 """`python -m trainer` runs one task of a cluster. This file handles flags, signals and exit codes."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
 from trainer.process.ending import with_ending_file
 from trainer.process.failure import with_failure_record
+from trainer.process.lives import Lives
 from trainer.process.loading import loading_tensorflow
 from trainer.process.stop_request import StopRequest
 
@@ -31,6 +33,7 @@ _GRPC_OPTIONS = (
 def main(arguments: Sequence[str]) -> int:
     """Run the task that the arguments describe; return its exit code."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()  # for the watchdog's SIGABRT
     try:
         options = flags.parse(arguments)
     except flags.UsageError as error:
@@ -42,14 +45,17 @@ def main(arguments: Sequence[str]) -> int:
             open_records(error.run_directory, error.identity, say).write("failed", fields)
         return USAGE
     keep_within_quota(os.environ.get("PSFLEET_LOG_MEGABYTES", ""))
-    return with_ending_file(options.run_directory, options.cluster.task, lambda: _live(options))
+    lives = Lives(options.run_directory, options.cluster.task)
+    exit_code = with_ending_file(options.run_directory, options.cluster.task, lambda: _live(options, lives))
+    lives.end(exit_code)
+    return exit_code
 
 
-def _live(options: flags.Options) -> int:
+def _live(options: flags.Options, lives: Lives) -> int:
     if options.program is not None:
         from trainer.program.launcher import run_program
 
-        return run_program(options)
+        return run_program(options, lives)
     if options.cluster.job == "ps":
         # Set before TensorFlow is loaded: a ps that uses a GPU takes memory of it from its host's worker.
         os.environ.setdefault(gpus.VISIBLE, "")
@@ -66,16 +72,20 @@ def _live(options: flags.Options) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
 
     def work() -> int:
-        return with_failure_record(lambda: _run(options, records, stop), records, options.cluster.task)
+        def run() -> int:
+            lives.begin()
+            return _run(options, records, stop, lives)
+
+        return with_failure_record(run, records, options.cluster.task)
 
     return _supervise(work, stop)
 
 
-def _run(options: flags.Options, records: RecordWriter, stop: StopRequest) -> int:
+def _run(options: flags.Options, records: RecordWriter, stop: StopRequest, lives: Lives) -> int:
     with loading_tensorflow():
         from trainer.coordination.running_task import RunningTask
 
-    task = RunningTask(options, records, stop)
+    task = RunningTask(options, records, stop, lives)
     if options.cluster.serves:
         from trainer.task.server import run_serving
 

@@ -11,7 +11,10 @@ from .host.task_traces import bytes_of, last_record, last_step, number
 from .host.task_units import counted
 
 # Properties of a unit that `task_details` reads, beside MainPID and Result.
-DETAIL_PROPERTIES = ("StateChangeTimestampMonotonic", "MemoryCurrent", "CPUUsageNSec")
+DETAIL_PROPERTIES = (
+    *("StateChangeTimestampMonotonic", "WatchdogTimestampMonotonic"),
+    *("MemoryCurrent", "CPUUsageNSec"),
+)
 LOG_BYTES = 4096
 
 
@@ -21,13 +24,14 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
     `shown` has the unit's properties as `systemctl show` prints them. Only the end of the log is read.
     """
     step, last = last_step(events), last_record(events)
-    changed, now = counted(shown.get("StateChangeTimestampMonotonic")) or 0, time.time()
+    now = time.time()
     cpu = counted(shown.get("CPUUsageNSec"))
     finished = str(last.get("reason")) if last.get("event") == "finished" else ""
     return {
         "result": shown.get("Result", ""),
         # systemd forgets a unit that ended successfully; its last record says when and how it ended.
-        "since_seconds": time.monotonic() - changed / 1e6 if changed else _age(last.get("wall"), now),
+        "since_seconds": _since(shown.get("StateChangeTimestampMonotonic")) or _age(last.get("wall"), now),
+        "sign_of_life_age_seconds": _since(shown.get("WatchdogTimestampMonotonic")),
         "finished": finished,
         "memory_bytes": counted(shown.get("MemoryCurrent")),
         "cpu_seconds": None if cpu is None else cpu / 1e9,
@@ -36,6 +40,12 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
         "last_step": step,
         "last_step_age_seconds": _age(step.get("wall"), now),
     }
+
+
+def _since(microseconds: str | None) -> float | None:
+    """Return the seconds since a moment of the monotonic clock; None if systemd gives 0 or none."""
+    moment = counted(microseconds)
+    return time.monotonic() - moment / 1e6 if moment else None
 
 
 def _age(wall: object, now: float) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from psfleet.evidence import convergence
 from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
+from psfleet.evidence.price_of_faults import price_of
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from trainer.contract.json_files import finite
 
@@ -24,7 +25,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
     if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
     `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
-    recorded them.
+    recorded them. `faults` is described in price_of_faults.py.
     """
     seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.workers)
@@ -46,6 +47,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "pace": asdict(pace) if pace else None,
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
+        "faults": price_of(run),
         "ps": _ps(run),
         "workers": {
             worker.name: {

@@ -13,6 +13,7 @@ from psfleet.inventory.problems import shown
 from trainer.contract.progress import printable
 
 _WORKERS_SHOWN = 8
+_RESTORES_SHOWN = 5
 Kind = Literal["headline", "ok", "failed", "unknown", "open", "figure"]
 _MARKS: dict[bool | None, tuple[str, Kind]] = {
     True: ("ok", "ok"),
@@ -88,6 +89,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return  # a program that recorded no steps
     yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, expected {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
+    yield from _fault_lines(figures["faults"])
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
     if figures["loss_first"] is not None:
@@ -108,6 +110,20 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         shares = [ps["share"] for ps in figures["ps"].values()]
         yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"
     yield from _worker_lines(figures["workers"], figures["stragglers"])
+
+
+def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the price of the faults; a run without any has only its goodput."""
+    if faults["goodput"] is not None:
+        still = f", {faults['still_seconds']:.1f} s without training" if faults["still_seconds"] else ""
+        yield "goodput", f"{faults['goodput']:.1%} of the workers' time{still}"
+    restores = faults["restores"]
+    if len(restores) > _RESTORES_SHOWN:
+        yield "steps lost", f"{faults['steps_lost']}, in {len(restores)} restores"
+    for restore in restores if len(restores) <= _RESTORES_SHOWN else []:
+        why = f", because {listed(restore['damaged'])} could not be read" if restore["damaged"] else ""
+        lost = counted(restore["steps_lost"], "step")
+        yield "restored", f"global step {restore['global_step']}, {lost} lost{why}"
 
 
 def _worker_lines(

@@ -182,7 +182,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_state_directory": _DIRECTORY_RULE,
     "trainer_log_directory": _DIRECTORY_RULE,
     "trainer_log_megabytes": integer(1),
-    "trainer_watchdog_seconds": integer(10),
+    "trainer_watchdog_seconds": integer(20),
     "training_run_deadline_minutes": number(0),
     "training_run_hook": Rule(
         "a command and its arguments, or empty for none", lambda value: shlex.split(to_text(value))

@@ -25,6 +25,7 @@ _MARKS = {  # event: marker, colour, words
     "peers_ready": ("|", INK, "passed the barrier"),
     "checkpointed": (".", "#0072b2", "checkpoint"),
     "checkpoint_failed": ("x", "#d55e00", "checkpoint failed"),
+    "checkpoint_damaged": ("x", "#e69f00", "checkpoint damaged"),
     "recovering": ("v", "#d55e00", "lost the cluster"),
     "restored": ("^", "#009e73", "restored"),
     "evaluated": ("D", "#cc79a7", "evaluated"),

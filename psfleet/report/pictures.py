@@ -7,10 +7,10 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from psfleet.evidence.answer import counted
+from psfleet.evidence.clocks import beginning
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.report import LOSS_PICTURE, charts, series, timeline
-from psfleet.report.clocks import beginning
 from psfleet.report.drawing import as_svg, save_png, style
 from psfleet.report.wording import number, shortened
 from trainer.contract.progress import printable

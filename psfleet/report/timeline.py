@@ -3,13 +3,15 @@
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
+from psfleet.evidence.answer import counted
+from psfleet.evidence.clocks import LARGEST, own_seconds
+from psfleet.evidence.price_of_faults import Restore, restores_in
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run, TaskRecords
-from psfleet.report.clocks import LARGEST, own_seconds
 from psfleet.report.wording import number, shortened, span, thinned
 from trainer.contract.records import Record
 
@@ -21,6 +23,7 @@ _ORDER = (
     "started",
     "initialised",
     "recovering",
+    "checkpoint_damaged",
     "restored",
     "peers_ready",
     "checkpoint_failed",
@@ -29,7 +32,7 @@ _ORDER = (
     "failed",
     "finished",
 )
-GRAVE = {"failed", "recovering", "checkpoint_failed"}
+GRAVE = {"failed", "recovering", "checkpoint_failed", "checkpoint_damaged"}
 # Events that are combined if many follow one another: the text for one, and for many.
 _COUNTED = {
     "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
@@ -103,6 +106,7 @@ def happenings(run: Run) -> tuple[Happening, ...]:
         if record.event == "step"
     ]
     of_tasks = {task.name: list(_of_task(task, course, run.global_steps)) for task in tasks_with_records(run)}
+    of_tasks[run.chief.name] = list(_with_price(of_tasks.get(run.chief.name, []), restores_in(run)))
     restores = [
         (happening.step or 0, place)
         for place, happening in _placed(of_tasks.get(run.chief.name, []), [], -1)
@@ -197,6 +201,15 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
         yield Happening(task.name, record.event, seen, isinstance(own_step, int), seconds, words)
 
 
+def _with_price(happenings: Iterable[Happening], restores: Iterable[Restore]) -> Iterator[Happening]:
+    """Yield the chief's events; those that set the variables also say how many steps were lost."""
+    lost = (restore.steps_lost for restore in restores)
+    for happening in happenings:
+        steps = next(lost, 0) if happening.event in {"restored", "initialised"} else 0
+        price = f"; {counted(steps, 'step')} lost" if steps else ""
+        yield replace(happening, text=happening.text + price)
+
+
 def _metrics(record: Record) -> str:
     metrics = record.fields.get("metrics")
     values = metrics.items() if isinstance(metrics, dict) else ()
@@ -215,6 +228,10 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
     "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
     "checkpoint_failed": lambda record: f"could not write a checkpoint: {in_a_line(record.text('reason'))}",
+    "checkpoint_damaged": lambda record: (
+        f"passed over the damaged checkpoint {_file_name(record.text('path'))}:"
+        f" {in_a_line(record.text('reason'))}"
+    ),
     "evaluated": lambda record: f"evaluated: {_metrics(record)}",
     "recovering": lambda record: f"lost the cluster, and waits to go on: {in_a_line(record.text('reason'))}",
     "finished": lambda record: f"ended: {in_a_line(record.text('reason'))}",

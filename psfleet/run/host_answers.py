@@ -138,7 +138,7 @@ _PARTS: Mapping[str, Fields] = {
 }
 _DETAILS: Fields = {
     "text": "result finished log log_end",
-    "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds",
+    "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds sign_of_life_age_seconds",
     "figures": "last_step",
     "object": "progress",
 }

@@ -25,7 +25,14 @@ STILL_SECONDS_AT_FIRST = 120.0
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 
 # The lead's event records that are worth a notice; it writes others far more often.
-NOTICED_EVENTS = ("initialised", "restored", "recovering", "checkpointed", "checkpoint_failed")
+NOTICED_EVENTS = (
+    "initialised",
+    "restored",
+    "recovering",
+    "checkpointed",
+    "checkpoint_failed",
+    "checkpoint_damaged",
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ class Room:
             return
         self.lacks = not self.lacks
         if self.lacks:
-            lost = "checkpoints, records and progress are lost until there is space again"
+            lost = "no checkpoints until there is space again; records wait, and progress is not shown"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:
             yield Notice(f"there is space again on {self.host}", good=True)
@@ -178,6 +185,7 @@ class LeadRecords:
     saved_step: int | None = None
     _seen: set[tuple[str, str]] | None = None
     _step: int = 0
+    _damaged: list[str] = field(default_factory=list)
 
     def update(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
         """Yield notices about records that were not there at the last poll; the first poll gives none."""
@@ -205,8 +213,14 @@ class LeadRecords:
             yield Notice(f"{self.lead} lost {lost_task} and connects again: {_first_line(reason)}")
         elif event == "checkpoint_failed":
             yield Notice(f"the checkpoint at step {step} could not be saved: {_first_line(reason)}")
+        elif event == "checkpoint_damaged":
+            path = in_a_line(str(record.get("path")).rpartition("/")[2], 60)
+            self._damaged.append(path)
+            yield Notice(f"{path} is damaged and is passed over: {_first_line(reason)}")
         elif event == "restored":
-            again = f"; about {lost} steps are repeated" if lost else ""
+            why = f", because {', '.join(self._damaged)} cannot be read" if self._damaged else ""
+            self._damaged = []
+            again = f"; about {lost} steps are lost{why}" if lost else ""
             yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
         elif event == "initialised" and lost:
             yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")

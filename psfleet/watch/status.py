@@ -19,6 +19,8 @@ from trainer.host.wording import counted, first_of, grouped
 
 # A worker that takes steps records them at least every 30 s.
 STEP_OVERDUE_SECONDS = 90
+# A task that runs gives systemd a sign of life each half second, unless a call to a silent ps takes 5 s.
+HUNG_SECONDS = 10
 HOSTS_SHOWN = 10
 NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
@@ -154,19 +156,24 @@ def _state(task: Mapping[str, Any]) -> tuple[str, str]:
         return "restarting", "bad"
     if task["failed"]:
         return "failed", "bad"
-    if active in _STATES:
-        return _STATES[active]
-    if task["alive"]:  # its start waits for another unit's
-        return "starting", "waiting"
+    if active == "active" and _hangs(task):
+        return "hung", "bad"
+    if active in _STATES or task["alive"]:
+        return _STATES.get(active, _STATES["activating"])  # its start may wait for another unit's
     if not task["run_id"]:
         return "no run yet", "plain"
     stopped = task["exit_code"] == STOPPED or task["finished"] == "stopped"
     return ("stopped" if stopped else "ended"), "plain"
 
 
+def _hangs(task: Mapping[str, Any]) -> bool:
+    age = task["sign_of_life_age_seconds"]
+    return bool(task["alive"] and age is not None and age > HUNG_SECONDS)
+
+
 def _takes_steps(task: Mapping[str, Any]) -> bool:
     age = task["last_step_age_seconds"]
-    return bool(task["alive"] and age is not None and age <= STEP_OVERDUE_SECONDS)
+    return bool(task["alive"] and age is not None and age <= STEP_OVERDUE_SECONDS and not _hangs(task))
 
 
 def _message(task: Mapping[str, Any], state: str) -> str:
@@ -175,6 +182,8 @@ def _message(task: Mapping[str, Any], state: str) -> str:
         return _why(task)
     if state == "restarting":
         return f"after {_ended_by(task)}: {last}" if last else f"after {_ended_by(task)}"
+    if state == "hung":
+        return f"no sign of life for {duration(task['sign_of_life_age_seconds'])}; {last}"
     age = task["last_step_age_seconds"]
     if state == "running" and age is not None and not (_takes_steps(task) or task["finished"]):
         return f"no step for {duration(age)}; {last}"
@@ -227,7 +236,7 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     if task["begun"]:
         parts.append(f"begun by {task['begun']}")
     reason = progress.reason if progress.phase != "finished" else ""
-    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.waiting, reason)))}")
+    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.price, progress.waiting, reason)))}")
 
 
 def _notes(

@@ -18,7 +18,7 @@ from trainer import __main__ as program
 from trainer.coordination import bounded_calls
 from trainer.coordination.start_barrier import Barrier
 from trainer.engine.training import TrainingSession
-from trainer.model.checkpoints import SaveOperation
+from trainer.model.checkpoints import CheckpointFolder
 from trainer.process.console import say
 from trainer.process.stop_request import StopRequest
 from trainer.task import server, worker
@@ -29,7 +29,7 @@ _PLACES: dict[str, Callable[..., object]] = {
     "initialise": TrainingSession.initialise,
     "line_up": Barrier.line_up,
     "end": Chief.end,
-    "save": SaveOperation.run,
+    "save": CheckpointFolder.write,
 }
 # That of others is their first one; a save before any step is the chief's before the run begins.
 _HELD_CALL = {"step": 20, "save": 2}
@@ -63,7 +63,7 @@ def _put_before(place: str, wait_or_lose: Callable[[], None]) -> None:
         wait_or_lose()
         return original(*arguments)
 
-    owner = {"line_up": Barrier, "end": Chief, "save": SaveOperation}.get(place, TrainingSession)
+    owner = {"line_up": Barrier, "end": Chief, "save": CheckpointFolder}.get(place, TrainingSession)
     setattr(owner, original.__name__, at_place)
 
 

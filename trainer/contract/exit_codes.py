@@ -10,11 +10,16 @@ DIVERGED = 65
 INPUT = 66
 PEERS_MISSING = 69
 PROGRAM = 70
+OUT_OF_MEMORY = 71
 CLUSTER_BROKE = 75
+GIVEN_UP = 76
 CONFIGURATION = 78
 STOPPED = 143  # a shell's exit code for a process that SIGTERM ended
 
-NO_RESTART = (USAGE, DIVERGED, INPUT, PEERS_MISSING, PROGRAM, CONFIGURATION)
+NO_RESTART = (
+    *(USAGE, DIVERGED, INPUT, PEERS_MISSING),
+    *(PROGRAM, OUT_OF_MEMORY, GIVEN_UP, CONFIGURATION),
+)
 
 # Exit code -> the `class` of a `failed` record.
 FAILURE_CLASSES = {
@@ -23,6 +28,8 @@ FAILURE_CLASSES = {
     INPUT: "input",
     PEERS_MISSING: "peers_missing",
     PROGRAM: "program",
+    OUT_OF_MEMORY: "out_of_memory",
     CLUSTER_BROKE: "cluster_broke",
+    GIVEN_UP: "given_up",
     CONFIGURATION: "configuration",
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trainer.host.error_lines import in_short, is_of_a_library
 from trainer.host.task_traces import number
-from trainer.host.wording import first_of
+from trainer.host.wording import counted, first_of
 
 # Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -16,8 +16,10 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x0
 class Progress:
     """A reading of `progress.json`. `wall` is in Unix seconds of the lead's clock.
 
-    `contributions` and `restarts` have a count for each worker. `elapsed` (the seconds since the lead's
-    process began) and `last_line` (of the lead's output) do not come from the file; some callers add them.
+    `contributions` and `restarts` have a count for each worker. `steps_lost` are the global steps that were
+    lost by restores, `still_seconds` the time between the loss of a task and the lead's next step. `elapsed`
+    (the seconds since the lead's process began) and `last_line` (of the lead's output) do not come from the
+    file; some callers add them.
     """
 
     phase: str
@@ -29,6 +31,8 @@ class Progress:
     missing: tuple[str, ...] = ()
     reason: str = ""
     restarts: tuple[int, ...] = ()
+    steps_lost: int = 0
+    still_seconds: float = 0.0
     elapsed: float | None = None
     last_line: str = ""
 
@@ -46,6 +50,8 @@ class Progress:
             missing=tuple(_missing_task(entry) for entry in missing) if isinstance(missing, list) else (),
             reason=in_short(str(values.get("reason") or "")),
             restarts=_counts(values.get("restarts")),
+            steps_lost=int(number(values.get("steps_lost")) or 0),
+            still_seconds=number(values.get("still_seconds")) or 0.0,
         )
 
     def same_word(self, other: "Progress") -> bool:
@@ -61,6 +67,13 @@ class Progress:
     def awaited(self) -> set[str]:
         """The names of the tasks for which the run waits."""
         return {task.partition(" ")[0] for task in self.missing}
+
+    @property
+    def price(self) -> str:
+        """What faults have cost so far, in words; empty if they cost nothing."""
+        lost = f"{counted(self.steps_lost, 'step')} lost by faults" if self.steps_lost > 0 else ""
+        still = f"{self.still_seconds:.0f} s without training" if self.still_seconds >= 1 else ""
+        return ", ".join(filter(None, (lost, still)))
 
     @property
     def over(self) -> bool:

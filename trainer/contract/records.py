@@ -1,7 +1,7 @@
 """The event records of a task: writing them, reading them, and their schema (docs/contracts.md).
 
 A record is a JSON object on one line. Each line is written by a single `write` to a file that is open for
-appending, so a killed task leaves whole lines and at most one cut line. Numbers that are not finite are
+appending. So a killed task leaves whole lines and, at most, one cut line. Numbers that are not finite are
 `null`.
 """
 
@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from .json_files import finite
 
 VERSION = 1
 MOST_COMPLAINTS = 100
+# Some 10,000 records: hours of a worker's steps.
+_MOST_WAITING_BYTES = 4 << 20
 # The reasons of a `finished` that say that the task was stopped, and why.
 STOPPED_BY_HAND, STOPPED_BY_HOST = "stopped", "host went down"
 STOPPED_REASONS = frozenset({STOPPED_BY_HAND, STOPPED_BY_HOST})
@@ -53,6 +56,7 @@ EVENTS = {
     "gradients": _fields("global_step:int losses:numbers norms:numbers fits:numbers"),
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),
+    "checkpoint_damaged": _fields("global_step:int path:str reason:str"),
     "evaluated": _fields("global_step:int metrics:numbers"),
     "recovering": _fields("reason:str"),
     "finished": _fields("reason:str"),
@@ -72,7 +76,7 @@ OPTIONAL = {
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str"),
-    "checkpointed": _fields("fingerprint:str"),
+    "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
         " unplaced:int"
@@ -233,7 +237,11 @@ def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
 
 
 class RecordWriter:
-    """Appends the records of one task. If writing fails, this complains once, and training goes on."""
+    """Appends the records of one task; several threads may share it.
+
+    Training goes on if writing fails, such as on a full disk: the records wait in memory, up to some
+    megabytes, and are written with a later one.
+    """
 
     def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
         """Open `path` for appending and make its folders; with None, nothing is written. Raises OSError."""
@@ -242,16 +250,19 @@ class RecordWriter:
             del self._identity["program"]
         self._path = path
         self._descriptor: int | None = None
-        self._inside_line = self._complained = False
+        self._waiting = b""
+        self._writing = Lock()
+        self._is_told = self._are_lost = False
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._descriptor).st_size
-        self._inside_line = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        if size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            self._waiting = b"\n"
 
     def write(self, event: str, fields: Mapping[str, object] | None = None) -> None:
-        """Append one record. Raises ValueError if the fields do not match the schema."""
+        """Append one record, or keep it if that fails. Raises ValueError if it does not match the schema."""
         values: dict[str, object] = {
             "v": VERSION,
             "event": event,
@@ -266,16 +277,14 @@ class RecordWriter:
         if self._descriptor is None:
             return
         # A program's settings may be any objects; those that JSON does not have are written as their texts.
-        line = json.dumps(values, separators=(",", ":"), allow_nan=False, default=str) + "\n"
-        whole = (("\n" if self._inside_line else "") + line).encode()
-        try:
-            written = os.write(self._descriptor, whole)
-        except OSError as error:
-            self._complain(str(error.strerror))
-            return
-        self._inside_line = written < len(whole)
-        if self._inside_line:
-            self._complain("a line was cut, the disk is full")
+        line = json.dumps(values, separators=(",", ":"), allow_nan=False, default=str).encode() + b"\n"
+        with self._writing:
+            if len(self._waiting) + len(line) <= _MOST_WAITING_BYTES:
+                self._waiting += line
+            elif not self._are_lost:
+                self._are_lost = True
+                sys.stderr.write(f"records are being lost: {self._path}: too many wait for space\n")
+            self._write_waiting(self._descriptor)
 
     def write_started(
         self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
@@ -285,10 +294,19 @@ class RecordWriter:
         own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address}
         self.write("started", {**own, **versions})
 
-    def _complain(self, reason: str) -> None:
-        if not self._complained:
-            self._complained = True
-            sys.stderr.write(f"records are being lost: {self._path}: {reason}\n")
+    def _write_waiting(self, descriptor: int) -> None:
+        """Write what waits, as far as it fits; a line that was cut is continued the next time."""
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[os.write(descriptor, self._waiting) :]
+        except OSError as error:
+            if not self._is_told:
+                sys.stderr.write(f"records wait to be written: {self._path}: {error.strerror}\n")
+            self._is_told = True
+            return
+        if self._is_told:
+            sys.stderr.write(f"records are written again: {self._path}\n")
+        self._is_told = self._are_lost = False
 
 
 def _record(line: bytes) -> Record:

@@ -106,8 +106,17 @@ class TrainingSettings:
     steps_to_validate: int = setting(
         100, integer(1), "A worker's local steps between two lines that it prints."
     )
+    divergence_steps: int = setting(
+        2000,
+        integer(0),
+        "A worker's local steps in a row whose loss is more than ten times its first, after which the run "
+        "ends as diverged; 0 for never.",
+    )
     checkpoint_interval_seconds: float = setting(
-        60.0, number(0, exclusive=True), "Seconds between two checkpoints of the chief."
+        60.0,
+        number(0, exclusive=True),
+        "Seconds between two checkpoints of the chief, at most. After a start or a recovery the intervals "
+        "are 5 s, 10 s, 20 s and so on, up to this.",
     )
     checkpoint_interval_steps: int = setting(
         0,

@@ -37,6 +37,7 @@ class AwaitedWorkers:
         self._task.raise_if_stopping()
         now = time.monotonic()
         self._since = self._since or now
+        self._task.progress.watchdog.excuse()
         self._task.progress.report_if_due()
         waited = now - self._since
         if waited < _SECONDS_UNTIL_REPORT or not awaited:

@@ -15,6 +15,7 @@ from trainer.process import gpus
 from trainer.process.cluster import Cluster
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.flags import Options
+from trainer.process.lives import Lives
 from trainer.process.port_probes import require_own
 from trainer.process.progress_writer import ProgressWriter
 from trainer.process.stop_request import StopRequest
@@ -37,6 +38,7 @@ class RunningTask:
     options: Options
     records: RecordWriter
     stop: StopRequest = field(default_factory=StopRequest)
+    lives: Lives = field(default_factory=lambda: Lives(None, ""))
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)

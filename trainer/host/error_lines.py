@@ -41,6 +41,13 @@ _STATUS = re.compile(r"(?:status|\.cc:\d+ ): ([A-Z_]+): *(.+)")
 # Errors that follow from another error, which TensorFlow's log names.
 _CONSEQUENCES = ("ABORTED", "CANCELLED", "OUT_OF_RANGE")
 _CONSEQUENCE = re.compile(r"is closed and has insufficient elements|(?:ABORTED|CANCELLED): ")
+_NO_MEMORY = re.compile(
+    r"^MemoryError|OOM when allocating|std::bad_alloc|CUDA_ERROR_OUT_OF_MEMORY|Cannot allocate memory"
+    r"|[Ff]ailed to allocate memory|[Uu]nable to allocate [\d.]+ .iB",
+    re.MULTILINE,
+)
+_ABORTED = "tensorflow.python.framework.errors_impl.AbortedError"
+_REFUSED = re.compile(r"The same \w+ \(\w+\) request was received twice")
 
 
 def in_short(text: str) -> str:
@@ -77,6 +84,23 @@ def exception_in(text: str) -> str:
     after = lines[starts[-1] + 1 :]
     frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
     return "\n".join(takewhile(lambda line: not _BEHIND.match(line), after[frames:]))
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Return whether an error is that of a process that got no memory, of its host or of a GPU."""
+    return bool(_NO_MEMORY.search(text))
+
+
+def first_cause_in(text: str) -> str:
+    """Return the last exception in a text or, if that follows from a call that a task refused, the refusal.
+
+    In a synchronous program the refusal stops the thread that fills the queue of tokens, and the program ends
+    because that queue is closed.
+    """
+    exception = exception_in(text)
+    if _CONSEQUENCE.search(exception) and (refused := _REFUSED.search(text)):
+        return f"{_ABORTED}: {refused[0]}"
+    return exception
 
 
 def last_words(lines: Sequence[str]) -> str:

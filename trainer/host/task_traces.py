@@ -27,7 +27,10 @@ _PROGRAM_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit c
 _OWN_FAILURE = re.compile(r"\w+ failed \([\w ]+\): ")
 # systemd's results for ends of which the process itself could not report the reason.
 _RESULTS = {
-    "oom-kill": "the kernel killed it, because its host ran out of memory",
+    "oom-kill": "out_of_memory: the kernel killed it, because its host ran out of memory: "
+    "a smaller batch or model, fewer tasks on this host, or more memory helps",
+    "signal": "a signal ended it",
+    "core-dump": "it crashed",
     "timeout": "systemd ended it, because it took longer than its unit allows",
     "watchdog": "systemd ended it, because it gave no sign of life",
 }

@@ -1,7 +1,7 @@
 """Checkpoints on the chief's own disk: writing, reading, restoring and removing them.
 
-No shared file system is needed. The chief reads the values from every ps and writes one whole file; to
-restore, it reads that file and assigns the values. File names are TensorFlow's:
+No shared file system is needed. The chief fetches the values from every ps and writes one whole file beside
+training; to restore, it reads that file and assigns the values. File names are TensorFlow's:
 `model.ckpt-<global step>.*` and the state file `checkpoint`.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
-from trainer.model.fingerprint import ValueFingerprint, fingerprint_of
+from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
 from trainer.process.failure import TaskFailure
 
@@ -25,6 +25,7 @@ v1 = tf.compat.v1
 # The optimizer of each further ps has its own beta powers, "beta1_power_1" and so on. Older checkpoints, and
 # those of a run with fewer ps, hold only "beta1_power"; the values are equal.
 _OF_ANOTHER_PS = re.compile(r"(beta[12]_power)_[0-9]+")
+_DAMAGED = "damaged-"
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
 Values = Mapping[str, npt.NDArray[np.generic]]
 
@@ -38,40 +39,21 @@ class Checkpoint:
     values: Values
 
 
-class SaveOperation:
-    """The part of the chief's graph that writes a checkpoint, named by the global step in it."""
+class NotFinite(ValueError):  # noqa: N818 - a property of the model, and no error of the program
+    """A value to be saved is not finite; no checkpoint holds a diverged model."""
 
-    def __init__(
-        self, directory: Path, variables: Sequence[AnyVariable], counters: tf.Variable, device: str | None
-    ) -> None:
-        """Add the operations to the default graph; `counters` is one of the variables.
 
-        `device` is the CPU of the chief's own process, which then writes the files. It is None if the chief
-        is a client of another process's server, which may have another disk: then the client fetches the
-        values and writes the files itself.
-        """
-        self._directory = directory
-        self._values = {name_of(variable): _finite(variable, device) for variable in variables}
-        self._write = self._fingerprint = None
+def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dict[str, tf.Tensor]:
+    """Return variable name -> its whole value, to be fetched for `CheckpointFolder.write`.
+
+    `device` is the CPU of the process that fetches them: values that are sent to a device of it take
+    TensorFlow's fast path. It is None if the process is a client of another process's server.
+    """
+    tensors = {}
+    for variable in variables:
         with tf.device(device):
-            if device is not None:
-                step = self._values[counters.op.name][GLOBAL_STEP]
-                path = tf.strings.join([str(directory / "model.ckpt-"), tf.strings.as_string(step)])
-                self._write = [path, _write(path, self._values)]
-                self._fingerprint = ValueFingerprint(self._values)
-
-    def run(self, session: tf.compat.v1.Session) -> tuple[Path, str]:
-        """Write the files; return their path without a suffix, and the fingerprint of their values.
-
-        Raises tf.errors.OpError.
-        """
-        if self._write is not None and self._fingerprint is not None:
-            (path, _), sums = session.run([self._write, self._fingerprint.fetches])
-            return Path(path.decode()), self._fingerprint.of(sums)
-        values = session.run(self._values)
-        here = self._directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
-        _write(str(here), values)
-        return here, fingerprint_of(values)
+            tensors[name_of(variable)] = tf.identity(value_of(variable))
+    return tensors
 
 
 class RestoreOperation:
@@ -132,19 +114,46 @@ class CheckpointFolder:
         self._keep = keep
         self.directory = directory
 
-    def newest_good(self, complain: Callable[[str], None]) -> Checkpoint | None:
-        """Return the newest checkpoint that can be read; call `complain` for each one that cannot.
+    def write(self, values: Values) -> tuple[Path, str]:
+        """Write a checkpoint named by the global step in it, and remove the oldest.
 
-        An unreadable checkpoint is renamed to `damaged-*`.
+        Return its path without a suffix, and the fingerprint of its values. Raises NotFinite, OSError and
+        tf.errors.OpError.
+        """
+        for name, value in values.items():
+            if not np.all(np.isfinite(value)):
+                raise NotFinite(f"{name} is not finite")
+        path = self.directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
+        names = list(values)
+        with tf.device("/device:CPU:0"):
+            tf.raw_ops.SaveV2(
+                prefix=str(path),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[values[name] for name in names],
+            )
+        self.remove_old()
+        return path, fingerprint_of(values)
+
+    def newest_good(self, report_damaged: Callable[[Path, str], None]) -> Checkpoint | None:
+        """Return the newest checkpoint that can be read; None if there has never been any.
+
+        Each one that cannot be read is renamed to `damaged-*` and passed to `report_damaged`, with what is
+        wrong. Raises TaskFailure (`input`) if there were checkpoints, and all are damaged.
         """
         for path in reversed(checkpoint_paths(self.directory)):
             checkpoint, problem = read_checkpoint(path)
             if checkpoint is not None:
                 return checkpoint
-            complain(f"checkpoint {path} cannot be read completely and is skipped: {problem}")
+            report_damaged(path, problem)
             # Later saves may have lower steps; the damaged one must not count as the newest then.
             for file in self.directory.glob(f"{path.name}.*"):
-                file.rename(file.with_name(f"damaged-{file.name}"))
+                file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
+        damaged = sorted({file.stem for file in self.directory.glob(f"{_DAMAGED}*")})
+        if damaged:
+            names = f"all checkpoints in {self.directory} are damaged ({', '.join(damaged)})"
+            remedy = "put back a whole one without that prefix, or begin anew with another run"
+            raise TaskFailure(INPUT, f"{names}, so the run cannot go on: {remedy}")
         return None
 
     def remove_old(self) -> None:
@@ -168,31 +177,15 @@ def checkpoint_paths(directory: Path) -> list[Path]:
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
+def step_in(path: Path) -> int:
+    """Return the global step in a checkpoint's name."""
+    return int(path.name.rpartition("-")[2])
+
+
 def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
     """Return a variable's value in a checkpoint; None if there is none."""
     once = _OF_ANOTHER_PS.fullmatch(name)
     return checkpoint.values.get(name, checkpoint.values.get(once[1]) if once else None)
-
-
-def _write(path: str | tf.Tensor, values: Mapping[str, tf.Tensor] | Values) -> tf.Operation:
-    """Return the operation that writes the files; outside of a graph it writes them at once."""
-    names, tensors = list(values), list(values.values())
-    return tf.raw_ops.SaveV2(
-        prefix=path, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
-    )
-
-
-def _finite(variable: AnyVariable, device: str | None) -> tf.Tensor:
-    """Return a variable's value; a save fails if it is not finite, so no checkpoint holds a diverged model.
-
-    The check runs on `device`, but the value is read on the variable's own device: TensorFlow would place
-    a variable that is read on a CPU there, even if a GPU is available for it.
-    """
-    with tf.device(device):
-        value = value_of(variable)
-        if not value.dtype.is_floating:
-            return value
-        return tf.debugging.check_numerics(value, f"{name_of(variable)} is not finite")
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:

@@ -81,31 +81,6 @@ class FingerprintOperations:
         return _digest(lines), int(after)
 
 
-class ValueFingerprint:
-    """The operations that sum values which a graph computes anyway, such as those of a checkpoint.
-
-    `fetches` are the sums, one for each value. They run on the device in force when this is built.
-    """
-
-    def __init__(self, values: Mapping[str, tf.Tensor]) -> None:
-        """Take variable name -> value.
-
-        Raises ValueError that names a variable which does not hold numbers.
-        """
-        self._values = {name: value for name, value in values.items() if name != COUNTERS}
-        flats = [_bits_in_a_row(name, value) for name, value in self._values.items()]
-        longest = max((flat.shape.num_elements() for flat in flats), default=0)
-        within = _scrambled(tf.bitcast(tf.range(min(longest, BLOCK), dtype=tf.int64), tf.uint64), tf.bitwise)
-        self.fetches = [_sum_of_flat(flat, 0, within) for flat in flats]
-
-    def of(self, sums: Sequence[int]) -> str:
-        """Return the fingerprint for the fetched sums."""
-        return _digest(
-            _line(name, value.dtype.name, value.shape.as_list(), int(total) % 2**64)
-            for (name, value), total in zip(self._values.items(), sums, strict=True)
-        )
-
-
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 

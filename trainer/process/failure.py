@@ -3,9 +3,10 @@
 import traceback
 from collections.abc import Callable
 
-from trainer.contract.exit_codes import FAILURE_CLASSES, PROGRAM
+from trainer.contract.exit_codes import FAILURE_CLASSES, OUT_OF_MEMORY, PROGRAM
 from trainer.contract.records import RecordWriter
-from trainer.host.error_lines import error_in_short
+from trainer.host.error_lines import error_in_short, is_out_of_memory
+from trainer.host.memory import memory_remedy
 from trainer.process.console import say
 
 
@@ -29,6 +30,14 @@ class StopRequested(Exception):  # noqa: N818 - not an error
     """The task got SIGTERM or SIGINT."""
 
 
+def failure_of(error: Exception) -> TaskFailure:
+    """Return the failure for an exception that is an error of the program, or of too little memory."""
+    reason = error_in_short(error)
+    if isinstance(error, MemoryError) or is_out_of_memory(reason):
+        return TaskFailure(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
+    return TaskFailure(PROGRAM, reason)
+
+
 def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:
     """Do the work of a task and return its exit code; write a record and a line if it fails."""
     try:
@@ -37,7 +46,8 @@ def with_failure_record(work: Callable[[], int], records: RecordWriter, task: st
         code, reason = failure.code, failure.reason
     except Exception as error:  # any other exception is an error of the program
         traceback.print_exc()
-        code, reason = PROGRAM, error_in_short(error)
+        ending = failure_of(error)
+        code, reason = ending.code, ending.reason
     records.write("failed", {"class": FAILURE_CLASSES[code], "reason": reason})
     say(f"{task} failed ({FAILURE_CLASSES[code]}): {reason}")
     return code

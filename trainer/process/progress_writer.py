@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from trainer.contract.json_files import write_json
+from trainer.contract.json_files import read_object, write_json
+from trainer.host.task_traces import number
 from trainer.process.console import say
 from trainer.process.port_probes import Missing, listed
-from trainer.process.systemd import notify
+from trainer.process.watchdog import Watchdog
 
 _SECONDS_BETWEEN_REPORTS = 0.5
 
@@ -29,13 +30,21 @@ class ProgressWriter:
     restarts: list[int] = field(init=False)
     missing: Sequence[Missing] = ()
     reason: str = ""
+    steps_lost: int = 0
+    still_seconds: float = 0.0
+    watchdog: Watchdog = field(default_factory=Watchdog)
     _next: float = 0.0
     _complained: bool = False
     _writing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        """Begin with no restarts."""
+        """Begin with no restarts, and with what the run has cost so far by an earlier process's file."""
         self.restarts = [0] * self.workers
+        earlier = read_object(self.path) if self.path else {}
+        if earlier.get("run_id") == self.run_id:
+            self.global_step = int(number(earlier.get("global_step")) or 0)
+            self.steps_lost = int(number(earlier.get("steps_lost")) or 0)
+            self.still_seconds = number(earlier.get("still_seconds")) or 0.0
 
     def wait_for(self, missing: Sequence[Missing], prefix: str) -> None:
         """Print `prefix` and the missing tasks, and report them at once, if they have changed."""
@@ -64,7 +73,7 @@ class ProgressWriter:
     def report(self) -> None:
         """Report the state of the run to systemd, and write `progress.json` on the chief."""
         self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-        notify("WATCHDOG=1", f"STATUS={self.status}")
+        self.watchdog.sign(self.status)
         if self.path is None:
             return
         content = {
@@ -76,6 +85,8 @@ class ProgressWriter:
             "loss": self.loss,
             "contributions": self.contributions or [0] * self.workers,
             "restarts": self.restarts,
+            "steps_lost": self.steps_lost,
+            "still_seconds": round(self.still_seconds, 3),
             "missing": [asdict(missing) for missing in self.missing],
             "reason": self.reason,
         }

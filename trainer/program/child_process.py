@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, PROGRAM, STOPPED
-from trainer.host.error_lines import exception_in, in_short
+from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, OUT_OF_MEMORY, PROGRAM, STOPPED
+from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory
+from trainer.host.memory import memory_remedy
 from trainer.process.console import say
 from trainer.process.lost_connection import is_lost_connection
 
@@ -100,15 +101,17 @@ class ProgramProcess:
         exception = self._last_exception()
         reason = in_short(exception)
         if code == _PYTHON_RAISED and exception:
+            if is_out_of_memory(exception):
+                return Ending(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
             is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
             return Ending(CLUSTER_BROKE if is_lost else PROGRAM, reason)
         return Ending(exit_code, reason or f"the program ended with exit code {code}")
 
     def _last_exception(self) -> str:
-        """Return the last exception in standard error, if that is a readable file; else ""."""
+        """Return why the program ended by its standard error, if that is a readable file; else ""."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
-                return exception_in(file.read().decode(errors="replace"))
+                return first_cause_in(file.read().decode(errors="replace"))
         return ""

@@ -24,6 +24,7 @@ from trainer.process.cluster import PROGRAM_CHIEF
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
+from trainer.process.lives import Lives
 from trainer.process.port_probes import REFUSED, Missing, probe_all, require_own
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
@@ -36,6 +37,8 @@ OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensor
 
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
+# Nobody knows what a program needs to get on: one that lives for so long is taken to.
+_SECONDS_TO_GET_ON = 120.0
 # Seconds between two probes of the others' ports; they grow, because probes are traffic on program's ports.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
 _PAUSE_SECONDS = 0.5
@@ -86,7 +89,7 @@ class Program(RunProgram):
         return [sys.executable, self.file, *(flags if self.flags else ()), *arguments]
 
 
-def run_program(options: Options) -> int:
+def run_program(options: Options, lives: Lives) -> int:
     """Run the program that `--program` names to its end; return the exit code of the task."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,8 +97,9 @@ def run_program(options: Options) -> int:
     # The program and its children run as the same user: this keeps them from writing into this process, whose
     # notifications systemd believes.
     ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)
-    launcher = _Launcher(options, stop)
+    launcher = _Launcher(options, stop, lives)
     try:
+        lives.begin()
         return launcher.run()
     except TaskFailure as failure:
         say(f"{options.cluster.task} failed ({FAILURE_CLASSES[failure.code]}): {failure.reason}")
@@ -151,8 +155,9 @@ def _tf_config(options: Options, given: str) -> str:
 
 
 class _Launcher:
-    def __init__(self, options: Options, stop: threading.Event) -> None:
-        self._options, self._stop = options, stop
+    def __init__(self, options: Options, stop: threading.Event, lives: Lives) -> None:
+        self._options, self._stop, self._lives = options, stop, lives
+        self._gets_on_at = time.monotonic() + _SECONDS_TO_GET_ON
         self._task = options.cluster.task
         self._is_lead = False
         self._next_ping = 0.0
@@ -214,6 +219,8 @@ class _Launcher:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
             self.report()
+            if time.monotonic() >= self._gets_on_at:
+                self._lives.get_on()
 
     def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
         """Wait until the other workers' ports are closed or their hosts gone; then the run is over."""

@@ -1,25 +1,21 @@
 """The chief's duties: worker 0 sets the variables, saves checkpoints, evaluates, and ends the run."""
 
-import math
 import time
 from collections.abc import Mapping
 
 import tensorflow as tf
 
-from trainer.contract.exit_codes import INPUT
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
-from trainer.coordination.bounded_calls import NO_ANSWER, is_lost_connection
+from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import Ledger
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.host.error_lines import error_in_short
-from trainer.model.checkpoints import CheckpointFolder, SaveOperation
 from trainer.model.fingerprint import fingerprint_of
 from trainer.process.console import say
-from trainer.process.failure import TaskFailure
+from trainer.task.saving import CheckpointSaver
 
 _SECONDS_BETWEEN_READINGS = 2.0
 
@@ -27,8 +23,7 @@ _SECONDS_BETWEEN_READINGS = 2.0
 class Chief:
     """The duties of worker 0.
 
-    `is_saving` is true while a save goes on; another thread reads it. `summary_lines` are printed at the end
-    and show the evaluation.
+    `summary_lines` are printed at the end and show the evaluation.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
@@ -39,18 +34,8 @@ class Chief:
         self._next_reading = 0.0
         self._ledger: Ledger | None = None
         self._session: TrainingSession | None = None
-        self.is_saving = False
+        self.saver = CheckpointSaver(task, graph)
         self.summary_lines: list[str] = []
-        self._folder = _checkpoint_folder(task)
-        self._save_operation = None
-        if self._folder is not None:
-            # This process's own device, because the folder is on its host; None if another process serves it.
-            device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
-            directory, variables = self._folder.directory, graph.variables
-            with graph.graph.as_default():
-                self._save_operation = SaveOperation(directory, variables, graph.counters, device)
-        self._saved_step = -1
-        self._restart_intervals(0)
 
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
         """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
@@ -63,7 +48,7 @@ class Chief:
             self._session.close()
         self._session = session = self._graph.session(self._task.target)
         session.initialise()
-        checkpoint = self._folder.newest_good(say) if self._folder else None
+        checkpoint = self.saver.newest_checkpoint()
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
         if checkpoint is None:
             say("The variables have their first values: there is no checkpoint of this run.")
@@ -74,10 +59,10 @@ class Chief:
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
             holds = {"fingerprint": fingerprint_of(checkpoint.values)}
             self._task.records.write("restored", {**read, **holds, **fields})
-        self._saved_step = checkpoint.global_step if checkpoint else -1
-        self._restart_intervals(max(self._saved_step, 0))
-        # With a checkpoint from the start, a ps that is lost early costs no more than the steps since then.
-        self.save(session, max(self._saved_step, 0))
+        progress, step = self._task.progress, checkpoint.global_step if checkpoint else 0
+        progress.steps_lost += max(progress.global_step - step, 0)
+        progress.global_step = step
+        self.saver.start(session)
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
@@ -89,18 +74,10 @@ class Chief:
 
     def work_if_due(self, session: TrainingSession, global_step: int) -> None:
         """Save a checkpoint, and find workers that were started again, if either is due."""
-        every = self._task.settings.checkpoint_interval_steps
-        steps_are_due = every > 0 and global_step >= self._steps_from + every
-        if steps_are_due or time.monotonic() >= self._next_save:
-            self.save(session, global_step)
+        self.saver.save_if_due(session, global_step)
         # A worker that starts again only leaves its note on ps 0: the chief has to read the notes.
         if time.monotonic() >= self._next_reading:
             self._find_restarts()
-
-    def steps_until_save(self, global_step: int) -> float:
-        """Return the global steps until `checkpoint_interval_steps` is over; infinity if it is 0."""
-        every = self._task.settings.checkpoint_interval_steps
-        return self._steps_from + every - global_step if every else math.inf
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
         """Evaluate and save the final model; return its metrics on the test examples."""
@@ -108,50 +85,8 @@ class Chief:
         metrics = session.evaluate(self._graph.data.test)
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
         self.summary_lines = list(self._graph.model.summary_lines(metrics))
-        self.save_last(session, global_step)
+        self.saver.save_last(session, global_step)
         return metrics
-
-    def save_last(self, session: TrainingSession, global_step: int) -> None:
-        """Save the final model. Raises TaskFailure (`input`) if it cannot be saved."""
-        if why := self.save(session, global_step):
-            raise TaskFailure(
-                INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
-            )
-
-    def save(self, session: TrainingSession, global_step: int) -> str:
-        """Save a checkpoint, unless this global step is saved already.
-
-        Print and return the reason if that fails, else "". Raises tf.errors.OpError if a ps is lost.
-        """
-        reason = ""
-        if self._folder is None or self._save_operation is None or global_step == self._saved_step:
-            return reason
-        began = time.monotonic()
-        self.is_saving = True
-        try:
-            with session.updates_paused():
-                path, fingerprint = self._save_operation.run(session.session)
-            self._folder.remove_old()
-        except (tf.errors.OpError, OSError) as error:
-            if is_lost_connection(error):
-                raise
-            reason = error_in_short(error)
-            say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
-            self._task.records.write("checkpoint_failed", {"global_step": global_step, "reason": reason})
-        else:
-            self._saved_step = int(path.name.rpartition("-")[2])
-            seconds = round(time.monotonic() - began, 6)
-            fields = {"path": str(path), "seconds": seconds, "fingerprint": fingerprint}
-            self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
-        finally:
-            self.is_saving = False
-        self._restart_intervals(global_step)
-        return reason
-
-    def _restart_intervals(self, global_step: int) -> None:
-        """Begin both checkpoint intervals now: at the start, and after each attempt to save."""
-        self._steps_from = global_step
-        self._next_save = time.monotonic() + self._task.settings.checkpoint_interval_seconds
 
     def _find_restarts(self) -> None:
         """Read the notes on ps 0, where each process of a worker leaves its own nonce."""
@@ -182,14 +117,3 @@ class Chief:
             of_task["variables"] += 1
             of_task["bytes"] += variable.shape.num_elements() * variable.dtype.size
         return held
-
-
-def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
-    if task.options.run_directory is None:
-        return None
-    # TensorFlow resolves a relative path in its own process's directory; messages show this path, too.
-    absolute = task.options.run_directory.absolute() / "checkpoints"
-    try:
-        return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
-    except OSError as error:
-        raise TaskFailure(INPUT, f"{absolute} cannot be used for checkpoints: {error.strerror}") from error

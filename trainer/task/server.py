@@ -17,6 +17,7 @@ from trainer.process.console import say
 from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
+from trainer.process.watchdog import SERVING, TRAINING
 from trainer.task.towers import Towers
 
 _POLL_SECONDS = 0.5
@@ -24,6 +25,8 @@ _TOWERS_POLL_SECONDS = 0.1
 _SECONDS_TO_ANSWER = 0.3
 # How long past the workers' own deadlines a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
+# A task that has served a run for so long got on; the chief saves after 5 s.
+_SECONDS_TO_GET_ON = 10.0
 # How long a ps waits for the chief to end it once a run has failed, or has been stopped and is not saved.
 _SECONDS_AFTER_FAILURE = 6.0
 _SECONDS_AFTER_STOP = 60.0
@@ -62,7 +65,8 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
     """Watch the ledger until it says that this task must end; return the end code and the reason."""
     # The chief may start this much later than this task, and then waits as long for the others.
     seconds_to_start = 2 * task.seconds_to_gather + _GRACE_SECONDS
-    started, stop_seen, beat, chief_seen = False, None, 0, time.monotonic()
+    watchdog, part_of_time = task.progress.watchdog, SERVING if task.cluster.job == "ps" else TRAINING
+    started, stop_seen, beat, chief_seen = 0.0, None, 0, time.monotonic()
     while True:
         task.raise_if_stopping()
         status = None
@@ -71,11 +75,14 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
         except NO_ANSWER as error:  # without a notification, the watchdog ends this task
             say(f"this task's own server does not answer: {error}")
         if status is not None:
-            started = started or status.ready
+            started = started or (time.monotonic() if status.ready else 0.0)
+            if started and time.monotonic() > started + _SECONDS_TO_GET_ON:
+                task.lives.get_on()
             if towers is not None and started:
                 towers.update(status.last_step)
             line = towers.line if towers else "serving a run"
-            notify("WATCHDOG=1", f"STATUS={line if status.ready else 'no run yet'}")
+            watchdog.shorten(part_of_time if started else 1.0)
+            watchdog.sign(line if status.ready else "no run yet")
             if status.beat != beat:  # the chief sets the variables, takes steps, or saves
                 beat, chief_seen = status.beat, time.monotonic()
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None

@@ -20,6 +20,7 @@ from trainer.process.failure import RunEnding, TaskFailure
 from trainer.task.call_sizes import CallSizes
 from trainer.task.chief import Chief
 from trainer.task.counted_steps import CountedSteps
+from trainer.task.divergence import Divergence, first_loss_in
 from trainer.task.gradient_samples import GradientSamples
 from trainer.task.summaries import test_scalars
 
@@ -36,6 +37,10 @@ class Steps(CountedSteps):
         self._test_sample = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
         most, pull_ahead = task.settings.steps_per_call, task.settings.pull_ahead
         self._call_sizes = CallSizes(most, pull_ahead=pull_ahead)
+        self._divergence = Divergence(task.settings.divergence_steps, math.nan)
+        # When the last step was counted, if a session was lost since.
+        self._still_since: float | None = None
+        self._counted_at = time.monotonic()
         self.last_step = 0
         self.session: TrainingSession | None = None
         # The fingerprint of the final model, and its global step.
@@ -64,6 +69,7 @@ class Steps(CountedSteps):
             self.session.end()
             self.session.close()
         self.session = None
+        self._still_since = self._still_since or (self._counted_at if self.local_step else None)
 
     def run(self) -> None:
         """Take steps until the global step reaches the run's last step.
@@ -73,16 +79,21 @@ class Steps(CountedSteps):
         """
         session = self._connected()
         samples = GradientSamples(self._task, session, self.global_step)
+        of_task = (self._task.cluster.job, self._task.cluster.index)
+        self._divergence.first = first_loss_in(self._task.options.run_directory, *of_task)
         windows = self.begin(self.last_step)
         # Begun only now: the time at the start barrier or of a recovery is no waiting within a step.
         others = AwaitedWorkers(self._task)
+        watchdog = self._progress.watchdog
         try:
             session.begin()
+            watchdog.begin_steps()
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
                 taken = session.steps(self._most_steps(windows), lambda: others.wait(session.awaited))
                 others.over()
+                watchdog.step()
                 self._call_sizes.adapt(time.monotonic() - began, len(taken))
                 self._count(taken, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
@@ -95,6 +106,7 @@ class Steps(CountedSteps):
                 if self._chief is not None:
                     self._chief.work_if_due(session, self.global_step)
         finally:
+            watchdog.end_steps()
             windows.flush()
             session.end()
 
@@ -138,7 +150,7 @@ class Steps(CountedSteps):
         """Return the number of steps for the next call, so that nothing is due between two of them."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
-            left = min(left, self._chief.steps_until_save(self.global_step))
+            left = min(left, self._chief.saver.steps_left(self.global_step))
         every = self._task.settings.steps_to_validate
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
@@ -155,14 +167,31 @@ class Steps(CountedSteps):
             read = step.global_step_read
             windows.add(step.loss, before, after, step.waiting_seconds, read)
         windows.flush_in_time()
+        self._task.lives.get_on()
+        self._counted_at = time.monotonic()
+        if self._still_since is not None:
+            self._progress.still_seconds += self._counted_at - self._still_since
+            self._still_since = None
         self.loss = self._progress.loss = taken[-1].loss
         self._set_counters(taken[-1].counters)
         for number, step in enumerate(taken, first):
-            if not math.isfinite(step.loss):
+            why = self._why_diverged(step)
+            if why is not None:
                 rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
                 where = f"at local step {number}, global step {step.counters[GLOBAL_STEP]}"
-                raise TaskFailure(DIVERGED, f"loss is {step.loss} {where}; the learning rate is {rate:g}")
+                raise TaskFailure(
+                    DIVERGED, f"loss is {step.loss:g} {where}{why}; the learning rate is {rate:g}"
+                )
         self._follow_counters(taken[-1].counters)
+
+    def _why_diverged(self, step: StepResult) -> str | None:
+        """Return what is wrong with the loss, beside its value; None if nothing is."""
+        if not math.isfinite(step.loss):
+            return ""
+        if not self._divergence.add(step.loss, step.counters[GLOBAL_STEP]):
+            return None
+        since = f"since global step {self._divergence.left_at}"
+        return f", more than ten times its first ({self._divergence.first:g}) {since}"
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
         """Return the model's metrics on some test examples; only the chief computes them, for all workers."""

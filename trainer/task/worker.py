@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from functools import partial
 
-from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, PROGRAM, STOPPED
+from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
 from trainer.contract.records import STOPPED_BY_HAND, STOPPED_BY_HOST
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
@@ -23,7 +23,7 @@ from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.host.error_lines import error_in_short
 from trainer.model.models import REGISTRY
 from trainer.process.console import say
-from trainer.process.failure import RunEnding, StopRequested, TaskFailure
+from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failure_of
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.task.chief import Chief
@@ -55,7 +55,7 @@ def run_worker(task: RunningTask) -> int:
         return worker.fail(failure)
     except Exception as error:  # any other exception is an error of the program
         traceback.print_exc()
-        return worker.fail(TaskFailure(PROGRAM, error_in_short(error)))
+        return worker.fail(failure_of(error))
 
 
 class _Worker:
@@ -118,10 +118,14 @@ class _Worker:
 
     def _watch_session(self) -> None:
         """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
-        if self._watch is not None:
-            self._watch.update()
-            if self.chief is not None and self.chief.is_saving and self._watch.all_answer:
-                self._task.stop.take_time()
+        if self._watch is None:
+            return
+        saves = self.chief is not None and self.chief.saver.is_saving
+        if saves or not self._watch.all_answer:
+            self._task.progress.watchdog.excuse()
+        self._watch.update()
+        if saves and self._watch.all_answer:
+            self._task.stop.take_time()
 
     def _report_peers(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
         names = ("ps_nonces", "ps_own_nonces", "worker_nonces")
@@ -231,7 +235,7 @@ class _Worker:
     @staticmethod
     def _save_stopped(chief: Chief, steps: Steps, session: TrainingSession) -> None:
         steps.read_counters()
-        chief.save_last(session, steps.global_step)
+        chief.saver.save_last(session, steps.global_step)
 
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger

@@ -128,7 +128,8 @@ tasks:
     - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's own settings last
       changed; null if not counted.
     - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
-      `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`
+      `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`,
+      `sign_of_life_age_seconds` (since systemd's watchdog last heard of it; null if it never did)
       and `progress`.
 looked: {returned: always, type: float, description: "The moment of the query, for `host_lease`."}
 stopped:

@@ -132,6 +132,7 @@ STATUS = ANSWERS["trainer_tasks"] | {
             "cpu_seconds": 1.0,
             "last_step": {},
             "last_step_age_seconds": None,
+            "sign_of_life_age_seconds": None,
             "progress": {"phase": f"phase {HOSTILE}"},
         }
     ],

@@ -23,11 +23,13 @@ def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
     log.write_text("the end\n")
     shown = {
         "StateChangeTimestampMonotonic": "0",
+        "WatchdogTimestampMonotonic": "0",
         "MemoryCurrent": "[not set]",
         "CPUUsageNSec": str(2**64 - 1),
     }
     found = task_details.task_details(shown, events, log)
     assert 100 <= found["since_seconds"] < 160
+    assert found["sign_of_life_age_seconds"] is None
     assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("stopped", None, None)
     assert found["log_end"] == "the end\n"
 
@@ -36,10 +38,13 @@ def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     events.write_text(json.dumps(STEP | {"wall": time.time() - 5}))
     began = str(int((time.monotonic() - 50) * 1e6))
-    shown = {"StateChangeTimestampMonotonic": began, "MemoryCurrent": "4096", "CPUUsageNSec": "1500000000"}
+    signed = str(int((time.monotonic() - 20) * 1e6))
+    shown = {"StateChangeTimestampMonotonic": began, "WatchdogTimestampMonotonic": signed}
+    shown |= {"MemoryCurrent": "4096", "CPUUsageNSec": "1500000000"}
     found = task_details.task_details(shown, events, tmp_path / "absent")
     assert 50 <= found["since_seconds"] < 110
     assert 5 <= found["last_step_age_seconds"] < 65
+    assert 20 <= found["sign_of_life_age_seconds"] < 80
     assert (found["finished"], found["memory_bytes"], found["cpu_seconds"]) == ("", 4096, 1.5)
 
 
@@ -60,6 +65,11 @@ def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tm
 
 
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"
+ABSL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
+NO_MEMORY = (
+    "out_of_memory: the kernel killed it, because its host ran out of memory: "
+    "a smaller batch or model, fewer tasks on this host, or more memory helps"
+)
 LONGER = "systemd ended it, because it took longer than its unit allows"
 
 
@@ -67,7 +77,9 @@ LONGER = "systemd ended it, because it took longer than its unit allows"
     ("result", "lines", "reason"),
     [
         ("timeout", "Evaluating", f"{LONGER}\nEvaluating"),
-        ("oom-kill", "", "the kernel killed it, because its host ran out of memory"),
+        ("oom-kill", "", NO_MEMORY),
+        ("signal", f"{ABSL}\nStep: 100", "a signal ended it\nStep: 100"),
+        ("start-limit-hit", ABSL, "start-limit-hit"),
         ("exit-code", "Traceback", "Traceback"),
         ("exit-code", "", "exit-code"),
         ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),

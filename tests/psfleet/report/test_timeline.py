@@ -63,7 +63,7 @@ def test_what_follows_a_restored_checkpoint_stays_after_it(tmp_path: Path) -> No
     assert told(folder, "worker0")[3:5] == [("recovering", 40), ("restored", 20)]
     assert row(folder, "recovering").grave
     assert row(folder, "recovering").steps == "about 40"
-    assert row(folder, "restored").text == "restored the checkpoint model-20"
+    assert row(folder, "restored").text == "restored the checkpoint model-20; 20 steps lost"
 
 
 def test_all_lose_the_cluster_before_one_restores_it_at_a_lower_step(tmp_path: Path) -> None:

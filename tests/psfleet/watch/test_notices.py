@@ -137,14 +137,17 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
         *old,
         record("checkpoint_failed", 3, global_step=400, reason="No space left on device"),
         record("recovering", 4, reason=LOST_PS),
-        record("restored", 5, global_step=40, checkpoint="model.ckpt-40"),
+        record("checkpoint_damaged", 5, global_step=300, path="a/model.ckpt-300", reason="checksum"),
+        record("restored", 6, global_step=40, checkpoint="model.ckpt-40"),
     ]
     assert run.goes_on(5, [0, 0], records=new) == [
         "the checkpoint at step 400 could not be saved: No space left on device",
         "worker0 lost its connection to ps1 and connects again: UnavailableError: Socket [2J closed",
-        "worker0 restored the checkpoint of step 40; about 460 steps are repeated",
+        "model.ckpt-300 is damaged and is passed over: checksum",
+        "worker0 restored the checkpoint of step 40; about 460 steps are lost, because model.ckpt-300 "
+        "cannot be read",
     ]
-    assert [note.good for note in run.notes] == [False, False, True]
+    assert [note.good for note in run.notes] == [False, False, False, True]
 
 
 def test_a_look_that_shows_no_records_makes_none_new() -> None:
@@ -197,5 +200,5 @@ def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
         heard += [note.text for note in run.add_reading(Reading(progress(), free_bytes=free), float(second))]
         assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
-    lost = "checkpoints, records and progress are lost until there is space again"
+    lost = "no checkpoints until there is space again; records wait, and progress is not shown"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]

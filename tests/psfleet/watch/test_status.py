@@ -46,6 +46,7 @@ def task(name: str, state: str = "active (running)", **changes: Any) -> dict[str
         "log_end": "first\nthe last line\n",
         "last_step": {},
         "last_step_age_seconds": None,
+        "sign_of_life_age_seconds": 0.4,
         "progress": {},
         **changes,
     }
@@ -96,6 +97,23 @@ def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_stil
     progress = {**TRAINING, "phase": "waiting", "missing": missing, "reason": "the barrier's word"}
     run = status(answer(task("worker0", progress=progress))).run
     assert "worker4 (refused) and 295 more, the barrier's word" in run
+
+
+def test_the_price_of_the_faults_so_far_is_told() -> None:
+    progress = {**TRAINING, "steps_lost": 948, "still_seconds": 12.4}
+    run = status(answer(task("worker0", progress=progress))).run
+    assert "led by worker0 on node1, 948 steps lost by faults, 12 s without training" in run
+    free = {**TRAINING, "steps_lost": 0, "still_seconds": 0.2}
+    assert "faults" not in status(answer(task("worker0", progress=free))).run
+
+
+def test_a_task_that_gives_systemd_no_sign_of_life_is_hung_and_has_no_rate() -> None:
+    shown = row_of(status(answer(task("worker0", **stepping(sign_of_life_age_seconds=12.0)))), "worker0")
+    assert (shown.state, shown.style) == ("hung", "bad")
+    assert shown.figures["steps_per_second"] is None
+    assert shown.message == "no sign of life for 12s; the last line"
+    quick = row_of(status(answer(task("worker0", **stepping(sign_of_life_age_seconds=9.0)))), "worker0")
+    assert (quick.state, quick.figures["steps_per_second"]) == ("running", 12.0)
 
 
 def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:

@@ -180,24 +180,33 @@ def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(path: Path
     assert complaints[0].endswith("), and the line does not end: cut short")
 
 
-def test_a_full_disk_does_not_stop_the_task_and_a_cut_line_is_told(
+def test_while_the_disk_is_full_records_wait_and_a_cut_line_is_continued(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    full = RecordWriter(Path("/dev/full"), WORKER)
-    for _ in range(2):
-        full.write("recovering", {"reason": "lost"})
-    assert capsys.readouterr().err == "records are being lost: /dev/full: No space left on device\n"
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "first"})
     assert capsys.readouterr().err == ""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
     try:
-        writer.write("recovering", {"reason": "cut"})
+        for reason in ("cut", "kept"):
+            writer.write("recovering", {"reason": reason})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capsys.readouterr().err == f"records wait to be written: {path}: File too large\n"
+    assert [record.text("reason") for record in read_records(path)[0]] == ["first"]
     writer.write("recovering", {"reason": "last"})
     records, complaints = read_records(path)
-    assert [record.text("reason") for record in records] == ["first", "last"]
-    assert (len(complaints), path.read_bytes().count(b"\n")) == (1, 3)
-    assert capsys.readouterr().err == f"records are being lost: {path}: a line was cut, the disk is full\n"
+    assert [record.text("reason") for record in records] == ["first", "cut", "kept", "last"]
+    assert complaints == []
+    assert capsys.readouterr().err == f"records are written again: {path}\n"
+
+
+def test_records_that_wait_without_end_take_no_memory_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+    full = RecordWriter(Path("/dev/full"), WORKER)
+    for _ in range(7):
+        full.write("recovering", {"reason": "x" * 1_000_000})
+    assert len(full._waiting) < 4 << 20
+    waits, lost = capsys.readouterr().err.splitlines()
+    assert waits == "records wait to be written: /dev/full: No space left on device"
+    assert lost == "records are being lost: /dev/full: too many wait for space"

@@ -81,8 +81,8 @@ def test_lost_tasks_come_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_pa
         earlier = events[: events.index(restored)]
         saved = [event.integer("global_step") for event in earlier if event.event == "checkpointed"]
         assert restored.integer("global_step") == saved[-1]
-        # At each hundredth step, but for the one that the restore went on from.
-        assert all(step % 100 == 0 for step in saved)
+        # At each hundredth step; on a slow machine also by time.
+        assert {*range(0, saved[-1] + 1, 100)} <= set(saved)
 
         cluster.until(lambda: cluster.progress()["phase"] == "training", "steps after the restore")
         cluster.until_steps(50)

@@ -12,7 +12,7 @@ from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model.checkpoints import Checkpoint, SaveOperation, read_checkpoint
+from trainer.model.checkpoints import Checkpoint, CheckpointFolder, read_checkpoint, tensors_to_save
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import linear
 from trainer.model.models.model import ModelContext, Values, Variables
@@ -87,10 +87,11 @@ def test_whoever_looks_from_outside_sees_whole_variables(
     graph, session = begun
     device = "/job:worker/task:0/device:CPU:0"
     with graph.graph.as_default():
-        save = SaveOperation(tmp_path, graph.variables, graph.counters, device)
+        tensors = tensors_to_save(graph.variables, device)
+    folder = CheckpointFolder(tmp_path, keep=1)
 
     def saved() -> Checkpoint:
-        path, written = save.run(session.session)
+        path, written = folder.write(session.session.run(tensors))
         checkpoint, problem = read_checkpoint(path)
         assert checkpoint is not None, problem
         assert written == fingerprint_of(checkpoint.values)

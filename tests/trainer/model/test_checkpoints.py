@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger_parts import COUNTERS
-from trainer.model.checkpoints import Checkpoint, CheckpointFolder, RestoreOperation
+from trainer.model.checkpoints import Checkpoint, CheckpointFolder, NotFinite, RestoreOperation, step_in
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -23,14 +23,12 @@ def folder(tmp_path: Path) -> CheckpointFolder:
     return folder
 
 
+def _none_damaged(path: Path, problem: str) -> None:
+    pytest.fail(f"{path}: {problem}")
+
+
 def _save(folder: CheckpointFolder, step: int) -> None:
-    tf.raw_ops.SaveV2(
-        prefix=str(folder.directory / f"model.ckpt-{step}"),
-        tensor_names=[COUNTERS, "weights"],
-        shape_and_slices=["", ""],
-        tensors=[tf.constant([step, 0, step], tf.int64), tf.fill([1000], float(step))],
-    )
-    folder.remove_old()
+    folder.write({COUNTERS: np.array([step, 0, step]), "weights": np.full(1000, step, np.float32)})
 
 
 def _names(folder: CheckpointFolder) -> list[str]:
@@ -38,7 +36,7 @@ def _names(folder: CheckpointFolder) -> list[str]:
 
 
 def test_the_newest_is_read_and_the_oldest_is_gone(folder: CheckpointFolder) -> None:
-    newest = folder.newest_good(pytest.fail)
+    newest = folder.newest_good(_none_damaged)
     assert newest is not None
     assert newest.global_step == 300
     assert newest.values["weights"][999] == 300
@@ -73,24 +71,43 @@ def test_a_damaged_newest_is_passed_over_and_said(
     file.unlink()
     if damage is not None:
         file.write_bytes(damage(content))
-    complaints: list[str] = []
+    damaged: dict[str, str] = {}
 
-    found = folder.newest_good(complaints.append)
+    found = folder.newest_good(lambda path, problem: damaged.update({path.name: problem}))
 
     assert found is not None
     assert found.global_step == 200
-    assert len(complaints) == 1
-    assert "model.ckpt-300 cannot be read completely and is skipped" in complaints[0]
+    assert list(damaged) == ["model.ckpt-300"]
+    assert damaged["model.ckpt-300"]
     # A later save with a lower step is the newest now, and is not removed in favour of the damaged one.
     _save(folder, 250)
-    again = folder.newest_good(pytest.fail)
+    again = folder.newest_good(_none_damaged)
     assert again is not None
     assert again.global_step == 250
 
 
+def test_where_all_are_damaged_the_run_does_not_begin_anew(folder: CheckpointFolder) -> None:
+    for file in folder.directory.glob(f"*.{DATA}"):
+        file.write_bytes(b"")
+    damaged: list[int] = []
+    for _ in range(2):  # a task that is started again refuses as well
+        with pytest.raises(TaskFailure, match=r"are damaged \(damaged-model.ckpt-200, .*300\)") as failure:
+            folder.newest_good(lambda path, _: damaged.append(step_in(path)))
+        assert failure.value.code == INPUT
+    assert damaged == [300, 200]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_diverged_model_is_not_saved(folder: CheckpointFolder, number: float) -> None:
+    before = _names(folder)
+    with pytest.raises(NotFinite, match=r"^biases is not finite$"):
+        folder.write({COUNTERS: np.array([400, 0, 400]), "biases": np.array([1, number], np.float32)})
+    assert _names(folder) == before
+
+
 def test_without_any_good_checkpoint_there_is_none(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, keep=1)
-    assert folder.newest_good(pytest.fail) is None
+    assert folder.newest_good(_none_damaged) is None
 
 
 def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> None:
@@ -98,7 +115,7 @@ def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> 
     leftover.write_bytes(b"half")
     again = CheckpointFolder(folder.directory, keep=2)
     assert not leftover.exists()
-    newest = again.newest_good(pytest.fail)
+    newest = again.newest_good(_none_damaged)
     assert newest is not None
     assert newest.global_step == 300
 

@@ -10,7 +10,7 @@ from trainer.contract.records import RecordWriter
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.replication import build_graph
-from trainer.model.checkpoints import SaveOperation
+from trainer.model.checkpoints import tensors_to_save
 from trainer.model.models import REGISTRY
 from trainer.process import gpus
 from trainer.process.flags import parse
@@ -102,14 +102,14 @@ def test_where_the_graph_of_a_cluster_puts_things_does_not_hang_on_what_a_task_s
     assert not any("CPU" in device for device in products), products
 
 
-def test_a_local_run_is_free_to_have_its_variables_on_a_gpu(tmp_path: Path) -> None:
+def test_a_local_run_is_free_to_have_its_variables_on_a_gpu() -> None:
     """What names the CPU where it uses a variable would take the variable there."""
     options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam"])
     task = RunningTask(options, RecordWriter(None, options.identity))
     model = REGISTRY["mnist_mlp"]
     training = build_graph(task, model, model.load(options.settings, 1))
     with training.graph.as_default():
-        SaveOperation(tmp_path, training.variables, training.counters, "/job:worker/task:0/device:CPU:0")
+        tensors_to_save(training.variables, "/job:worker/task:0/device:CPU:0")
     handles = {variable.handle.ref() for variable in training.saved_parameters}
     users = [
         operation

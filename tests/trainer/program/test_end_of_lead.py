@@ -12,6 +12,7 @@ from tests.trainer.ports import free_ports
 from tests.trainer.program.launched import Tasks, program
 from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.process.flags import parse
+from trainer.process.lives import Lives
 from trainer.program import launcher
 
 LISTEN = """
@@ -86,7 +87,7 @@ def test_the_lead_does_not_wait_for_a_host_that_is_gone(
         (tmp_path / "program.json").write_text(json.dumps(content))
         given = [f"--program={tmp_path / 'program.json'}", f"--run_directory={tmp_path}"]
         options = parse(["--job_name=worker", "--task_index=0", f"--worker_hosts={','.join(hosts)}", *given])
-        assert launcher._Launcher(options, threading.Event()).run() == FINISHED
+        assert launcher._Launcher(options, threading.Event(), Lives(None, "worker0")).run() == FINISHED
         gone = {"task": "worker1", "address": hosts[1], "reason": "no answer within 1 s"}
         assert told.count({"run_id": "", "phase": "ending", "missing": [gone]}) == 4
         assert told[-1] == {"run_id": "", "phase": "finished", "reason": "", "missing": []}

@@ -1,8 +1,12 @@
 """The exception in a program's output, and whether a lost task caused it."""
 
-from trainer.host.error_lines import exception_in, in_short
+import pytest
+
+from tests.repository import ROOT
+from trainer.host.error_lines import exception_in, first_cause_in, in_short, is_out_of_memory
 from trainer.process.lost_connection import is_lost_connection
 
+PRINTED = ROOT / "tests" / "trainer" / "host" / "printed"
 TENSORFLOW = """\
 step 10
 Traceback (most recent call last):
@@ -57,6 +61,37 @@ def test_of_a_message_with_a_large_value_the_end_is_kept_too() -> None:
     value = "\n".join(f" {number}" for number in range(99))
     said = f'Traceback (most recent call last):\n  File "a"\nValueError: {{\n{value}\n}} is none\n'
     assert in_short(exception_in(said)).splitlines() == ["ValueError: {", " 0", "...", " 98", "} is none"]
+
+
+def test_a_call_that_a_task_refused_is_named_rather_than_the_queue_that_it_closed() -> None:
+    refused = "The same RunGraph (Worker) request was received twice"
+    closed = (
+        'Traceback (most recent call last):\n  File "a"\ntensorflow.python.framework.errors_impl.'
+        "OutOfRangeError: FIFOQueue '_3_sync_token_q' is closed and has insufficient elements\n"
+    )
+    found = first_cause_in(f"Error reported to Coordinator: {refused}. [type.googleapis.com/x]\n{closed}")
+    assert in_short(found) == f"AbortedError: {refused}"
+    assert is_lost_connection(found)
+    assert in_short(first_cause_in(closed)).startswith("OutOfRangeError: FIFOQueue '_3_sync_token_q'")
+    # An error of the program's own has nothing to do with a call that was refused, and repeated.
+    own = 'Traceback (most recent call last):\n  File "a"\nKeyError: 1\n'
+    assert first_cause_in(f"{refused}\n{own}") == "KeyError: 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ((PRINTED / "memory.txt").read_text(), True),
+        ("MemoryError", True),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an array", True),
+        ("OSError: [Errno 12] Cannot allocate memory", True),
+        ("tensorflow.python.framework.errors_impl.ResourceExhaustedError: No space left on device", False),
+        ("ValueError: MemoryError is a class", False),
+        ((PRINTED / "shapes.txt").read_text(), False),
+    ],
+)
+def test_which_errors_are_those_of_too_little_memory(text: str, expected: bool) -> None:
+    assert is_out_of_memory(text) is expected
 
 
 def test_the_line_that_says_why_is_the_last_of_what_tensorflow_says() -> None:

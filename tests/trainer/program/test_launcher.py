@@ -13,8 +13,17 @@ import pytest
 from tests.trainer.host.networks import socket_of
 from tests.trainer.processes import until
 from tests.trainer.program.launched import AS_ON_HOSTS, PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
-from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FINISHED, PROGRAM, STOPPED, USAGE
+from trainer.contract.exit_codes import (
+    CLUSTER_BROKE,
+    CONFIGURATION,
+    FINISHED,
+    OUT_OF_MEMORY,
+    PROGRAM,
+    STOPPED,
+    USAGE,
+)
 from trainer.contract.settings import TrainingSettings
+from trainer.host.memory import memory_remedy
 from trainer.host.task_traces import written_exit_code
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
@@ -124,6 +133,7 @@ def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
             "failed",
             "the program was killed by SIGKILL, as the kernel does where memory runs out",
         ),
+        ("raise MemoryError", OUT_OF_MEMORY, "failed", f"MemoryError\n{memory_remedy()}"),
         (
             "import tensorflow.examples",
             PROGRAM,

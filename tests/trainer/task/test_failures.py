@@ -10,7 +10,7 @@ import pytest
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.repository import ROOT
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import CONFIGURATION, INPUT, PROGRAM
+from trainer.contract.exit_codes import CONFIGURATION, GIVEN_UP, INPUT, PROGRAM
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 LINEAR = ["--model=linear", "--steps=400"]
@@ -43,6 +43,22 @@ def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) 
         assert cluster.records("worker0", "step")[-1].integer("local_step") == 9
 
 
+def test_a_task_that_never_gets_on_is_given_up_until_people_start_it_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
+        for task in cluster.tasks:
+            lives = cluster.directory(task) / "endings" / f"{task}.lives.json"
+            lives.parent.mkdir(parents=True)
+            lives.write_text('{"in_vain": 6}')
+        cluster.start()
+        assert cluster.wait() == {"ps0": GIVEN_UP, "worker0": GIVEN_UP}
+        for task in cluster.tasks:
+            assert cluster.only(task, "failed").text("class") == "given_up"
+        lives.write_text('{"in_vain": 5}')
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until_steps(1)
+        cluster.until(lambda: '"in_vain": 0' in lives.read_text(), "the worker to get on")
+
+
 @as_root
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["at its end", "stopped"])
 def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_stopped: bool) -> None:
@@ -68,11 +84,19 @@ def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_s
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
 
 
-def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
-    mnist, differ = tmp_path / "mnist", tmp_path / "differ"
-    mnist.mkdir()
-    differ.mkdir()
-    with Cluster(mnist, workers=1) as cluster, Cluster(differ, flags=["--model=linear"]) as other:
+def test_bad_data_damage_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
+    mnist, differ, damaged = tmp_path / "mnist", tmp_path / "differ", tmp_path / "damaged"
+    for folder in (mnist, differ, damaged):
+        folder.mkdir()
+    with (
+        Cluster(mnist, workers=1) as cluster,
+        Cluster(differ, flags=["--model=linear"]) as other,
+        Cluster(damaged, workers=1, flags=LINEAR) as third,
+    ):
+        checkpoint = third.directory("worker0") / "checkpoints" / "model.ckpt-200.index"
+        checkpoint.parent.mkdir(parents=True)
+        checkpoint.write_bytes(b"damaged")
+        third.start()
         cluster.start("ps0")
         cluster.start("worker0", flags=[f"--data_dir={mnist}"])
         other.start("ps0")
@@ -80,6 +104,11 @@ def test_bad_data_and_other_settings_end_the_run_with_what_was_found(tmp_path: P
         other.start("worker1", flags=["--steps=500"])
         assert cluster.wait() == {"ps0": INPUT, "worker0": INPUT}
         assert other.wait() == {"ps0": CONFIGURATION, "worker0": CONFIGURATION, "worker1": CONFIGURATION}
+        assert third.wait() == {"ps0": INPUT, "worker0": INPUT}
+        refusal = third.only("worker0", "failed").text("reason")
+        assert "are damaged (damaged-model.ckpt-200), so the run cannot go on" in refusal
+        assert third.only("ps0", "failed").text("reason") == f"worker0: {refusal}"
+        assert not third.records("worker0", "initialised")
         reason = cluster.only("worker0", "failed").text("reason")
         assert f"{mnist} has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz" in reason
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"

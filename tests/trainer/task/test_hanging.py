@@ -1,5 +1,6 @@
 """A call that TensorFlow never finishes ends its session and no more; one that takes long ends nothing."""
 
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -123,6 +124,23 @@ def told_to_manager(tmp_path: Path) -> Iterator[list[bytes]]:
         yield told
         listener.sendto(b"the end", str(tmp_path / "notify"))
         thread.join()
+
+
+def test_a_worker_whose_step_hangs_tells_systemd_and_prints_its_stacks(
+    tmp_path: Path, told_to_manager: list[bytes]
+) -> None:
+    with Cluster(tmp_path, workers=1, flags=ENDLESS) as cluster:
+        cluster.start("ps0")
+        cluster.environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "10000000"}
+        cluster.start("worker0", program=program_at("step", NEVER))
+        cluster.until(lambda: held_at("step") in cluster.output("worker0"), "worker 0 to hang")
+        cluster.until(lambda: any(b"WATCHDOG=trigger" in told for told in told_to_manager), "a word of it")
+        assert b"WATCHDOG_USEC=5000000" in told_to_manager
+        cluster.signal("worker0", signal.SIGABRT)  # what systemd does then
+        assert cluster.wait("worker0") == {"worker0": -signal.SIGABRT}
+        printed = cluster.output("worker0")
+        assert "Fatal Python error: Aborted" in printed
+        assert re.search(r'held_program.py", line \d+ in _hold\n', printed)
 
 
 @pytest.mark.chaos

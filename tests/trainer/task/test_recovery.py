@@ -5,6 +5,11 @@ from pathlib import Path
 
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import STOPPED
+from trainer.model.checkpoints import checkpoint_paths
+
+
+def _last_saved(cluster: Cluster) -> str:
+    return Path(cluster.records("worker0", "checkpointed")[-1].text("path")).name
 
 
 def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_very_step(
@@ -15,6 +20,10 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         cluster.start(flags=["--steps=1000000"])
         cluster.until(lambda: len(cluster.records("worker0", "checkpointed")) >= 2, "two checkpoints")
         cluster.signal("ps1", signal.SIGKILL)
+        cluster.until(lambda: bool(cluster.records("worker0", "recovering")), "the loss to be noticed")
+        paths = checkpoint_paths(cluster.directory("worker0") / "checkpoints")
+        cluster.until(lambda: _last_saved(cluster) == paths[-1].name, "the end of the last save")
+        paths[-1].with_name(f"{paths[-1].name}.data-00000-of-00001").write_bytes(b"damaged")
         cluster.start("ps1")
         for worker in ("worker0", "worker1"):
             cluster.until(lambda of=worker: len(cluster.records(of, "peers_ready")) > 1, worker)  # type: ignore[misc]
@@ -22,13 +31,17 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         restored = cluster.only("worker0", "restored")
         before = events[: events.index(restored)]
         saved = [record.integer("global_step") for record in before if record.event == "checkpointed"]
-        assert restored.integer("global_step") == saved[-1] > 0
+        assert restored.integer("global_step") == saved[-2]
+        damaged = cluster.only("worker0", "checkpoint_damaged")
+        assert (damaged.integer("global_step"), damaged.text("path")) == (saved[-1], str(paths[-1]))
         for worker in ("worker0", "worker1"):
-            assert cluster.records(worker, "peers_ready")[-1].integer("global_step") >= saved[-1]
+            assert cluster.records(worker, "peers_ready")[-1].integer("global_step") >= saved[-2]
         nonces = [cluster.records("worker1", "peers_ready")[n].integers("ps_nonces") for n in (0, -1)]
         assert nonces[0]["ps0"] == nonces[1]["ps0"]
         assert nonces[0]["ps1"] != nonces[1]["ps1"]
 
+        cluster.until(lambda: cluster.progress()["still_seconds"] > 0, "a step")  # type: ignore[operator]
+        assert cluster.progress()["steps_lost"] > 0  # type: ignore[operator]
         cluster.until(lambda: cluster.global_step() > 2000, "2000 global steps")
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}

@@ -19,7 +19,7 @@ def test_what_is_due_comes_at_its_very_step(tmp_path: Path) -> None:
         finished = cluster.only("worker0", "finished")
         assert (finished.integer("local_step"), finished.integer("global_step")) == (1003, 1003)
         saved = [record.integer("global_step") for record in cluster.records("worker0", "checkpointed")]
-        assert saved == [*range(0, 1001, 50), 1003]
+        assert {*range(0, 1001, 50), 1003} <= set(saved)  # on a slow machine also by time
         printed = re.findall(r"Step: (\d+), global step: (\d+)", cluster.output("worker0"))
         assert printed == [(str(step), str(step)) for step in range(30, 1003, 30)]
         windows = cluster.records("worker0", "step")

@@ -1,0 +1,126 @@
+"""The price of a run's faults: steps lost, seconds in which nothing was trained, and goodput."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from psfleet.evidence.clocks import own_seconds
+from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from trainer.contract.records import Record
+
+
+@dataclass(frozen=True)
+class Restore:
+    """One time that the chief set the variables: to a checkpoint, or to their first values (step 0).
+
+    `steps_lost` are the global steps beyond `global_step` that a worker had recorded before: they are not in
+    the model. `damaged` are the names of the checkpoints that were passed over.
+    """
+
+    global_step: int
+    steps_lost: int = 0
+    damaged: tuple[str, ...] = ()
+
+
+def price_of(run: Run) -> dict[str, Any]:
+    """Return the figures of the price; what the records do not show is None.
+
+    `restores` are those that lost steps or passed over a damaged checkpoint. `still_seconds` is the least
+    time that any worker spent without training, from the lead's first step to its last, saves included.
+    `goodput` is the part of all workers' time in which they took steps that are in the model.
+    """
+    restores = restores_in(run)
+    seconds = _seconds_of_training(run.chief)
+    still = goodput = None
+    if seconds > 0 and run.workers and not run.coordinated:
+        saving = sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
+        all_wait = run.rules.once_per_step
+        trained = [
+            sum(map(_seconds, worker.windows)) - (saving if all_wait or worker is run.chief else 0.0)
+            for worker in run.workers
+        ]
+        lost = sum(_lost_seconds(worker, restores) for worker in run.workers)
+        still = round(max(seconds - max(trained), 0.0), 3)
+        goodput = round(min(max((sum(trained) - lost) / (seconds * len(trained)), 0.0), 1.0), 4)
+    return {
+        "steps_lost": sum(restore.steps_lost for restore in restores),
+        "still_seconds": still,
+        "goodput": goodput,
+        "restores": [asdict(restore) for restore in restores if restore.steps_lost or restore.damaged],
+    }
+
+
+def restores_in(run: Run) -> list[Restore]:
+    """Return every `restored` and `initialised` of the chief, in order."""
+    restores: list[Restore] = []
+    damaged: list[str] = []
+    reached = 0
+    for record in run.chief.records:
+        if record.event == "step":
+            reached = max(reached, record.integer("global_step_after"))
+        elif record.event == "checkpoint_damaged":
+            damaged.append(record.text("path").rpartition("/")[2])
+        elif record.event in {"restored", "initialised"}:
+            step = record.integer("global_step")
+            restores.append(Restore(step, max(reached - step, 0), tuple(damaged)))
+            reached, damaged = step, []
+    for worker in run.workers:
+        for at, which in _returns(worker.windows, restores):
+            restore = restores[which]
+            lost = worker.windows[at - 1].after - restore.global_step
+            restores[which] = replace(restore, steps_lost=max(restore.steps_lost, lost))
+    return restores
+
+
+def _returns(windows: Sequence[Window], restores: Sequence[Restore]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each window before which the global step went back, and the restore that did it."""
+    following = 1  # the first one is the start of the run
+    for place, (one, other) in enumerate(pairwise(windows), start=1):
+        if other.before >= one.after:
+            continue
+        fitting = [n for n in range(following, len(restores)) if restores[n].global_step <= other.before]
+        which = max(fitting, key=lambda n: restores[n].global_step, default=None)
+        if which is not None:
+            yield place, which
+            following = which + 1
+
+
+def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
+    """Return the seconds of a worker's steps that a restore took back."""
+    seconds, begin = 0.0, 0
+    for place, which in _returns(worker.windows, restores):
+        step = restores[which].global_step
+        for window in worker.windows[begin:place]:
+            moved, beyond = window.after - window.before, window.after - max(window.before, step)
+            if moved > 0 and beyond > 0:
+                seconds += _seconds(window) * beyond / moved
+        begin = place
+    return seconds
+
+
+def _seconds_of_training(lead: TaskRecords) -> float:
+    """Return the seconds from the lead's first step to its last by its own clock, except stops by people."""
+    begin: float | None = None
+    end = away = 0.0
+    stopped_at: float | None = None
+    for record, at in own_seconds(lead):
+        if record.event == "finished" and record.text("reason") == "stopped":
+            stopped_at = at
+        elif record.event == "started" and stopped_at is not None:
+            away += at - stopped_at
+            stopped_at = None
+        elif record.event == "step":
+            begin = at - _seconds(Window.of(record)) if begin is None else begin
+            end = at
+    return 0.0 if begin is None else end - begin - away
+
+
+def _seconds(window: Window) -> float:
+    return max(window.seconds, 0.0) if math.isfinite(window.seconds) else 0.0
+
+
+def _stopped_seconds(record: Record) -> float:
+    seconds = record.number("stopped_seconds")
+    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

@@ -1,0 +1,50 @@
+"""How often a task was started again without getting on: systemd only counts how often it was started."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from trainer.contract.exit_codes import FINISHED, GIVEN_UP, NO_RESTART, STOPPED
+from trainer.contract.json_files import read_object, write_json
+from trainer.host.task_traces import last_failure
+from trainer.process.failure import TaskFailure
+
+# More than the starts that the unit allows in a minute: systemd is to give up a task that dies at once.
+_MOST_IN_VAIN = 6
+_IN_VAIN = "in_vain"
+
+
+class Lives:
+    """The count of a task's processes in a row that did not get on, in a file of its run directory."""
+
+    def __init__(self, run_directory: Path | None, task: str) -> None:
+        """Take the run directory; without one, nothing is counted."""
+        self._file = run_directory / "endings" / f"{task}.lives.json" if run_directory else None
+        self._events = (run_directory or Path()) / "events" / f"{task}.jsonl"
+        self._gets_on = False
+
+    def begin(self) -> None:
+        """Count this process as one in vain. Raises TaskFailure (`given_up`) after too many in a row."""
+        before = read_object(self._file).get(_IN_VAIN) if self._file else 0
+        count = before if isinstance(before, int) and before > 0 else 0
+        if count >= _MOST_IN_VAIN:
+            last = f"; the last time: {reason}" if (reason := last_failure(self._events)) else ""
+            raise TaskFailure(GIVEN_UP, f"it was started {count} times in a row without getting on{last}")
+        self._write(count + 1)
+
+    def get_on(self) -> None:
+        """Note that this process got on: whatever ends it, it may be started again."""
+        if not self._gets_on:
+            self._gets_on = True
+            self._write(0)
+
+    def end(self, exit_code: int) -> None:
+        """Begin the count anew if systemd will not start the task again: then people do."""
+        if exit_code in {FINISHED, STOPPED, *NO_RESTART}:
+            self._write(0)
+
+    def _write(self, count: int) -> None:
+        if self._file is None:
+            return
+        with suppress(OSError):  # on a full disk the count stays as it is
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._file, {_IN_VAIN: count})

@@ -1,0 +1,69 @@
+"""The signs of life that systemd's watchdog expects from a task, as long as the task's work gets on.
+
+The unit's `WatchdogSec=` is for a task that starts, saves, restores or waits. One that trains or serves has
+a part of that. systemd ends a task by SIGABRT, on which `faulthandler` prints the stack of each thread.
+"""
+
+import os
+import time
+
+from trainer.process.systemd import notify
+
+# The parts of the unit's time that a worker and a ps have.
+TRAINING, SERVING = 0.5, 0.25
+# A step may take this many times as long as the longest one so far.
+_SLOWER = 10.0
+# TensorFlow prepares a session's first step, which may take this many times the unit's time.
+_FIRST_STEP = 10.0
+
+
+class Watchdog:
+    """The watchdog of this process. While steps are counted, it gives no sign of life without them."""
+
+    def __init__(self) -> None:
+        """Take the unit's `WatchdogSec=` from the environment; without it, nothing ever counts as hanging."""
+        self._unit_seconds = self._seconds = float(os.environ.get("WATCHDOG_USEC") or 0) / 1e6
+        self._stepped: float | None = None
+        self._longest: float | None = None
+
+    def shorten(self, part: float) -> None:
+        """Let systemd wait only this part of the unit's time for a sign of life."""
+        seconds = part * self._unit_seconds
+        if seconds != self._seconds:
+            self._seconds = seconds
+            notify(f"WATCHDOG_USEC={seconds * 1e6:.0f}")
+
+    def begin_steps(self) -> None:
+        """Count steps from now on."""
+        self._stepped, self._longest = time.monotonic(), None
+        self.shorten(TRAINING)
+
+    def end_steps(self) -> None:
+        """Count no steps any more; the unit's own time holds again."""
+        self._stepped = None
+        self.shorten(1.0)
+
+    def step(self) -> None:
+        """Note that a step was taken."""
+        now = time.monotonic()
+        if self._stepped is not None:
+            self._longest = max(self._longest or 0.0, now - self._stepped)
+            self._stepped = now
+
+    def excuse(self) -> None:
+        """Note that there is a reason why no step was taken until now, such as a save."""
+        if self._stepped is not None:
+            self._stepped = time.monotonic()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the last step was too long ago."""
+        stepped, longest = self._stepped, self._longest
+        if stepped is None or not self._unit_seconds:
+            return False
+        patience = _FIRST_STEP * self._unit_seconds if longest is None else _SLOWER * longest
+        return time.monotonic() - stepped > max(TRAINING * self._unit_seconds, patience)
+
+    def sign(self, status: str) -> None:
+        """Give a sign of life and systemd's line for people; if the work hangs, let systemd end this task."""
+        notify("WATCHDOG=trigger" if self.hangs else "WATCHDOG=1", f"STATUS={status}")

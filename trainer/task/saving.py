@@ -1,0 +1,207 @@
+"""The chief's saves: when they are due, and how a thread writes them while training goes on."""
+
+import math
+import time
+from pathlib import Path
+from threading import Thread
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import INPUT
+from trainer.contract.settings import TrainingSettings
+from trainer.coordination.bounded_calls import is_lost_connection
+from trainer.coordination.running_task import RunningTask
+from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.host.error_lines import error_in_short
+from trainer.model.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    NotFinite,
+    Values,
+    step_in,
+    tensors_to_save,
+)
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure
+
+_FIRST_INTERVAL_SECONDS = 5.0
+# Saves may stop training for this part of the time, unless an interval would exceed its setting.
+_SHARE = 0.01
+
+
+class CheckpointSchedule:
+    """When the next checkpoint is due; times are seconds of the monotonic clock.
+
+    After a start the intervals are 5 s, 10 s, 20 s and so on up to `checkpoint_interval_seconds`, because
+    that setting may exceed all the time that a young run has trained.
+    """
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self._seconds, self._steps = settings.checkpoint_interval_seconds, settings.checkpoint_interval_steps
+        self.start(0, 0.0)
+
+    def start(self, global_step: int, at: float) -> None:
+        """Begin with the first interval, from this global step and time."""
+        self._interval = min(_FIRST_INTERVAL_SECONDS, self._seconds)
+        self._next, self._steps_from = at + self._interval, global_step
+
+    def count(self, global_step: int, at: float, stopped_seconds: float) -> None:
+        """Begin the next interval, after an attempt to save that stopped training for so long.
+
+        A save by time does not move those by steps.
+        """
+        self._interval = min(max(2 * self._interval, stopped_seconds / _SHARE), self._seconds)
+        self._next = at + self._interval
+        if self.steps_left(global_step) <= 0:
+            self._steps_from = global_step
+
+    def is_due_by_time(self, at: float) -> bool:
+        """Return whether the interval in seconds is over."""
+        return at >= self._next
+
+    def steps_left(self, global_step: int) -> float:
+        """Return the global steps until `checkpoint_interval_steps` is over; infinity if it is 0."""
+        return self._steps_from + self._steps - global_step if self._steps else math.inf
+
+
+class CheckpointSaver:
+    """Saves and restores the chief's checkpoints; without a run directory it does neither.
+
+    `is_saving` is true while a save goes on; another thread reads it.
+    """
+
+    def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
+        """Take the chief's graph. Raises TaskFailure (`input`) if the folder cannot be used."""
+        self._task, self._folder = task, _checkpoint_folder(task)
+        self._schedule = CheckpointSchedule(task.settings)
+        self._thread: Thread | None = None
+        self._saved_step = -1
+        # Why the last save failed: in words, or by an error of this program.
+        self._reason = ""
+        self._error: Exception | None = None
+        self.is_saving = False
+        if self._folder is not None:
+            # This process's own CPU; None if another process serves it.
+            device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
+            with graph.graph.as_default():
+                self._tensors = tensors_to_save(graph.variables, device)
+
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """Return the newest good checkpoint; None if none was ever saved.
+
+        Damaged ones are recorded. Raises TaskFailure (`input`) if all are damaged.
+        """
+        self.finish()
+        checkpoint = self._folder.newest_good(self._report_damaged) if self._folder else None
+        self._saved_step = checkpoint.global_step if checkpoint else -1
+        return checkpoint
+
+    def start(self, session: TrainingSession) -> None:
+        """Save before the first step, because a ps may be lost early, and begin the intervals.
+
+        Raises tf.errors.OpError if a ps is lost.
+        """
+        step = max(self._saved_step, 0)
+        self.save(session, step)
+        self.finish()
+        self._schedule.start(step, time.monotonic())
+
+    def save_if_due(self, session: TrainingSession, global_step: int) -> None:
+        """Save if it is due. Raises tf.errors.OpError if a ps is lost."""
+        due_by_time = not self.is_saving and self._schedule.is_due_by_time(time.monotonic())
+        if due_by_time or self._schedule.steps_left(global_step) <= 0:
+            self.save(session, global_step)
+
+    def steps_left(self, global_step: int) -> float:
+        """Return the global steps until a checkpoint is due by steps; infinity if none will be."""
+        return self._schedule.steps_left(global_step)
+
+    def save_last(self, session: TrainingSession, global_step: int) -> None:
+        """Save the final model. Raises TaskFailure (`input`) if it cannot be saved."""
+        self.save(session, global_step)
+        if why := self.finish():
+            raise TaskFailure(
+                INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
+            )
+
+    def save(self, session: TrainingSession, global_step: int) -> None:
+        """Read the values and let a thread write them, unless this global step is saved already.
+
+        A save that goes on is awaited first. Raises tf.errors.OpError if a ps is lost.
+        """
+        self.finish()
+        if self._folder is None or global_step == self._saved_step:
+            return
+        began = time.monotonic()
+        self.is_saving = True
+        try:
+            with session.updates_paused():
+                values: Values = session.session.run(self._tensors)
+        except tf.errors.OpError as error:
+            self.is_saving = False
+            if is_lost_connection(error):
+                raise
+            self._fail(global_step, error_in_short(error))
+            return
+        finally:
+            stopped_seconds = time.monotonic() - began
+            self._schedule.count(global_step, time.monotonic(), stopped_seconds)
+        work = (self._folder, values, global_step, began, stopped_seconds)
+        self._thread = Thread(target=self._write, args=work, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> str:
+        """Wait for a save that goes on; return the reason why the last one failed, else ""."""
+        if self._thread is not None:
+            self._thread.join()
+        self._thread = None
+        if self._error is not None:
+            raise self._error
+        return self._reason
+
+    def _write(
+        self,
+        folder: CheckpointFolder,
+        values: Values,
+        global_step: int,
+        began: float,
+        stopped_seconds: float,
+    ) -> None:
+        try:
+            path, fingerprint = folder.write(values)
+            # The values are of this step, or of a later one where others took steps meanwhile.
+            self._saved_step = step_in(path)
+            self._reason = ""
+            seconds = {"seconds": round(time.monotonic() - began, 6)}
+            seconds["stopped_seconds"] = round(stopped_seconds, 6)
+            fields = {"path": str(path), "fingerprint": fingerprint, **seconds}
+            self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
+        except NotFinite as error:
+            self._fail(global_step, str(error))
+        except (tf.errors.OpError, OSError) as error:
+            self._fail(global_step, error_in_short(error))
+        except Exception as error:
+            self._error = error  # raised in the thread that trains
+        finally:
+            self.is_saving = False
+
+    def _report_damaged(self, path: Path, problem: str) -> None:
+        say(f"checkpoint {path} cannot be read completely and is skipped: {problem}")
+        fields = {"global_step": step_in(path), "path": str(path), "reason": problem}
+        self._task.records.write("checkpoint_damaged", fields)
+
+    def _fail(self, global_step: int, reason: str) -> None:
+        self._reason = reason
+        say(f"The checkpoint at global step {global_step} could not be saved: {reason}")
+        self._task.records.write("checkpoint_failed", {"global_step": global_step, "reason": reason})
+
+
+def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
+    if task.options.run_directory is None:
+        return None
+    # TensorFlow resolves a relative path in its own process's directory; messages show this path, too.
+    absolute = task.options.run_directory.absolute() / "checkpoints"
+    try:
+        return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
+    except OSError as error:
+        raise TaskFailure(INPUT, f"{absolute} cannot be used for checkpoints: {error.strerror}") from error
