@@ -11,7 +11,7 @@ import pytest
 from plugins.module_utils import host_places
 from plugins.module_utils.host_places import OWN, HostPlaces, give_to_root, is_our_unit, remove_tree
 from plugins.module_utils.steps.carried_files import CarriedFiles, Wanted
-from psfleet.deployment.trainer import unit_files
+from psfleet.deployment import ssh_mesh, trainer
 from tests.psfleet.deployment.made_host import made_host
 from tests.repository import ROOT
 from tests.test_docs import rows, section
@@ -84,10 +84,25 @@ def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
     assert (found.gone, found.folders, found.foreign) == ([], [], [])
 
 
+def test_all_that_a_deployment_writes_goes(tmp_path: Path) -> None:
+    host = made_host(trainer_metrics_directory="/var/lib/textfiles")
+    (of_trainer,), (of_logins,) = trainer.files(host), ssh_mesh.files(host)
+    written = [file["path"] for file in (*of_trainer["files"], *of_logins["files"])]
+    # The configuration of sshd goes together with its reload.
+    ours = [path for path in written if not path.startswith("/etc/ssh/")]
+    made(tmp_path, *(path[1:] for path in ours))
+    asked = places(tmp_path, runs=True, data=True)
+    assert asked.removal().foreign == []
+    asked.removal().remove()
+    assert left(tmp_path) == set()
+
+
 def test_every_unit_and_drop_in_that_is_written_is_known() -> None:
     sources = [path for folder in ("roles", "plugins") for path in (ROOT / folder).rglob("*.*")]
     texts = [path.read_text() for path in sources if path.suffix in {".py", ".yml", ".j2"}]
-    texts += [file["path"] for file in unit_files(made_host(trainer_metrics_directory="/var/lib/textfiles"))]
+    texts += [
+        file["path"] for file in trainer.unit_files(made_host(trainer_metrics_directory="/var/lib/textfiles"))
+    ]
     written = {
         name for text in texts for name in re.findall(r"psfleet[\w@*-]*\.(?:service|timer|target)", text)
     }
