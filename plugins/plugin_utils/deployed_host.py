@@ -60,8 +60,8 @@ def host_of(action: ActionBase, variables: Mapping[str, Any]) -> Host:
         cluster=cluster,
         values=RoleValues(action, variables),
         facts=variables["ansible_facts"],
-        environments=variables.get("package_store_result", {}).get("environments", {}),
-        signed=variables.get("ssh_mesh_signed", {}),
-        mesh_hosts=variables.get("wireguard_mesh_known", {}).get("hosts", {}),
+        environments=variables.get("__package_store_result", {}).get("environments", {}),
+        signed=variables.get("__ssh_mesh_signed", {}),
+        mesh_hosts=variables.get("__wireguard_mesh_known", {}).get("hosts", {}),
         now=time.time(),
     )

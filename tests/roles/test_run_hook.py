@@ -13,7 +13,7 @@ def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str
     role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook", "rolespec_validate": False}
     variables = {
         "training_run_hook": f"{sys.executable} '{hook}' --night\n" if script else "",
-        "training_evidence_result": {"verdict": "proven"},
+        "__training_evidence_result": {"verdict": "proven"},
         "__training_run_current": {"id": "night", "folder": f"{folder}", "settings": {"secret": "x"}},
         "__training_run_new_state": state,
     }
