@@ -2,19 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 
 from psfleet.deployment.host import Cluster, Host
+from psfleet.inventory.ansible_inventory import role_variables
 from psfleet.inventory.variables import rules
-from trainer.contract.rules import Rule
-
-ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 class RoleValues(dict[str, Any]):
@@ -23,33 +18,15 @@ class RoleValues(dict[str, Any]):
     def __init__(self, action: ActionBase, variables: Mapping[str, Any]) -> None:
         super().__init__()
         self._action, self._variables = action, variables
+        self._known = role_variables(action._loader)
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - variables have many types
         """Return a value that is needed for the first time."""
-        default, rule = known_variables()[name]
+        entry = self._known[name]
+        default = entry.get("default")
+        default = trust_as_template(default) if isinstance(default, str) else default
         given = self._action._templar.template(self._variables.get(name, default))
-        return self.setdefault(name, rule.convert(given))
-
-
-@cache
-def known_variables() -> Mapping[str, tuple[object, Rule]]:
-    """Return variable -> its default, which Ansible may have to template, and its rule, for all roles."""
-    defaults: dict[str, object] = {}
-    specifications: dict[str, Mapping[str, object]] = {}
-    for role in sorted(ROLES.iterdir()):
-        defaults |= loaded(role / "defaults/main.yml")
-        for entry in loaded(role / "meta/argument_specs.yml")["argument_specs"].values():
-            specifications |= entry["options"]
-    of_names = rules(specifications)
-    return {
-        name: (trust_as_template(value) if isinstance(value, str) else value, of_names[name])
-        for name, value in defaults.items()
-    }
-
-
-def loaded(file: Path) -> dict[str, Any]:
-    """Return what a YAML file holds, {} if there is none."""
-    return dict(yaml.safe_load(file.read_text(encoding="utf-8")) or {}) if file.exists() else {}
+        return self.setdefault(name, rules({name: entry})[name].convert(given))
 
 
 def host_of(action: ActionBase, variables: Mapping[str, Any]) -> Host:

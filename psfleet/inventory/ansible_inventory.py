@@ -29,14 +29,7 @@ def plain_inventory(
     """
     _require_hosts(variables)
     _require_passwords(variables)
-    # Without unsafe=True, Ansible copies each part of what it has loaded, which takes longer than loading it.
-    specifications: dict[str, Any] = {}
-    roles = []
-    for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
-        roles.append(file.parents[1].name)
-        for entry in loader.load_from_file(str(file), unsafe=True)["argument_specs"].values():
-            specifications |= entry["options"]
-    known = rules(specifications)
+    known = rules(role_variables(loader))
     groups, hostvars = variables["groups"], variables["hostvars"]
     # No variable lists the child groups of a group; only the inventory object does.
     parent = hostvars._inventory.groups.get(PARENT)
@@ -46,9 +39,23 @@ def plain_inventory(
         variables={str(host): _variables_of(hostvars[host], known) for host in groups.get(PARENT, ())},
         defaults=loader.load_from_file(str(ROLES / "trainer/defaults/main.yml"), unsafe=True),
         rules=known,
-        roles=roles,
+        roles=[file.parents[1].name for file in _specification_files()],
         command_line=command_line,
     )
+
+
+def role_variables(loader: DataLoader) -> dict[str, Mapping[str, object]]:
+    """Return the entry of each role's variable in its argument_specs; the `default` is the role's own."""
+    found: dict[str, Mapping[str, object]] = {}
+    for file in _specification_files():
+        # Without unsafe=True, Ansible copies each part that it has loaded, which takes longer than loading.
+        for entry in loader.load_from_file(str(file), unsafe=True)["argument_specs"].values():
+            found |= entry["options"]
+    return found
+
+
+def _specification_files() -> list[Path]:
+    return sorted(ROLES.glob("*/meta/argument_specs.yml"))
 
 
 def _require_hosts(variables: Mapping[str, Any]) -> None:
