@@ -47,11 +47,9 @@ class Cluster:
         clone = sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]
         return f"psfleet-{clone}-demo-{host}"
 
-    def podman(self, command: str, host: str, *more: str) -> None:
+    def podman(self, command: str, host: str) -> None:
         """Do something to a host's container, such as `restart`. Raises CalledProcessError if that fails."""
-        subprocess.run(
-            ["podman", *command.split(), self.container(host), *more], check=True, capture_output=True
-        )
+        subprocess.run(["podman", *command.split(), self.container(host)], check=True, capture_output=True)
 
     def on_host(self, host: str, command: str, *, check: bool = True) -> str:
         """Return what a shell command prints on a host. Raises CalledProcessError if it fails."""

@@ -1,47 +1,16 @@
 """What a host is told: the arguments of its steps, and the playbook and roles that list the steps."""
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import pytest
 import yaml
 
-from plugins.module_utils.steps import (
-    content_release,
-    gpu_facts,
-    host_requirements,
-    managed_files,
-    port_fence,
-    python_environment,
-    ssh_identity,
-    ssh_login,
-    trainer_tasks,
-    trainer_units,
-    unneeded_content,
-    wireguard_mesh,
-)
 from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_program
 from psfleet.deployment.steps import COMPUTED
 from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
 from tests.repository import ROOT
-
-STEPS = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (
-        content_release,
-        gpu_facts,
-        host_requirements,
-        managed_files,
-        port_fence,
-        python_environment,
-        ssh_identity,
-        ssh_login,
-        trainer_tasks,
-        trainer_units,
-        unneeded_content,
-        wireguard_mesh,
-    )
-}
 
 
 def listed(content: object) -> Iterator[Mapping[str, Any]]:
@@ -82,7 +51,7 @@ def test_each_function_is_used_and_each_name_has_one() -> None:
 def test_a_step_takes_what_is_computed_for_it(step: Mapping[str, Any]) -> None:
     programs = [{"name": "a", "source": "/a", "release": "a" * 12, "requirements": ""}]
     host = made_host(cluster={"programs": programs})
-    options = set(STEPS[step["step"]].OPTIONS)
+    options = set(import_module(f"plugins.module_utils.steps.{step['step']}").OPTIONS)
     # The controller takes these itself: it packs the source, and checks keys by the authority.
     options |= {"source", "authority", "shared_by"}
     for arguments in COMPUTED[step["computed"]](host):
