@@ -18,7 +18,7 @@ PRACTICE = "inventory/practice"
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 # No wait is longer. A run takes less than a minute on a quiet machine.
 DEADLINE_SECONDS = 900.0
-_RUNS = "/var/lib/psfleet/runs"
+RUNS = "/var/lib/psfleet/runs"
 
 
 class FaultError(RuntimeError):
@@ -72,6 +72,21 @@ class Cluster:
         self.on_host(host, f"kill -s {signal} {pid}")
         return pid
 
+    def pid_of(self, task: str) -> int:
+        """Return the process id that a task has on this machine. Raises FaultError if it does not run."""
+        job, index = task[:-1], task[-1]
+        argv = ["podman", "top", self.container(self.places[task]), "hpid", "args"]
+        shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        found = [line for line in shown.splitlines() if f"--job_name={job} --task_index={index} " in line]
+        if len(found) != 1:
+            raise FaultError(f"{task} has {len(found)} processes")
+        return int(found[0].split()[0])
+
+    def init_of(self, host: str) -> int:
+        """Return the process id that a host's first process has on this machine."""
+        argv = ["podman", "inspect", "--format", "{{.State.Pid}}", self.container(host)]
+        return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
     def await_host(self, host: str) -> None:
         """Wait until a host has booted."""
         command = "systemctl is-system-running --wait"
@@ -104,7 +119,7 @@ class Cluster:
 
     def global_step(self, run_id: str) -> int:
         """Return the global step that the chief last wrote, -1 before it wrote one."""
-        path = shlex.quote(f"{_RUNS}/{run_id}/progress.json")
+        path = shlex.quote(f"{RUNS}/{run_id}/progress.json")
         try:
             content = json.loads(self.on_host(self.places["worker0"], f"cat {path}", check=False) or "{}")
         except ValueError:

@@ -1,9 +1,12 @@
 """What is done to a run from outside. A fault does its harm and returns once the run can go on."""
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from tests.faults.cluster import FaultError, wait_for
+from tests.faults.cluster import RUNS, FaultError, wait_for
 from tests.faults.watched import Watched
 
 # Raises FaultError if it did not bite.
@@ -21,6 +24,41 @@ def killed(*tasks: str) -> Fault:
             await_restart(run, task, before[task])
 
     return fault
+
+
+def killed_in_save(task: str) -> Fault:
+    """Kill a task while the chief writes a checkpoint, and wait until systemd has started it again."""
+
+    def fault(run: Watched) -> None:
+        before = run.cluster.restarts(task)
+        _kill_in_save(run, run.cluster.pid_of(task))
+        await_restart(run, task, before)
+
+    return fault
+
+
+def rebooted_in_save(host: str) -> Fault:
+    """Take the power from a host while the chief writes a checkpoint, and wait until it has booted."""
+
+    def fault(run: Watched) -> None:
+        _kill_in_save(run, run.cluster.init_of(host))
+        run.cluster.podman("wait", host)
+        run.cluster.podman("start", host)
+        run.cluster.await_host(host)
+
+    return fault
+
+
+def _kill_in_save(run: Watched, pid: int) -> None:
+    # A save takes a tenth of a second, less than a command on a host.
+    chief = run.cluster.init_of(run.cluster.places["worker0"])
+    checkpoints = Path(f"/proc/{chief}/root{RUNS}/{run.run_id}/checkpoints")
+    while not any(checkpoints.glob("*.tempstate*")):
+        if run.process.poll() is not None:
+            raise FaultError("the run ended before its next save")
+    os.kill(pid, signal.SIGKILL)
+    if not any(checkpoints.glob("*.tempstate*")):
+        raise FaultError("the save was over")
 
 
 def hangs(task: str) -> Fault:

@@ -4,7 +4,16 @@ import time
 from dataclasses import dataclass
 
 from tests.faults.cluster import FaultError, unit_of, wait_for
-from tests.faults.injections import Fault, cut, gone, hangs, killed, rebooted
+from tests.faults.injections import (
+    Fault,
+    cut,
+    gone,
+    hangs,
+    killed,
+    killed_in_save,
+    rebooted,
+    rebooted_in_save,
+)
 from tests.faults.watched import Watched
 
 PROVEN, NOT_PROVEN = "proven", "not proven"
@@ -92,17 +101,42 @@ _LONGER = ("-e", "trainer_steps=80000")
 _ALL = ("ps0", "worker0", "worker1")
 
 ROWS = (
-    Row("none 1", "no fault", _nothing),
-    Row("none 2", "no fault", _nothing),
+    Row("none/1", "no fault", _nothing),
+    Row("none/2", "no fault", _nothing),
     Row("F1", "a worker is killed", killed("worker1"), ("worker1",), ("worker1",)),
     Row("F2", "the chief is killed", killed("worker0"), ("worker0",), ("worker0",)),
+    Row(
+        "F1/save",
+        "a worker is killed in a save",
+        killed_in_save("worker1"),
+        ("worker1",),
+        ("worker1",),
+        _SAVES_OFTEN,
+    ),
+    Row(
+        "F2/save",
+        "the chief is killed in a save",
+        killed_in_save("worker0"),
+        ("worker0",),
+        ("worker0",),
+        _SAVES_OFTEN,
+    ),
+    Row("F3/save", "a ps is killed in a save", killed_in_save("ps0"), ("ps0",), ("ps0",), _SAVES_OFTEN),
     Row("F3", "a ps is killed", killed("ps0"), ("ps0",), ("ps0",)),
     Row("F4", "ps and chief are killed at once", killed("ps0", "worker0"), _ALL[:2], _ALL[:2]),
     Row("F5", "a worker hangs", hangs("worker1"), ("worker1",), ("worker1",), _LONGER),
     Row("F6", "a ps hangs", hangs("ps0"), ("ps0",), ("ps0",)),
     Row("F8", "a worker's host reboots", rebooted("node3"), ("worker1",), ("node3", "worker1")),
-    Row("F8 chief", "the chief's host reboots", rebooted("node2"), ("worker0",), ("node2", "worker0")),
+    Row("F8/chief", "the chief's host reboots", rebooted("node2"), ("worker0",), ("node2", "worker0")),
     Row("F9", "the host of the ps reboots", rebooted("node1"), ("ps0",), ("node1", "ps0")),
+    Row(
+        "F9/save",
+        "the host of the ps reboots in a save",
+        rebooted_in_save("node1"),
+        ("ps0",),
+        ("node1", "ps0"),
+        _SAVES_OFTEN,
+    ),
     Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40)),
     Row("F11", "a worker's host goes for good", gone("node3"), told=("node3",), verdict=NOT_PROVEN),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
