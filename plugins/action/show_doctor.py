@@ -9,6 +9,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from psfleet.carry.wheel_stores import WheelStore
+from psfleet.deployment.host import PROJECT
 from psfleet.watch.console import show
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
@@ -18,8 +19,10 @@ from trainer.host.environment import every_environment
 
 from ..plugin_utils.actions import ControllerAction, HostAction
 from ..plugin_utils.asked_hosts import Asked, ask_hosts, problems
+from ..plugin_utils.deployed_host import RoleValues
 from ..plugin_utils.reaching import ask
 
+LOCKS = PROJECT / "roles" / "package_store" / "files"
 # Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
 SECONDS_OF_A_ROUND = 60
 # Variable of a host -> the argument of the step. Their defaults are in other roles, or else the step's.
@@ -31,7 +34,7 @@ OF_HOST = {
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `locks` (of the environments) and `cache_directory` (of their wheels), on the controller.
+    """Takes no arguments; the variables of the roles that deploy decide what is checked.
 
     A host that gives no answer is a row of the table. Returns `problems`, host -> why it gave none, or "".
     """
@@ -43,7 +46,7 @@ class ActionModule(ControllerAction):
         # A host that gave no answer before is not asked again, which would only delay the others.
         silent = {host: answer for host, answer in peers.items() if answer["problem"]}
         asked = {host: peers.get(host, {}) for host in hosts if host not in silent}
-        checked = {**silent, **self._checks(asked, arguments)}
+        checked = {**silent, **self._checks(asked)}
         answers = {host: checked[host] for host in hosts}
         found = Findings.of(self.variables["cluster_plan"], answers)
         shown = show(partial(doctor_table, found), found.failure, self.variables["ansible_inventory_sources"])
@@ -77,16 +80,13 @@ class ActionModule(ControllerAction):
             for host in hosts
         }
 
-    def _checks(
-        self, peers: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]
-    ) -> dict[str, dict[str, Any]]:
+    def _checks(self, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the findings of each host, as `Findings.of` has them; this ends the hosts' listeners."""
+        cache = RoleValues(self, self.variables)["package_store_cache_directory"]
         plan, mesh, data = (self.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
         of_all = {
             "addresses": endpoints(plan, mesh),
-            "environments": environments(
-                Path(arguments["locks"]), Path(arguments["cache_directory"]).expanduser()
-            ),
+            "environments": environments(LOCKS, Path(cache).expanduser()),
             "plan": plan["hash"],
             "release": self.variables["cluster_release"],
             "mesh": bool(mesh),
