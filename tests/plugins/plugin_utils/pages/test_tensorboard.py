@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from plugins.action import local_tensorboard
+from plugins.action.show import ActionModule
+from plugins.plugin_utils.pages import tensorboard
 from tests.plugins.steps.module_run import action_of
 
 # In place of TensorBoard, which the tests' environment lacks: it shows what it was started with, and ends.
@@ -19,8 +20,13 @@ exit 3
 
 
 def acted(cache: Path, *runs: Path, check: bool = False) -> dict[str, Any]:
-    action = action_of(local_tensorboard.ActionModule, check=check)
-    arguments = {"runs": [str(run) for run in runs], "port": 6007, "cache_directory": str(cache)}
+    action = action_of(ActionModule, check=check)
+    arguments = {
+        "page": "tensorboard",
+        "runs": [str(run) for run in runs],
+        "port": 6007,
+        "cache_directory": str(cache),
+    }
     answer: dict[str, Any] = action._act(arguments)
     return answer
 
@@ -37,7 +43,7 @@ def test_it_reads_the_folders_of_the_runs_and_its_end_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(local_tensorboard.display, "display", shown.append)
+    monkeypatch.setattr(tensorboard.display, "display", shown.append)
     python = tmp_path / "cache" / "tensorboard" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(STAND_IN)
