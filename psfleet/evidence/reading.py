@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from psfleet.evidence.endings import read_endings
+from psfleet.evidence.lost_workers import excuse_lost
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
@@ -48,7 +49,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
             raise ValueError(f"settings.json: {unread}")
         if content is not None and not isinstance(content, Mapping):
             raise ValueError("settings.json: not a JSON object")
-        if found := problems.get("program") or problems.get("training"):
+        if found := next(
+            (problems[each] for each in ("program", "training", "success") if each in problems), None
+        ):
             raise ValueError(f"settings.json: {found}")
         chief, _ = files.get(CHIEF, ([], ()))
         rules, expected = _rules_and_tasks(plan, training, chief, program=program is not None)
@@ -65,7 +68,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     files = {name: file for name, file in files.items() if any(file) or name in names}
     content, unread = _json(folder / "tasks.json")
     endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)
-    return Run(
+    run = Run(
         folder=folder,
         run_id=run_id,
         plan=plan,
@@ -79,7 +82,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         unplanned=tuple(name for name in files if name not in names) if expected else (),
         endings=endings,
         unusable_endings=unusable_endings,
+        success=asked.success,
     )
+    return excuse_lost(run) if expected else run
 
 
 def read_settings(folder: Path) -> EvidenceSettings:

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, STOPPED_BY_HAND, STOPPED_REASONS, Record
 from trainer.contract.run_tasks import SERVER, RunTask
 from trainer.contract.task_names import CHIEF
+
+# The reasons of a worker's `finished` that say that it was there to the end.
+GOOD_ENDINGS = {"last step", "run over"}
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,7 @@ class Run:
     `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
     tasks.json. `training` is the training part of settings.json, `program` its program, None for a built-in
     model. `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
+    `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks them.
     """
 
     folder: Path
@@ -221,6 +226,8 @@ class Run:
     tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
     evaluator: TaskRecords = TaskRecords(EVALUATOR_NAME)
     unplanned: tuple[str, ...] = ()
+    success: SuccessPolicy = ALL_WORKERS
+    lost: tuple[RunTask, ...] = ()
     endings: Mapping[str, Ending] = field(default_factory=dict)
     unusable_endings: Sequence[str] = ()
 
@@ -230,9 +237,19 @@ class Run:
         return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
+    def with_lost(self) -> tuple[TaskRecords, ...]:
+        """The run's workers, then the lost ones, even without records."""
+        return (*self.workers, *(self.task(task.name) for task in self.lost))
+
+    @cached_property
+    def recorded_workers(self) -> tuple[TaskRecords, ...]:
+        """The run's workers, then the lost ones that left records: these are judged, too."""
+        return (*self.workers, *(worker for worker in self.with_lost[len(self.workers) :] if worker.records))
+
+    @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The windows of all workers, worker by worker."""
-        return tuple(window for worker in self.workers for window in worker.windows)
+        return tuple(window for worker in self.with_lost for window in worker.windows)
 
     @cached_property
     def whole(self) -> bool:
@@ -253,6 +270,11 @@ class Run:
     def clients(self) -> tuple[TaskRecords, ...]:
         """The workers that have sessions of their own."""
         return self.workers[:1] if self.rules.one_client else self.workers
+
+    @property
+    def recorded_clients(self) -> tuple[TaskRecords, ...]:
+        """The clients, then the lost ones that left records."""
+        return self.clients if self.rules.one_client else self.recorded_workers
 
     @property
     def chief(self) -> TaskRecords:

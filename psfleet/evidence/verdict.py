@@ -14,6 +14,7 @@ from psfleet.evidence.endings import HOST
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
@@ -126,6 +127,8 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         words = _shown_by_a_program(run, of_program, verdict)
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
+    if not (wrong or lacking) and run.lost:
+        words += f"; {in_words(lost_workers(run))}"
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
     if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:

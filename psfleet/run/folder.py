@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from psfleet.inventory.success_policy import ALL_WORKERS
 from psfleet.run.settings_file import RunSettings
 from trainer.contract import task_names
 from trainer.contract.json_files import read_object, write_json
@@ -64,7 +65,12 @@ def begun_settings(folder: Path) -> dict[str, Any]:
     if not content.keys() >= {"training", "tasks"}:
         raise ValueError("the field training or tasks is missing")
     values = RunSettings.from_json(content)
-    return {"cluster": values.training, "tasks": values.tasks, "program": values.program}
+    return {
+        "cluster": values.training,
+        "tasks": values.tasks,
+        "program": values.program,
+        "success": values.success,
+    }
 
 
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -96,6 +102,7 @@ def described_run(
         training=settings["cluster"],
         tasks=settings["tasks"],
         program=settings.get("program"),
+        success=settings.get("success", ALL_WORKERS),
         begun=there.begun,
         evidence=there.evidence,
     )

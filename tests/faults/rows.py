@@ -159,6 +159,7 @@ def _nothing(run: Watched) -> None:
 
 
 _NAN = ("-e", "trainer_learning_rate=1e30")
+_CHIEF = ("-e", "training_run_success=chief")
 _SAVES_OFTEN = ("-e", "trainer_checkpoint_interval_seconds=5")
 # Else the other worker reaches the last step before the hung one is back.
 _LONGER = ("-e", "trainer_steps=80000")
@@ -177,7 +178,16 @@ ROWS = (
     Row("F8 chief", "the chief's host reboots", _rebooted("node2"), ("worker0",), ("node2", "worker0")),
     Row("F9", "the host of the ps reboots", _rebooted("node1"), ("ps0",), ("node1", "ps0")),
     Row("F10", "the network between a worker and the ps is cut for 40 s", _cut("node3", 40)),
-    Row("F11", "a worker's host goes for good", _gone("node3"), told=("node3",), verdict=NOT_PROVEN),
+    Row(
+        "F11", "a worker's host goes for good, and the chief suffices", _gone("node3"), (), ("node3",), _CHIEF
+    ),
+    Row(
+        "F11 all",
+        "a worker's host goes for good, and all workers are needed",
+        _gone("node3"),
+        told=("node3",),
+        verdict=NOT_PROVEN,
+    ),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
     Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),

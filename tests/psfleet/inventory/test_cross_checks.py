@@ -19,6 +19,20 @@ def test_no_more_replicas_than_workers() -> None:
     assert "expected an integer >= 1" in problems(["a"], ["b"], trainer_replicas_to_aggregate=0)[0]
 
 
+def test_no_more_workers_must_finish_than_there_are() -> None:
+    assert problems(["a"], ["a", "b"], {}, training_run_success="3") == [
+        "training_run_success is 3; expected at most 2, the number of workers"
+    ]
+    for policy in ("all_workers", "chief", 2):
+        assert read(["a"], ["a", "b"], {}, training_run_success=policy)
+    assert (
+        "expected one value for the whole cluster"
+        in problems(["a"], ["b"], {"a": {"training_run_success": 1}, "b": {"training_run_success": "chief"}})[
+            0
+        ]
+    )
+
+
 def test_a_chief_coordinates_a_program_and_nothing_else() -> None:
     assert problems(["a"], ["b"], {}, ["c"]) == [
         "the group chief holds c, and trainer_program is empty; expected no such group: worker0 is the chief "

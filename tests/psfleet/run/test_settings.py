@@ -183,3 +183,11 @@ def test_a_run_keeps_its_program(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         resumed_settings(PLAN, settings(begun), settings(today), chosen=["program"])
+
+
+def test_a_resumed_run_keeps_its_success_policy_unless_it_is_chosen_anew() -> None:
+    begun, today = settings() | {"success": 1}, settings() | {"success": "chief"}
+    assert resumed_settings(PLAN, begun, today, chosen=())["success"] == 1
+    assert resumed_settings(PLAN, begun, today, chosen=["training_run_success"])["success"] == "chief"
+    older = {name: value for name, value in begun.items() if name != "success"}
+    assert resumed_settings(PLAN, older, today, chosen=())["success"] == "all_workers"

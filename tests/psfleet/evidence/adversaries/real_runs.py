@@ -140,6 +140,13 @@ def _killed_and_back(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, "--steps=800"), start_again, programs=programs)
 
 
+def _lost_for_good(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 2 kills itself after a third of its steps' share, and never comes back; the others go on."""
+    together = Pace(waits={300: 200}).program  # until each of the three has taken 100 steps
+    programs = {"worker0": together, "worker1": together, "worker2": Pace(kills_itself_at=101).program}
+    return train(folder, 3, (LINEAR, "--steps=900"), programs=programs, lost="worker2")
+
+
 def _three_workers(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 3, (LINEAR, f"--steps={STEPS}"))
 
@@ -221,6 +228,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "joined_late": _joined_late,
     "begun_anew": _begun_anew,
     "killed_and_back": _killed_and_back,
+    "lost_for_good": _lost_for_good,
     "three_workers": _three_workers,
     "slow": _slow,
     "zeros_of_worker1": _faulty("zeros"),
