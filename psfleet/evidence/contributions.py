@@ -22,7 +22,7 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
     must lie after a restored checkpoint, or be gradients that came too late for a synchronous step. The count
     of a lost worker stands for its records if its host kept them.
     """
-    counts, steps, per_step = run.contributions, run.global_steps, run.rules.gradients_per_step
+    counts, steps, per_step = run.contributions, run.steps_made, run.rules.gradients_per_step
     recorded = {worker.name: worker.local_steps for worker in run.with_lost}
     gradients = counted(per_step, "gradient")
     if not counts:
@@ -31,7 +31,8 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
         total = sum(counts.values())
         if total != steps * per_step:
             expected = f"{steps} global steps of {gradients} are {steps * per_step}"
-            expected = expected if per_step > 1 else f"the global step is {steps}"
+            made = "moved by" if run.first_step else "is"
+            expected = expected if per_step > 1 else f"the global step {made} {steps}"
             findings.wrong.append(f"contributions add up to {total}, {expected}")
         findings.wrong += [
             f"the chief counted steps of {name}, which is no worker of the run"
@@ -49,8 +50,8 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
 
 def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     count = run.contributions.get(worker.name, 0)
-    if run.rules.once_per_step and count > run.global_steps:
-        once = f"{count} gradients in {run.global_steps} global steps, and each step takes one"
+    if run.rules.once_per_step and count > run.steps_made:
+        once = f"{count} gradients in {run.steps_made} global steps, and each step takes one"
         findings.wrong.append(f"{worker.name}: {once}")
     difference = count - worker.local_steps
     if difference == 0:
@@ -120,6 +121,7 @@ def _lost_at_most(run: Run, worker: TaskRecords) -> int:
     if run.rules.drops_late_gradients:
         return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]
+    restored = restored[1:] if run.first_step else restored  # the first one begins the part
     if not restored:
         return 0
     return sum(window.steps for window in worker.windows if window.after > min(restored))

@@ -51,6 +51,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
         "faults": price_of(run),
+        "parts": [_part(part) for part in run.parts],
         "lost": [worker.as_dict() for worker in lost_workers(run)],
         "ps": _ps(run),
         "workers": {
@@ -67,6 +68,10 @@ def figures_of(run: Run) -> dict[str, Any]:
             for name, ending in run.endings.items()
         },
     }
+
+
+def _part(part: Run) -> dict[str, Any]:
+    return {"workers": len(part.workers), "first_step": part.first_step, "last_step": part.global_steps}
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:

@@ -85,8 +85,9 @@ def _has_finished(run: Run, name: str) -> bool:
     ending, by_systemd = run.task(name).ending, run.endings.get(name)
     if run.program is not None:  # a playbook ends its workers once the lead has ended
         return by_systemd is not None and by_systemd.well and by_systemd.ended_by != HOST
-    if ending is not None and ending.event == "finished" and ending.text("reason") in GOOD_ENDINGS:
-        return True
+    if ending is not None and ending.event == "finished":
+        # The end of an earlier part is a stop.
+        return ending.text("reason") in GOOD_ENDINGS or not run.is_last
     return by_systemd is not None and by_systemd.by_itself
 
 

@@ -127,7 +127,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
         if worker.name in below and not worker.local_steps:
             findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
         elif worker.name in below and backups:
-            away = _longest_away(worker) / max(run.global_steps, 1)
+            away = _longest_away(worker) / max(run.steps_made, 1)
             if away > 1 - settings.minimum_overlap:
                 gone = f"{worker.name}, a backup, made no step during {away:.1%} of the global steps on end"
                 findings.add(
@@ -162,7 +162,7 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
     }
     start = max((first for first, _ in spans.values()), default=0)
     end = min((last for _, last in spans.values()), default=0)
-    overlap = max(end - start, 0) / run.global_steps if run.global_steps else 0.0
+    overlap = max(end - start, 0) / run.steps_made if run.steps_made > 0 else 0.0
     if spans and overlap < settings.minimum_overlap:
         findings.add(
             f"all workers were training during {overlap:.1%} of the global steps, "

@@ -12,6 +12,7 @@ from psfleet.run.folder import (
     state_of,
     tasks_of_run,
     uncollected,
+    write_beginning,
 )
 from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan, PlannedTask
@@ -141,3 +142,21 @@ def test_a_run_that_goes_on_keeps_who_began_it_and_what_it_was_judged_by(tmp_pat
     write_json(tmp_path / "settings.json", {**new, **noted})
     assert described_run(tmp_path, values, [worker])["settings"] == {**new, **noted}
     assert begun_settings(tmp_path) == values
+
+
+def test_a_run_that_goes_on_with_another_plan_keeps_the_plans_and_endings_before(tmp_path: Path) -> None:
+    run, ended = {"folder": str(tmp_path / "r"), "settings": {}, "action": "start"}, [{"name": "worker0"}]
+    one: dict[str, Any] = {"hash": "aaa", "tasks": []}
+    other: dict[str, Any] = {"hash": "bbb", "tasks": []}
+    write_beginning(run, one)
+    write_json(tmp_path / "r" / "tasks.json", ended)
+    write_beginning(run, one)
+    assert read_object(tmp_path / "r" / "plan.json") == one
+    write_beginning(run, other)
+    write_beginning(run, other)
+    first = {"plan": one, "endings": ended}
+    assert read_object(tmp_path / "r" / "plan.json") == {**other, "earlier": [first]}
+    (tmp_path / "r" / "tasks.json").unlink()
+    write_beginning(run, one)
+    last = {"plan": other, "endings": None}
+    assert read_object(tmp_path / "r" / "plan.json") == {**one, "earlier": [first, last]}
