@@ -142,6 +142,20 @@ def _stopped_and_resumed(run: Watched) -> None:
     run.process, run.lines = resumed.process, resumed.lines
 
 
+def _resized(run: Watched) -> None:
+    """Stop the run, give each host of workers a second one, and go on; then deploy the first plan again."""
+    twice = ("-e", "trainer_worker_tasks=2")
+    run.cluster.play("stop.yml", "-e", f"run_id={run.run_id}", check=True)
+    run.end()
+    run.cluster.play("deploy.yml", *twice, check=True)
+    try:
+        resumed = Watched.start(run.cluster, run.run_id, *twice)
+        run.process, run.lines = resumed.process, resumed.lines
+        run.end()
+    finally:
+        run.cluster.play("deploy.yml", check=True)
+
+
 def _second_run(run: Watched) -> None:
     done = run.cluster.play("train.yml", "-e", "run_id=second")
     if done.returncode == 0 or run.run_id not in done.stdout:
@@ -191,6 +205,7 @@ ROWS = (
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
     Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),
+    Row("F19 workers", "stop.yml, then train.yml with four workers instead of two", _resized),
     Row("F21", "a second run is started on the same hosts", _second_run),
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),
     Row("F26", "all hosts go down at once", _rebooted("node3", "node1", "node2"), _ALL, ("node1", *_ALL)),
