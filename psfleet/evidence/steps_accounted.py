@@ -206,10 +206,11 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
     that the global step went back within it. A lost worker may lack as many as the ps counted beyond those
     that it recorded.
     """
-    if not again and worker.name in {task.name for task in run.lost} and run.contributions:
+    is_lost = worker.name in {task.name for task in run.lost}
+    if is_lost and not again and run.contributions:
         beyond = run.contributions.get(worker.name, 0) - worker.local_steps
         return Tally(worker.windows, anywhere=max(beyond, 0))
-    if not worker.records:
+    if is_lost and not worker.records:
         return Tally((), [(0, math.inf)])
     spans = [(start, math.inf if again else end) for start, end in unrecorded_spans(run, worker)]
     longest = max((window.steps for window in worker.windows), default=0)

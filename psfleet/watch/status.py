@@ -92,10 +92,11 @@ class ClusterStatus:
         ]
         deployed = any(has_answered(answer) and answer["deployed"] for answer in answers.values())
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
+        unheard = [*left_out, *(host for host, answer in answers.items() if not has_answered(answer))]
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
-            notes=(*_notes(plan, answers, left_out), *_uncollected(left or {}, found)),
+            notes=(*_notes(plan, answers, left_out), *_uncollected(left or {}, found, unheard)),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
@@ -269,7 +270,9 @@ def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _uncollected(
-    left: Mapping[str, Sequence[str]], found: Mapping[tuple[str, str], Mapping[str, Any]]
+    left: Mapping[str, Sequence[str]],
+    found: Mapping[tuple[str, str], Mapping[str, Any]],
+    unheard: Sequence[str],
 ) -> Iterable[str]:
     alive = {task["run_id"] for task in found.values() if task["alive"]}
     for run_id, elsewhere in left.items():
@@ -277,6 +280,11 @@ def _uncollected(
             yield (
                 f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
                 "in this inventory. Ask with the inventory of that run"
+            )
+        elif run_id not in alive and unheard:
+            yield (
+                f"Run {run_id} is not collected, and may still be going on at {first_of(unheard)}: "
+                f"ansible-playbook train.yml -e run_id={run_id} waits for its end and collects it"
             )
         elif run_id not in alive:
             yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"
