@@ -81,12 +81,13 @@ OPTIONS = {
         "default": False,
         "description": "Return whether its fence is in force.",
     },
-    "ready": {
-        "type": "bool",
-        "default": False,
-        "description": "Return why `tasks` cannot start.",
+    "starting": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "description": "Tasks of the plan; return why they could not start.",
     },
-    "data_directory": {"default": "", "description": "Where they read data, for `ready`."},
+    "data_directory": {"default": "", "description": "Where they read data, for `starting`."},
     "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
         "default": "",

@@ -11,6 +11,7 @@ from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, tra
 from psfleet.deployment.steps import COMPUTED
 from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
 from tests.repository import ROOT
+from trainer.host.port_checks import TaskPort, task_ports
 
 
 def listed(content: object) -> Iterator[Mapping[str, Any]]:
@@ -108,6 +109,11 @@ def test_before_keys_are_signed_the_files_say_so() -> None:
         "id_ed25519-cert.pub",
         "known_hosts",
     ]
+
+
+def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
+    (arguments,) = trainer.look(made_host())
+    assert task_ports(arguments["starting"]) == [TaskPort("ps", 0, 2222), TaskPort("worker", 0, 2223)]
 
 
 @pytest.mark.parametrize(
