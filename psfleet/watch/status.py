@@ -95,7 +95,11 @@ class ClusterStatus:
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
-            notes=(*_notes(plan, answers, left_out), *_uncollected(left or {}, found)),
+            notes=(
+                *_notes(plan, answers, left_out),
+                *_refused(found),
+                *_uncollected(left or {}, found),
+            ),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
@@ -252,6 +256,17 @@ def _notes(
         yield f"The plan deployed on {first_of(other)} is not today's inventory: run deploy.yml between runs."
     if left_out:
         yield f"Left out by --limit: {first_of(left_out)}."
+
+
+def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
+    """Yield how many connections of strangers the hosts' fences refused, by task."""
+    refused = [
+        f"{counted(task['refused'], 'connection')} to {name} on {host}"
+        for (host, name), task in found.items()
+        if task["refused"]
+    ]
+    if refused:
+        yield f"The port fence refused {first_of(refused)}."
 
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
