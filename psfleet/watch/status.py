@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psfleet.watch.hints import MEND_CONNECTION, remedies
+from psfleet.watch.unit_states import HUNG, HUNG_SECONDS
 from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
@@ -19,8 +20,6 @@ from trainer.host.wording import counted, first_of, grouped
 
 # A worker that takes steps records them at least every 30 s.
 STEP_OVERDUE_SECONDS = 90
-# A task that runs gives systemd a sign of life each half second, unless a call to a silent ps takes 5 s.
-HUNG_SECONDS = 10
 HOSTS_SHOWN = 10
 NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
@@ -161,7 +160,7 @@ def _state(task: Mapping[str, Any]) -> tuple[str, str]:
     if task["failed"]:
         return "failed", "bad"
     if active == "active" and _hangs(task):
-        return "hung", "bad"
+        return HUNG, "bad"
     if active in _STATES or task["alive"]:
         return _STATES.get(active, _STATES["activating"])  # its start may wait for another unit's
     if not task["run_id"]:
@@ -186,7 +185,7 @@ def _message(task: Mapping[str, Any], state: str) -> str:
         return _why(task)
     if state == "restarting":
         return f"after {_ended_by(task)}: {last}" if last else f"after {_ended_by(task)}"
-    if state == "hung":
+    if state == HUNG:
         return f"no sign of life for {duration(task['sign_of_life_age_seconds'])}; {last}"
     age = task["last_step_age_seconds"]
     if state == "running" and age is not None and not (_takes_steps(task) or task["finished"]):
