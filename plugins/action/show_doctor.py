@@ -98,7 +98,7 @@ class ActionModule(ControllerAction):
                 **self._of_host(host),
                 "host": host,
                 "tasks": self.variables["cluster_tasks"].get(host, []),
-                "data_directory": "" if data["source"] else data["directories"].get(host, ""),
+                "data_directories": [] if data["source"] else data["directories"].get(host, []),
                 "listener": of_host.get("listening", {}).get("listener", {}),
             }
             for host, of_host in peers.items()

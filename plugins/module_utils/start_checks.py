@@ -29,4 +29,4 @@ def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
     facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
     for port in ports:
         yield Check("ports", *port_check([port], facts, running), task=port.name)
-    yield Check("data", *data_check(parameters["data_directory"], carried=parameters["data_carried"]))
+    yield Check("data", *data_check(parameters["data_directories"], carried=parameters["data_carried"]))

@@ -89,7 +89,12 @@ OPTIONS = {
         "default": [],
         "description": "Tasks of the plan; return why they could not start.",
     },
-    "data_directory": {"default": "", "description": "Where they read data, for `starting`."},
+    "data_directories": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Where they read data, for `starting`.",
+    },
     "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
         "default": "",

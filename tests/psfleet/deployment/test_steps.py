@@ -119,11 +119,13 @@ def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"source": "", "directories": {"here": "/srv/data"}}, "/srv/data"),
-        ({"source": "/home/ana/data", "directories": {"here": "/opt/psfleet/data"}}, ""),
-        ({"source": "", "directories": {}}, ""),
+        ({"source": "", "directories": {"here": ["/a", "/b"]}}, ["/a", "/b"]),
+        ({"source": "/home/ana/data", "directories": {"here": ["/opt/psfleet/data"]}}, []),
+        ({"source": "", "directories": {}}, []),
     ],
 )
-def test_a_host_is_asked_for_data_that_nothing_carries_there(data: dict[str, Any], expected: str) -> None:
+def test_a_host_is_asked_for_data_that_nothing_carries_there(
+    data: dict[str, Any], expected: list[str]
+) -> None:
     (arguments,) = package_store.requirements(made_host(cluster={"data": data}))
-    assert arguments["data_directory"] == expected
+    assert arguments["data_directories"] == expected
