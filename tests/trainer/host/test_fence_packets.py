@@ -204,6 +204,8 @@ def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: 
         for _ in range(2):
             strange.send(b"more")
             strange.recv(4)
+    with networks.inside("here"):
+        assert fence_state.refused_connections()[IDLE] == 0, "none began"
     for each in (strange, ours, *accepted):
         each.close()
 
@@ -244,6 +246,8 @@ def test_a_container_of_a_host_does_not_pass_for_it(
     fenced.run("nft", f"{translate}; add rule inet nat out oif eth0 masquerade", at="here")
     try:
         assert fenced.tried("stranger", peer, PORT) == "ConnectionRefusedError"
+        with fenced.inside("here"):
+            assert fence_state.refused_connections()[PORT] == 0, "it was no task of this host"
         assert fenced.tried("stranger", peer, SSH) == "open"
     finally:
         fenced.run("nft", "delete table inet nat", at="here")
