@@ -91,13 +91,14 @@ class ClusterStatus:
         ]
         deployed = any(has_answered(answer) and answer["deployed"] for answer in answers.values())
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
+        unheard = [*left_out, *(host for host, answer in answers.items() if not has_answered(answer))]
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
             notes=(
                 *_notes(plan, answers, left_out),
                 *_refused(found),
-                *_uncollected(left or {}, found),
+                *_uncollected(left or {}, found, unheard),
             ),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
@@ -171,7 +172,7 @@ def _state(task: Mapping[str, Any]) -> tuple[str, str]:
 
 def _hangs(task: Mapping[str, Any]) -> bool:
     age = task["sign_of_life_age_seconds"]
-    return bool(task["alive"] and age is not None and age > HUNG_SECONDS)
+    return bool(task["alive"] and age is not None and age >= HUNG_SECONDS)
 
 
 def _takes_steps(task: Mapping[str, Any]) -> bool:
@@ -283,7 +284,9 @@ def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _uncollected(
-    left: Mapping[str, Sequence[str]], found: Mapping[tuple[str, str], Mapping[str, Any]]
+    left: Mapping[str, Sequence[str]],
+    found: Mapping[tuple[str, str], Mapping[str, Any]],
+    unheard: Sequence[str],
 ) -> Iterable[str]:
     alive = {task["run_id"] for task in found.values() if task["alive"]}
     for run_id, elsewhere in left.items():
@@ -291,6 +294,11 @@ def _uncollected(
             yield (
                 f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
                 "in this inventory. Ask with the inventory of that run"
+            )
+        elif run_id not in alive and unheard:
+            yield (
+                f"Run {run_id} is not collected, and may still be going on at {first_of(unheard)}: "
+                f"ansible-playbook train.yml -e run_id={run_id} waits for its end and collects it"
             )
         elif run_id not in alive:
             yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"

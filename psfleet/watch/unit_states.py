@@ -258,7 +258,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         why = why_ended(name, result, lines) if failed else program_failure(name, lines)
         states[name] = UnitState(
             alive=is_alive(values),
-            trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet > HUNG_SECONDS else "",
+            trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
             exit_code=counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),

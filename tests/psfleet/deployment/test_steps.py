@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_program
+from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_files
 from psfleet.deployment.steps import COMPUTED
 from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
 from tests.repository import ROOT
@@ -33,7 +33,7 @@ def steps_in(*files: str) -> list[Mapping[str, Any]]:
 def test_a_deployment_takes_the_steps_of_its_roles_in_their_order() -> None:
     """A role can be used alone: so its tasks are those that deploy.yml takes to a host in few calls."""
     deployed = steps_in("playbooks/deploy.yml")
-    roles = ("ssh_mesh", "port_fence", "tensorflow", "training_program", "trainer")
+    roles = ("ssh_mesh", "port_fence", "tensorflow", "training_files", "trainer")
     of_roles = steps_in(*(f"roles/{role}/tasks/main.yml" for role in roles))
     looks = steps_in("roles/package_store/tasks/host.yml", "roles/nvidia_cuda/tasks/main.yml")
     looks += of_roles[:1]
@@ -62,9 +62,9 @@ def test_a_step_takes_what_is_computed_for_it(step: Mapping[str, Any]) -> None:
 def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
     releases = {"a": "a" * 12, "b": "b" * 12, "same": "a" * 12}
     programs = [{"name": name, "source": f"/{name}", "release": of} for name, of in releases.items()]
-    found = training_program.releases(made_host(cluster={"programs": programs}))
+    found = training_files.programs(made_host(cluster={"programs": programs}))
     assert [arguments["release"] for arguments in found] == ["a" * 12, "b" * 12]
-    assert training_program.releases(made_host(cluster={"programs": programs, "tasks": {}})) == []
+    assert training_files.programs(made_host(cluster={"programs": programs, "tasks": {}})) == []
 
 
 def test_what_a_deployment_needs_stays() -> None:

@@ -356,9 +356,18 @@ def test_how_long(seconds: float, said: str) -> None:
 
 
 def test_runs_that_nobody_has_collected_are_named_unless_they_go_on() -> None:
-    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, {"monday": [], "night-1": []})
+    answers = {"node1": answer(task("worker0")), "node2": answer()}
+    shown = ClusterStatus.of(PLAN, answers, {"monday": [], "night-1": []})
     told = "Run monday is over and not collected: ansible-playbook train.yml -e run_id=monday"
     assert [note for note in shown.notes if note.startswith("Run ")] == [told]
+
+
+def test_a_run_is_not_over_while_a_host_that_may_run_it_is_silent() -> None:
+    silent = {"problem": "no route to host"}
+    answers = {"node1": answer(task("worker0")), "node2": silent}
+    shown = ClusterStatus.of(PLAN, answers, {"monday": []})
+    (note,) = [note for note in shown.notes if note.startswith("Run ")]
+    assert note.startswith("Run monday is not collected, and may still be going on at node2: ")
 
 
 def test_a_run_of_another_inventory_may_still_be_going_on() -> None:

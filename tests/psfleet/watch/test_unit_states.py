@@ -109,8 +109,8 @@ def test_a_task_that_hangs_is_told_of_once_and_shown_until_it_is_back(program: o
         notes = run.view.add_units("node0", f"\nNow={now}\n\n{shown}\n--psfleet--\n", float(run.seconds))
         return [note.text for note in notes]
 
-    assert told(110, 100, 109) == [] == list(troubles(run))
-    assert told(111, 100, 110) == ["ps0 on node0 hangs: no sign of life for 11s; its watchdog will end it"]
+    assert told(109, 100, 109) == [] == list(troubles(run))
+    assert told(110, 100, 110) == ["ps0 on node0 hangs: no sign of life for 10s; its watchdog will end it"]
     assert told(116, 100, 115) == []
     assert troubles(run) == {"ps0": "hung"}
     assert run.view.units.goes_on("ps0")
