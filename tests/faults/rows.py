@@ -1,5 +1,6 @@
 """The faults by their numbers: what is done to a run, the proof that it bit, and what must follow."""
 
+import socket
 import time
 from dataclasses import dataclass
 
@@ -104,6 +105,19 @@ def _deployed_again(run: Watched) -> None:
         raise FaultError("a deployment with nothing to change has changed something")
 
 
+def _stranger_knocks(run: Watched) -> None:
+    address, port = run.cluster.on_host("node1", "hostname --all-ip-addresses").split()[0], 2222
+    for _ in range(3):
+        try:
+            socket.create_connection((address, port), 9).close()
+        except ConnectionRefusedError:
+            continue
+        raise FaultError("a stranger reached the port of ps0")
+    shown = run.cluster.play("status.yml", check=True).stdout
+    if "The port fence refused 3 connections to ps0 on node1" not in shown:
+        raise FaultError(f"status.yml does not show that a stranger was refused: {shown}")
+
+
 def _nothing(run: Watched) -> None:
     """Leave the run alone."""
 
@@ -171,6 +185,7 @@ ROWS = (
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),
     Row("F26", "all hosts go down at once", rebooted("node3", "node1", "node2"), _ALL, ("node1", *_ALL)),
     Row("F28", "a worker is killed again and again", _again_and_again, told=("worker1",), verdict=NOT_PROVEN),
+    Row("F30", "a stranger connects to the port of the ps", _stranger_knocks),
     Row(
         "F32",
         "the newest checkpoint is damaged, then ps and chief are killed",
@@ -192,5 +207,4 @@ NOT_HERE = {
     "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
     "F25": "a release under a run: Molecule `default`, old_things.yml",
     "F27": "a slow and lossy network: `make chaos`",
-    "F30": "a stranger at the port: Molecule `default`, fence.yml",
 }
