@@ -1,5 +1,6 @@
 """The faults by their numbers: what is done to a run, the proof that it bit, and what must follow."""
 
+import socket
 import time
 from dataclasses import dataclass
 
@@ -78,6 +79,20 @@ def _stopped_and_resumed(run: Watched) -> None:
     run.process, run.lines = resumed.process, resumed.lines
 
 
+def _resized(run: Watched) -> None:
+    """Stop the run, give each host of workers a second one, and go on; then deploy the first plan again."""
+    twice = ("-e", "trainer_worker_tasks=2")
+    run.cluster.play("stop.yml", "-e", f"run_id={run.run_id}", check=True)
+    run.end()
+    run.cluster.play("deploy.yml", *twice, check=True)
+    try:
+        resumed = Watched.start(run.cluster, run.run_id, *twice)
+        run.process, run.lines = resumed.process, resumed.lines
+        run.end()
+    finally:
+        run.cluster.play("deploy.yml", check=True)
+
+
 def _second_run(run: Watched) -> None:
     done = run.cluster.play("train.yml", "-e", "run_id=second")
     if done.returncode == 0 or run.run_id not in done.stdout:
@@ -90,11 +105,25 @@ def _deployed_again(run: Watched) -> None:
         raise FaultError("a deployment with nothing to change has changed something")
 
 
+def _stranger_knocks(run: Watched) -> None:
+    address, port = run.cluster.on_host("node1", "hostname --all-ip-addresses").split()[0], 2222
+    for _ in range(3):
+        try:
+            socket.create_connection((address, port), 9).close()
+        except ConnectionRefusedError:
+            continue
+        raise FaultError("a stranger reached the port of ps0")
+    shown = run.cluster.play("status.yml", check=True).stdout
+    if "The port fence refused 3 connections to ps0 on node1" not in shown:
+        raise FaultError(f"status.yml does not show that a stranger was refused: {shown}")
+
+
 def _nothing(run: Watched) -> None:
     """Leave the run alone."""
 
 
 _NAN = ("-e", "trainer_learning_rate=1e30")
+_CHIEF = ("-e", "training_run_success=chief")
 _SAVES_OFTEN = ("-e", "trainer_checkpoint_interval_seconds=5")
 # Else the other worker reaches the last step before the hung one is back.
 _LONGER = ("-e", "trainer_steps=80000")
@@ -138,14 +167,25 @@ ROWS = (
         _SAVES_OFTEN,
     ),
     Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40)),
-    Row("F11", "a worker's host goes for good", gone("node3"), told=("node3",), verdict=NOT_PROVEN),
+    Row(
+        "F11", "a worker's host goes for good, and the chief suffices", gone("node3"), (), ("node3",), _CHIEF
+    ),
+    Row(
+        "F11/all",
+        "a worker's host goes for good, and all workers are needed",
+        gone("node3"),
+        told=("node3",),
+        verdict=NOT_PROVEN,
+    ),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
     Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),
+    Row("F19/workers", "stop.yml, then train.yml with four workers instead of two", _resized),
     Row("F21", "a second run is started on the same hosts", _second_run),
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),
     Row("F26", "all hosts go down at once", rebooted("node3", "node1", "node2"), _ALL, ("node1", *_ALL)),
     Row("F28", "a worker is killed again and again", _again_and_again, told=("worker1",), verdict=NOT_PROVEN),
+    Row("F30", "a stranger connects to the port of the ps", _stranger_knocks),
     Row(
         "F32",
         "the newest checkpoint is damaged, then ps and chief are killed",
@@ -161,11 +201,11 @@ NOT_HERE = {
     "F7": "a late worker: Molecule `replication`, missing_worker.yml",
     "F12, F31": "full disks: Molecule `default`, full_disk.yml",
     "F13": "a crash during the save: tests/trainer/task/test_saving.py, model/test_checkpoints.py",
-    "F15, F16, F29": "errors of programs, memory, data: Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
+    "F15, F16, F29": "errors of programs, memory, data: "
+    "Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
     "F18": "a killed deployment: tests/plugins/steps/test_content_release.py, test_python_environment.py",
     "F20": "the column `left over` of every row",
     "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
     "F25": "a release under a run: Molecule `default`, old_things.yml",
     "F27": "a slow and lossy network: `make chaos`",
-    "F30": "a stranger at the port: Molecule `default`, fence.yml",
 }
