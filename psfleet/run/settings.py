@@ -9,8 +9,8 @@ from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of
 
-# A ps only holds parameters, and keeps copies of checkpoints. It needs these settings, which describe the tasks
-# and how they cooperate.
+# A ps holds parameters and copies of checkpoints. It needs these settings, which describe the tasks and how
+# they cooperate.
 _PS_SETTINGS = (
     "replication",
     "replicas_to_aggregate",
