@@ -65,7 +65,7 @@ bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times
 bench-deploy: setup-dev ## Measure deployments of practice hosts (HOSTS=3,12), and write benchmarks/deployment.*
 	@python -m benchmarks.deployment $(if $(HOSTS),--hosts=$(HOSTS))
 
-chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
+chaos: setup-dev ## Run the tests that wait for deadlines to pass, and more real runs, which `make test` leaves out
 	@python -m pytest -m chaos
 
 mutants: setup-dev ## Break the code in small ways, and count the changes that tests notice (OF=room or file)

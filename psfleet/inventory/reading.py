@@ -109,10 +109,10 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> obj
     return configured or carried
 
 
-def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
-    """Return host -> the folder that its tasks read data from, without the hosts whose tasks read none."""
-    readers = (task for task in plan.tasks if task.job != "ps")
-    return {task.host: folder for task in readers if (folder := settings[task.name].data_dir)}
+def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
+    """Return host -> the folders that its tasks read data from, without the hosts whose tasks read none."""
+    read = ((task.host, settings[task.name].data_dir) for task in plan.tasks if task.job != "ps")
+    return grouped(dict.fromkeys((host, folder) for host, folder in read if folder))
 
 
 def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:

@@ -1,5 +1,6 @@
 """The faults by their numbers: what is done to a run, the proof that it bit, and what must follow."""
 
+import socket
 import time
 from dataclasses import dataclass
 
@@ -92,6 +93,21 @@ def _resized(run: Watched) -> None:
         run.cluster.play("deploy.yml", check=True)
 
 
+def _chiefs_host_replaced(run: Watched) -> None:
+    """The chief's host is gone and the run ends; it goes on with another host in that one's place."""
+    wait_for(lambda: "copied to" in str(run.lines) or run.process.poll() is not None, "a copy")
+    host = run.cluster.places["worker0"]
+    run.cluster.podman("kill --signal KILL", host)
+    try:
+        run.end()
+    finally:
+        run.cluster.podman("start", host)
+        run.cluster.await_host(host)
+    run.cluster.on_host(host, "rm -r /var/lib/psfleet/runs/*")
+    resumed = Watched.start(run.cluster, run.run_id)
+    run.process, run.lines = resumed.process, resumed.lines
+
+
 def _second_run(run: Watched) -> None:
     done = run.cluster.play("train.yml", "-e", "run_id=second")
     if done.returncode == 0 or run.run_id not in done.stdout:
@@ -104,13 +120,28 @@ def _deployed_again(run: Watched) -> None:
         raise FaultError("a deployment with nothing to change has changed something")
 
 
+def _stranger_knocks(run: Watched) -> None:
+    address, port = run.cluster.on_host("node1", "hostname --all-ip-addresses").split()[0], 2222
+    for _ in range(3):
+        try:
+            socket.create_connection((address, port), 9).close()
+        except ConnectionRefusedError:
+            continue
+        raise FaultError("a stranger reached the port of ps0")
+    shown = run.cluster.play("status.yml", check=True).stdout
+    if "The port fence refused 3 connections to ps0 on node1" not in shown:
+        raise FaultError(f"status.yml does not show that a stranger was refused: {shown}")
+
+
 def _nothing(run: Watched) -> None:
     """Leave the run alone."""
 
 
-_NAN = ("-e", "trainer_learning_rate=1e30")
 _CHIEF = ("-e", "training_run_success=chief")
 _SAVES_OFTEN = ("-e", "trainer_checkpoint_interval_seconds=5")
+# train.yml waits this long for the host of the chief.
+_IMPATIENT = ("-e", "trainer_recovery_deadline_seconds=30")
+_NAN = ("-e", "trainer_learning_rate=1e30")
 # Else the other worker reaches the last step before the hung one is back.
 _LONGER = ("-e", "trainer_steps=80000")
 _ALL = ("ps0", "worker0", "worker1")
@@ -163,6 +194,13 @@ ROWS = (
         told=("node3",),
         verdict=NOT_PROVEN,
     ),
+    Row(
+        "F11/chief",
+        "the chief's host goes for good, and the run goes on with another host in its place",
+        _chiefs_host_replaced,
+        told=("fetched the copy",),
+        options=(*_SAVES_OFTEN, *_IMPATIENT),
+    ),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
     Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),
@@ -171,6 +209,7 @@ ROWS = (
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),
     Row("F26", "all hosts go down at once", rebooted("node3", "node1", "node2"), _ALL, ("node1", *_ALL)),
     Row("F28", "a worker is killed again and again", _again_and_again, told=("worker1",), verdict=NOT_PROVEN),
+    Row("F30", "a stranger connects to the port of the ps", _stranger_knocks),
     Row(
         "F32",
         "the newest checkpoint is damaged, then ps and chief are killed",
@@ -186,11 +225,11 @@ NOT_HERE = {
     "F7": "a late worker: Molecule `replication`, missing_worker.yml",
     "F12, F31": "full disks: Molecule `default`, full_disk.yml",
     "F13": "a crash during the save: tests/trainer/task/test_saving.py, model/test_checkpoints.py",
-    "F15, F16, F29": "errors of programs, memory, data: Molecule `replication`, program_error.yml, data.yml",
+    "F15, F16, F29": "errors of programs, memory, data: "
+    "Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
     "F18": "a killed deployment: tests/plugins/steps/test_content_release.py, test_python_environment.py",
     "F20": "the column `left over` of every row",
     "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
     "F25": "a release under a run: Molecule `default`, old_things.yml",
     "F27": "a slow and lossy network: `make chaos`",
-    "F30": "a stranger at the port: Molecule `default`, fence.yml",
 }

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from psfleet.inventory.reading import read_inventory
+from psfleet.inventory.reading import data_directories, read_inventory
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 
 PROGRAM = "train.py"
@@ -68,7 +68,11 @@ def test_data_that_are_carried_are_read_where_they_are_put() -> None:
 
 
 def test_data_that_are_not_carried_may_lie_in_two_places_on_a_host() -> None:
-    assert read(["a"], ["a"], {"a": {"trainer_worker_tasks": [{"data_dir": "/d"}, {}]}})
+    of_hosts = {
+        "a": {"trainer_worker_tasks": [{"data_dir": "/d"}, {"data_dir": "/e"}, {"data_dir": "/d"}, {}]}
+    }
+    plan, settings = read_inventory(inventory(["a"], ["a", "b"], of_hosts))
+    assert data_directories(plan, settings) == {"a": ["/d", "/e"]}
 
 
 @pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/"])

@@ -453,7 +453,14 @@ def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
     said = "n1, n2: there is no /metrics; make it"
     idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}
     assert deploy_problems(idle, PLAN, allowed=False) == deploy_problems(idle, PLAN, allowed=True) == [said]
-    busy = {**idle, "n1": SERVES | {"checks": [metrics]}}
+    held = {"name": "ports", "task": "ps0", "found": "port 2222 of ps0 is held by nc", "remedy": "stop it"}
+    taken = {**idle, "n2": found("worker0", checks=[held])}
+    assert deploy_problems(taken, PLAN, allowed=True) == [
+        "n1: there is no /metrics; make it",
+        "n2: port 2222 of ps0 is held by nc; stop it",
+    ]
+    # Its run may hold a port that another task has in today's plan.
+    busy = {**idle, "n1": SERVES | {"checks": [metrics, held]}}
     assert deploy_problems(busy, PLAN, allowed=True) == [said]
     assert [said, *deploy_problems({"n1": SERVES}, PLAN, allowed=False)] == deploy_problems(
         busy, PLAN, allowed=False

@@ -48,6 +48,7 @@ def task(name: str, state: str = "active (running)", **changes: Any) -> dict[str
         "last_step_age_seconds": None,
         "sign_of_life_age_seconds": 0.4,
         "progress": {},
+        "refused": None,
         **changes,
     }
 
@@ -187,6 +188,15 @@ def test_before_any_deployment() -> None:
     assert set(states(shown).values()) == {"not deployed"}
     assert shown.notes == ("Not deployed: node1, node2. `ansible-playbook deploy.yml` makes them ready.",)
     assert shown.run == ""
+
+
+def test_connections_that_the_fence_refused_are_told_for_each_task() -> None:
+    shown = status(
+        answer(task("ps0", refused=3), task("worker0", refused=0)), answer(task("worker1", refused=1))
+    )
+    assert shown.notes == (
+        "The port fence refused 3 connections to ps0 on node1, 1 connection to worker1 on node2.",
+    )
 
 
 def test_a_task_that_is_new_in_the_inventory() -> None:
