@@ -113,7 +113,8 @@ def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
     tasks = dict(part.tasks)
     beyond = max((window.after for window in part.windows), default=0)
     if end is not None and part.chief.records and beyond > end.integer("global_step"):
-        last = replace(end, pid=part.chief.records[-1].pid)
+        own = part.chief.records[-1]
+        last = replace(end, pid=own.pid, plan_hash=own.plan_hash)
         tasks[part.chief.name] = replace(part.chief, records=(*part.chief.records, last))
     return tasks
 

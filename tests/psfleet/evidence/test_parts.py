@@ -42,7 +42,7 @@ def test_synchronous_steps_take_as_many_gradients_as_the_part_has_workers(
 ) -> None:
     verdict = verdict_of(copy_of("resized_sync"))
     assert verdict.verdict == "proven", verdict.failing
-    assert verdict.headline.endswith("; its workers were 3, then 2")
+    assert verdict.headline.endswith("; its workers were 3, then 2, then 3")
 
 
 def test_an_earlier_part_needs_the_records_of_its_workers(resized: Path) -> None:
@@ -86,6 +86,33 @@ def test_the_counts_of_each_part_must_add_up(resized: Path) -> None:
         every[number].pop("contributions", None)
     rewrite(resized, "worker0", every)
     assert "contributions_add_up" in checks(verdict_of(resized), None)
+
+
+def test_steps_that_a_part_recorded_and_the_ps_did_not_count_are_found(resized: Path) -> None:
+    """The restore that began the part undid none of its steps."""
+    counts = records(resized, "worker0")[-1]["contributions"]
+    changed = {"worker0": counts["worker0"] + 7, "worker1": counts["worker1"] - 7}
+    every = records(resized, "worker0")
+    rewrite(resized, "worker0", [*every[:-1], every[-1] | {"contributions": changed}])
+    found = detail(verdict_of(resized), "contributions_add_up")
+    assert found.startswith("part 3 (2 workers): ")
+    assert "worker1: the chief counted" in found
+
+
+def test_steps_after_the_checkpoint_from_which_the_next_part_goes_on_are_lost(resized: Path) -> None:
+    """The chief of the first part failed five steps after its last save."""
+    every = records(resized, "worker0")
+    end = next(number for number, record in enumerate(every) if record["event"] == "finished")
+    last = next(record for record in reversed(every[:end]) if record["event"] == "step")
+    step = every[end]["global_step"]
+    more = {"steps": 5, "local_step": last["local_step"] + 5}
+    beyond = last | more | {"global_step_before": step, "global_step_after": step + 5}
+    failed = {name: every[end][name] for name in every[0] if name in every[end]} | {"v": 1}
+    failed |= {"event": "failed", "class": "cluster", "reason": "ps0 was lost"}
+    rewrite(resized, "worker0", [*every[:end], beyond, failed, *every[end + 1 :]])
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.figures["parts"][0]["last_step"] == step
 
 
 def test_a_worker_that_slept_through_a_part_is_found(resized: Path) -> None:
