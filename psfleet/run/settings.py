@@ -11,13 +11,16 @@ from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
 from trainer.contract.settings import RULES, TrainingSettings, flags_of, replication_problems
 
-# A ps only holds parameters. It needs these settings, which describe the tasks and how they cooperate.
+# A ps holds parameters and copies of checkpoints. It needs these settings, which describe the tasks and how
+# they cooperate.
 _PS_SETTINGS = (
     "replication",
     "replicas_to_aggregate",
     "existing_servers",
     "threads",
     "gpu_memory_fraction",
+    "checkpoints_to_keep",
+    "checkpoint_copies",
     "barrier_deadline_seconds",
     "recovery_deadline_seconds",
 )

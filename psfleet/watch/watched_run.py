@@ -115,6 +115,7 @@ class WatchedRun:
             curve=self._history.curve(CURVE_POINTS),
             still_seconds=self._standstill.seconds(at),
             saved_step=self._records.saved_step,
+            copied_steps=dict(self._records.copied_steps),
             workers=tuple(self._states(progress, pace, works=True)),
             serving=tuple(self._states(progress, pace, works=False)),
             unit=self._unit,

@@ -93,6 +93,21 @@ def _resized(run: Watched) -> None:
         run.cluster.play("deploy.yml", check=True)
 
 
+def _chiefs_host_replaced(run: Watched) -> None:
+    """The chief's host is gone and the run ends; it goes on with another host in that one's place."""
+    wait_for(lambda: "copied to" in str(run.lines) or run.process.poll() is not None, "a copy")
+    host = run.cluster.places["worker0"]
+    run.cluster.podman("kill --signal KILL", host)
+    try:
+        run.end()
+    finally:
+        run.cluster.podman("start", host)
+        run.cluster.await_host(host)
+    run.cluster.on_host(host, "rm -r /var/lib/psfleet/runs/*")
+    resumed = Watched.start(run.cluster, run.run_id)
+    run.process, run.lines = resumed.process, resumed.lines
+
+
 def _second_run(run: Watched) -> None:
     done = run.cluster.play("train.yml", "-e", "run_id=second")
     if done.returncode == 0 or run.run_id not in done.stdout:
@@ -122,9 +137,11 @@ def _nothing(run: Watched) -> None:
     """Leave the run alone."""
 
 
-_NAN = ("-e", "trainer_learning_rate=1e30")
 _CHIEF = ("-e", "training_run_success=chief")
 _SAVES_OFTEN = ("-e", "trainer_checkpoint_interval_seconds=5")
+# train.yml waits this long for the host of the chief.
+_IMPATIENT = ("-e", "trainer_recovery_deadline_seconds=30")
+_NAN = ("-e", "trainer_learning_rate=1e30")
 # Else the other worker reaches the last step before the hung one is back.
 _LONGER = ("-e", "trainer_steps=80000")
 _ALL = ("ps0", "worker0", "worker1")
@@ -176,6 +193,13 @@ ROWS = (
         gone("node3"),
         told=("node3",),
         verdict=NOT_PROVEN,
+    ),
+    Row(
+        "F11/chief",
+        "the chief's host goes for good, and the run goes on with another host in its place",
+        _chiefs_host_replaced,
+        told=("fetched the copy",),
+        options=(*_SAVES_OFTEN, *_IMPATIENT),
     ),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),

@@ -93,7 +93,9 @@ def summarised(made: Cluster, run: Watched, faults: int) -> int:
     left = made.left_over()
     price = dict(verdict.get("figures", {}).get("faults", {}))
     price.pop("restores", None)
-    print("\n".join(line for _, line in run.lines[-30:]))
+    for check in verdict.get("checks", ()):
+        if check["ok"] is not True:
+            print(f"{check['check']}: {check['detail']}")
     print(f"{faults} faults: {verdict.get('verdict')}, {verdict.get('headline')}; {price}; left over: {left}")
     return int(verdict.get("verdict") != "proven" or bool(left))
 
