@@ -24,7 +24,7 @@ MOST = {
     "playbooks": 15,
     "variables cluster_*": 12,
     "private names of Ansible": 1,
-    "words of the glossary": 28,
+    "words of the glossary": 25,
 }
 
 
