@@ -26,6 +26,8 @@ _MARKS = {  # event: marker, colour, words
     "checkpointed": (".", "#0072b2", "checkpoint"),
     "checkpoint_failed": ("x", "#d55e00", "checkpoint failed"),
     "checkpoint_damaged": ("x", "#e69f00", "checkpoint damaged"),
+    "checkpoint_copy_failed": ("x", "#999999", "copy of a checkpoint failed"),
+    "checkpoint_fetched": (".", "#009e73", "copy of a checkpoint fetched"),
     "recovering": ("v", "#d55e00", "lost the cluster"),
     "restored": ("^", "#009e73", "restored"),
     "evaluated": ("D", "#cc79a7", "evaluated"),

@@ -23,21 +23,26 @@ _ORDER = (
     "started",
     "initialised",
     "recovering",
+    "checkpoint_fetched",
     "checkpoint_damaged",
     "restored",
     "peers_ready",
     "checkpoint_failed",
     "checkpointed",
+    "checkpoint_copied",
+    "checkpoint_copy_failed",
     "evaluated",
     "failed",
     "finished",
 )
-GRAVE = {"failed", "recovering", "checkpoint_failed", "checkpoint_damaged"}
+GRAVE = {"failed", "recovering", "checkpoint_failed", "checkpoint_damaged", "checkpoint_copy_failed"}
 # Events that are combined if many follow one another: the text for one, and for many.
 _COUNTED = {
     "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
     "evaluated": ("evaluated: ", "evaluated {} times, at last: "),
     "checkpoint_failed": ("", "{} times: "),
+    "checkpoint_copied": ("copied the checkpoint ", "copied {} checkpoints, the last: "),
+    "checkpoint_copy_failed": ("", "{} times: "),
 }
 
 
@@ -231,6 +236,15 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     "checkpoint_damaged": lambda record: (
         f"passed over the damaged checkpoint {_file_name(record.text('path'))}:"
         f" {in_a_line(record.text('reason'))}"
+    ),
+    "checkpoint_copied": lambda record: (
+        f"copied the checkpoint of step {record.integer('global_step')} to {in_a_line(record.text('task'))}"
+    ),
+    "checkpoint_copy_failed": lambda record: (
+        f"could not copy a checkpoint to {in_a_line(record.text('task'))}: {in_a_line(record.text('reason'))}"
+    ),
+    "checkpoint_fetched": lambda record: (
+        f"fetched the copy of step {record.integer('global_step')} from {in_a_line(record.text('task'))}"
     ),
     "evaluated": lambda record: f"evaluated: {_metrics(record)}",
     "recovering": lambda record: f"lost the cluster, and waits to go on: {in_a_line(record.text('reason'))}",

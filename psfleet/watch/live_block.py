@@ -1,7 +1,7 @@
 """Draws a run that is going on: a block of rows for a terminal, a line for a log."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rich.text import Text
@@ -39,6 +39,7 @@ class Snapshot:
     curve: tuple[float, ...] = ()
     still_seconds: float = 0.0
     saved_step: int | None = None
+    copied_steps: Mapping[str, int] = field(default_factory=dict)
     workers: tuple[TaskState, ...] = ()
     serving: tuple[TaskState, ...] = ()
     unit: str = "steps"
@@ -54,7 +55,8 @@ class Snapshot:
     def shown_state(self) -> tuple[object, ...]:
         """All that is shown except times and rates: if it changed, a log gets its next regular line."""
         states = [(task.name, task.trouble, task.runs) for task in (*self.workers, *self.serving)]
-        return replace(self.progress, wall=0.0, elapsed=None), self.saved_step, self.lacks_room_on, *states
+        saved = (self.saved_step, *self.copied_steps.items())
+        return replace(self.progress, wall=0.0, elapsed=None), saved, self.lacks_room_on, *states
 
     @property
     def stands(self) -> bool:
@@ -154,7 +156,8 @@ def _workers(view: Snapshot) -> list[Text]:
 def _rest(view: Snapshot) -> list[Text]:
     """Return the pieces about tasks that only serve, and about the saved checkpoint."""
     saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
-    return serving_pieces(view.serving) + saved
+    copied = [Text(f"copied to {task} at step {step}") for task, step in view.copied_steps.items()]
+    return serving_pieces(view.serving) + saved + copied
 
 
 def _sentences(view: Snapshot) -> list[Text]:

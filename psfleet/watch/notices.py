@@ -32,6 +32,9 @@ NOTICED_EVENTS = (
     "checkpointed",
     "checkpoint_failed",
     "checkpoint_damaged",
+    "checkpoint_copied",
+    "checkpoint_copy_failed",
+    "checkpoint_fetched",
 )
 
 
@@ -183,6 +186,8 @@ class LeadRecords:
 
     lead: str
     saved_step: int | None = None
+    # Task on another host -> the step of its newest copy.
+    copied_steps: dict[str, int] = field(default_factory=dict)
     _seen: set[tuple[str, str]] | None = None
     _step: int = 0
     _damaged: list[str] = field(default_factory=list)
@@ -200,6 +205,8 @@ class LeadRecords:
             step = record.get("global_step")
             if record.get("event") == "checkpointed" and isinstance(step, int):
                 self.saved_step = step
+            elif record.get("event") == "checkpoint_copied" and isinstance(step, int):
+                self.copied_steps[in_a_line(str(record.get("task")), 20)] = step
             elif not first:
                 yield from self._notices_of(record, step if isinstance(step, int) else 0)
         self._step = global_step or self._step
@@ -213,6 +220,14 @@ class LeadRecords:
             yield Notice(f"{self.lead} lost {lost_task} and connects again: {_first_line(reason)}")
         elif event == "checkpoint_failed":
             yield Notice(f"the checkpoint at step {step} could not be saved: {_first_line(reason)}")
+        elif event == "checkpoint_copy_failed":
+            task = in_a_line(str(record.get("task")), 20)
+            yield Notice(
+                f"the checkpoint at step {step} could not be copied to {task}: {_first_line(reason)}"
+            )
+        elif event == "checkpoint_fetched":
+            task = in_a_line(str(record.get("task")), 20)
+            yield Notice(f"{self.lead} fetched the copy of step {step} from {task}", good=True)
         elif event == "checkpoint_damaged":
             path = in_a_line(str(record.get("path")).rpartition("/")[2], 60)
             self._damaged.append(path)

@@ -148,10 +148,15 @@ class Cluster(Processes[ForkedProcess]):
         flags: Sequence[str] = (),
         *,
         servers: Sequence[int] = (),
+        elsewhere: Sequence[int] = (),
     ) -> None:
-        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own."""
+        """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own.
+
+        The tasks `elsewhere`, by their places among ps and then workers, have another host's address.
+        """
         super().__init__(folder)
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(ps + workers)]
+        ports = enumerate(free_ports(ps + workers))
+        addresses = [f"127.0.0.{2 if place in elsewhere else 1}:{port}" for place, port in ports]
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.tasks = [f"{job}{index}" for job, hosts in self.hosts.items() for index in range(len(hosts))]
         self.tasks += [f"server{index}" for index in servers]

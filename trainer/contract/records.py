@@ -57,6 +57,9 @@ EVENTS = {
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),
     "checkpoint_damaged": _fields("global_step:int path:str reason:str"),
+    "checkpoint_copied": _fields("global_step:int task:str seconds:number"),
+    "checkpoint_copy_failed": _fields("global_step:int task:str reason:str"),
+    "checkpoint_fetched": _fields("global_step:int task:str seconds:number"),
     "evaluated": _fields("global_step:int metrics:numbers"),
     "recovering": _fields("reason:str"),
     "finished": _fields("reason:str"),
@@ -75,7 +78,7 @@ OPTIONAL = {
     | _FINISHED_WORKER
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
-    "restored": _fields("ps_parameters:object fingerprint:str"),
+    "restored": _fields("ps_parameters:object fingerprint:str contributions:ints"),
     "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"

@@ -124,6 +124,12 @@ class TrainingSettings:
         "Global steps between two checkpoints of the chief, in addition to those by time; 0 for none.",
     )
     checkpoints_to_keep: int = setting(3, integer(1), "How many of the newest checkpoints of a run are kept.")
+    checkpoint_copies: int = setting(
+        2,
+        integer(1),
+        "On how many hosts each checkpoint is kept: the chief's and, as far as tasks of the run have other "
+        "hosts, these. 1 keeps none elsewhere.",
+    )
     summary_steps: int = setting(
         100, integer(0), "A worker's local steps between two summaries for TensorBoard; 0 for none."
     )

@@ -1,10 +1,12 @@
-"""Checkpoints on the chief's own disk: writing, reading, restoring and removing them.
+"""Checkpoints in a folder of one host: writing, reading, restoring and removing them.
 
 No shared file system is needed. The chief fetches the values from every ps and writes one whole file beside
 training; to restore, it reads that file and assigns the values. File names are TensorFlow's:
-`model.ckpt-<global step>.*` and the state file `checkpoint`.
+`model.ckpt-<global step>.*` and the state file `checkpoint`. A checkpoint is written under another name, and
+gets its own once the disk has it and it reads back as it was.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
+from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
 from trainer.process.failure import TaskFailure
@@ -27,6 +29,8 @@ v1 = tf.compat.v1
 _OF_ANOTHER_PS = re.compile(r"(beta[12]_power)_[0-9]+")
 _DAMAGED = "damaged-"
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
+# In the names of files that are not complete, as TensorFlow itself has it.
+UNFINISHED = ".tempstate"
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
@@ -37,6 +41,14 @@ class Checkpoint:
     path: Path
     global_step: int
     values: Values
+
+
+class DamagedError(ValueError):
+    """A checkpoint that was written does not read back as it was."""
+
+
+# Reads a checkpoint from another host into a folder, under the name of an unfinished one.
+Fetch = Callable[["CheckpointFolder"], None]
 
 
 class NotFinite(ValueError):  # noqa: N818 - a property of the model, and no error of the program
@@ -71,8 +83,8 @@ class RestoreOperation:
     def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
         """Set every variable; the stop code in the counters is set to 0.
 
-        Raises TaskFailure (`configuration`) if the checkpoint is of another model or number of workers, and
-        tf.errors.OpError.
+        The checkpoint may be of another number of workers. Raises TaskFailure (`configuration`) if it is of
+        another model, and tf.errors.OpError.
         """
         values = self._values_in(checkpoint)
         if COUNTERS in values:
@@ -89,6 +101,8 @@ class RestoreOperation:
         values, differences = {}, []
         for name, variable in self._variables.items():
             value = _value_in(checkpoint, name)
+            if name == COUNTERS and value is not None and value.ndim == 1:
+                value = _counters_of(value, variable.shape.num_elements() - FIRST_WORKER)
             needed = f"{variable.dtype.base_dtype.name} of shape {tuple(variable.shape)}"
             found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
             if value is None or found != needed:
@@ -97,75 +111,129 @@ class RestoreOperation:
                 values[name] = value
         if differences:
             holds = f"checkpoint {checkpoint.path} holds {'; '.join(differences)}"
-            why = "it is of another model or number of workers"
+            why = "it is of another model"
             remedy = "take the settings it was saved with, or another run directory"
             raise TaskFailure(CONFIGURATION, f"{holds}: {why}; {remedy}")
         return values
 
 
 class CheckpointFolder:
-    """The folder with a run's checkpoints, which keeps the newest `keep` of them."""
+    """A folder with checkpoints of a run, which keeps the newest `keep` of them."""
 
     def __init__(self, directory: Path, keep: int) -> None:
-        """Make the folder, and remove the temporary files of an interrupted save. Raises OSError."""
+        """Make the folder, and remove the files of an interrupted save. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        for leftover in directory.glob("*.tempstate*"):
-            leftover.unlink(missing_ok=True)
         self._keep = keep
         self.directory = directory
+        self.remove_unfinished()
+
+    def unfinished(self, step: int) -> Path:
+        """Return the path, without a suffix, at which the checkpoint of a step is written."""
+        return self.directory / f"model.ckpt-{step}{UNFINISHED}"
+
+    def remove_unfinished(self) -> None:
+        """Remove the files of interrupted saves. Raises OSError."""
+        for leftover in self.directory.glob(f"*{UNFINISHED}*"):
+            leftover.unlink(missing_ok=True)
 
     def write(self, values: Values) -> tuple[Path, str]:
         """Write a checkpoint named by the global step in it, and remove the oldest.
 
-        Return its path without a suffix, and the fingerprint of its values. Raises NotFinite, OSError and
-        tf.errors.OpError.
+        Return its path without a suffix, and the fingerprint of its values. Raises NotFinite, DamagedError,
+        OSError and tf.errors.OpError.
         """
         for name, value in values.items():
             if not np.all(np.isfinite(value)):
                 raise NotFinite(f"{name} is not finite")
-        path = self.directory / f"model.ckpt-{values[COUNTERS][GLOBAL_STEP]}"
-        names = list(values)
+        step, names = int(values[COUNTERS][GLOBAL_STEP]), list(values)
+        fingerprint = fingerprint_of(values)
         with tf.device("/device:CPU:0"):
             tf.raw_ops.SaveV2(
-                prefix=str(path),
+                prefix=str(self.unfinished(step)),
                 tensor_names=names,
                 shape_and_slices=[""] * len(names),
                 tensors=[values[name] for name in names],
             )
-        self.remove_old()
-        return path, fingerprint_of(values)
+        return self.accept(step, fingerprint), fingerprint
 
-    def newest_good(self, report_damaged: Callable[[Path, str], None]) -> Checkpoint | None:
+    def accept(self, step: int, fingerprint: str | None) -> Path:
+        """Let the unfinished checkpoint of a step count, and remove the oldest. Return its path.
+
+        The disk has all of it then, and it reads back with this fingerprint, unless that is None. Raises
+        DamagedError and OSError.
+        """
+        unfinished = self.unfinished(step)
+        path = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
+        files = [*self.directory.glob(f"{unfinished.name}.data-*"), Path(f"{unfinished}.index")]
+        for file in files:
+            _bring_to_disk(file)
+        checkpoint, problem = read_checkpoint(unfinished)
+        if checkpoint is None:
+            raise DamagedError(problem)
+        if checkpoint.global_step != step:
+            raise DamagedError(f"it holds global step {checkpoint.global_step}")
+        if fingerprint is not None and (found := fingerprint_of(checkpoint.values)) != fingerprint:
+            raise DamagedError(f"{fingerprint} was written, {found} is read")
+        # The index makes it a checkpoint, so it comes last, and that of an earlier one goes first.
+        Path(f"{path}.index").unlink(missing_ok=True)
+        for file in files:
+            file.rename(f"{path}{file.name.removeprefix(unfinished.name)}")
+        _bring_to_disk(self.directory)
+        self._remove_others(step)
+        return path
+
+    def newest_good(
+        self, report_damaged: Callable[[Path, str], None], copies: Mapping[int, Sequence[Fetch]] | None = None
+    ) -> Checkpoint | None:
         """Return the newest checkpoint that can be read; None if there has never been any.
 
-        Each one that cannot be read is renamed to `damaged-*` and passed to `report_damaged`, with what is
-        wrong. Raises TaskFailure (`input`) if there were checkpoints, and all are damaged.
+        `copies` are those on other hosts, by their steps; one is fetched where this folder has no good
+        checkpoint of that step or a later one. Each that cannot be read is passed to `report_damaged`, with
+        what is wrong; those of this folder are renamed to `damaged-*`. Raises TaskFailure (`input`) if there
+        were checkpoints, and all are damaged; raises tf.errors.OpError if another host is lost.
         """
-        for path in reversed(checkpoint_paths(self.directory)):
-            checkpoint, problem = read_checkpoint(path)
-            if checkpoint is not None:
-                return checkpoint
-            report_damaged(path, problem)
-            # Later saves may have lower steps; the damaged one must not count as the newest then.
-            for file in self.directory.glob(f"{path.name}.*"):
-                file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
-        damaged = sorted({file.stem for file in self.directory.glob(f"{_DAMAGED}*")})
+        copies, own = copies or {}, {step_in(path) for path in checkpoint_paths(self.directory)}
+        refused = []
+        for step in sorted(own | copies.keys(), reverse=True):
+            path = self.directory / f"model.ckpt-{step}"
+            for fetch in [None] * (step in own) + [*copies.get(step, ())]:
+                checkpoint, problem = read_checkpoint(path) if fetch is None else self._fetched(step, fetch)
+                if checkpoint is not None:
+                    return checkpoint
+                report_damaged(path, problem)
+                refused.append(path.name)
+                # Later saves may have lower steps; the damaged one must not count as the newest then.
+                for file in self.directory.glob(f"{path.name}.*"):
+                    file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
+        damaged = {file.stem for file in self.directory.glob(f"{_DAMAGED}*")} | set(refused)
         if damaged:
-            names = f"all checkpoints in {self.directory} are damaged ({', '.join(damaged)})"
+            names = f"all checkpoints in {self.directory} are damaged ({', '.join(sorted(damaged))})"
             remedy = "put back a whole one without that prefix, or begin anew with another run"
             raise TaskFailure(INPUT, f"{names}, so the run cannot go on: {remedy}")
         return None
 
-    def remove_old(self) -> None:
-        """Remove all but the newest checkpoints and write the state file. Raises OSError."""
+    def _fetched(self, step: int, fetch: Fetch) -> tuple[Checkpoint | None, str]:
+        """Return a checkpoint of another host, which is in this folder then; or None and the reason."""
+        try:
+            fetch(self)
+            return read_checkpoint(self.accept(step, None))
+        except (DamagedError, OSError) as error:
+            self.remove_unfinished()
+            return None, str(error)
+
+    def _remove_others(self, step: int) -> None:
+        """Remove all but the newest checkpoints up to this step, and write the state file. Raises OSError.
+
+        Later steps are of a past that the run has left: it went on from an earlier one.
+        """
         paths = checkpoint_paths(self.directory)
-        kept = paths[-self._keep :]
+        kept = [path for path in paths if step_in(path) <= step][-self._keep :]
         v1.train.update_checkpoint_state(
             str(self.directory),
             model_checkpoint_path=kept[-1].name,
             all_model_checkpoint_paths=[path.name for path in kept],
         )
-        for path in paths[: -self._keep]:
+        for path in set(paths) - set(kept):
             for file in self.directory.glob(f"{path.name}.*"):
                 file.unlink(missing_ok=True)
 
@@ -177,9 +245,34 @@ def checkpoint_paths(directory: Path) -> list[Path]:
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
+def _bring_to_disk(path: Path) -> None:
+    """Return once the disk has a file or the entries of a folder. Raises OSError.
+
+    Whoever reads the file next reads from the disk, not from the memory that was written.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def step_in(path: Path) -> int:
     """Return the global step in a checkpoint's name."""
     return int(path.name.rpartition("-")[2])
+
+
+def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:
+    """Return worker -> its number of gradients in the checkpoint's model."""
+    counters = checkpoint.values[COUNTERS]
+    return {f"worker{worker}": int(count) for worker, count in enumerate(counters[FIRST_WORKER:])}
+
+
+def _counters_of(counters: npt.NDArray[np.generic], workers: int) -> npt.NDArray[np.generic]:
+    """Return the counters for so many workers: those that joined have taken no step."""
+    kept = counters[: FIRST_WORKER + workers]
+    return np.pad(kept, (0, FIRST_WORKER + workers - len(kept)))
 
 
 def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:

@@ -94,6 +94,22 @@ class Cluster:
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
 
+    def keepers(self, copies: int) -> tuple[str, ...]:
+        """Return the tasks that keep copies of checkpoints, where `copies` includes the chief's own.
+
+        Each is the first listener, a ps if possible, of another host; there may be fewer such hosts.
+        """
+        tasks: dict[str, str] = {}
+        for task, address in self.listeners.items():
+            tasks.setdefault(address.rpartition(":")[0], task)
+        tasks.pop(self.address_of(CHIEF).rpartition(":")[0], None)
+        return tuple(tasks.values())[: copies - 1]
+
+    def device_of(self, listener: str) -> str:
+        """Return the device of a task that listens, as TensorFlow writes it; a server has its worker's."""
+        job, index = split_name(listener)
+        return f"/job:ps/task:{index}" if job == "ps" else worker_device(index)
+
     @property
     def listeners_on_host(self) -> int:
         """The number of tasks that listen on this task's host, by its address; 1 in a local run."""
@@ -115,7 +131,7 @@ class Cluster:
         """The device of this task, as TensorFlow writes it; a server has its worker's."""
         if self.is_local:
             return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
-        return f"/job:ps/task:{self.index}" if self.job == "ps" else worker_device(self.index)
+        return self.device_of(self.task)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:

@@ -16,13 +16,16 @@ from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import (
     Checkpoint,
     CheckpointFolder,
+    DamagedError,
     NotFinite,
     Values,
+    checkpoint_paths,
     step_in,
     tensors_to_save,
 )
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
+from trainer.task.copies import CheckpointCopies
 
 _FIRST_INTERVAL_SECONDS = 5.0
 # Saves may stop training for this part of the time, unless an interval would exceed its setting.
@@ -67,7 +70,7 @@ class CheckpointSchedule:
 class CheckpointSaver:
     """Saves and restores the chief's checkpoints; without a run directory it does neither.
 
-    `is_saving` is true while a save goes on; another thread reads it.
+    `is_saving` is true while a save goes on, or the last copies; another thread reads it.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
@@ -85,14 +88,19 @@ class CheckpointSaver:
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
             with graph.graph.as_default():
                 self._tensors = tensors_to_save(graph.variables, device)
+            self._copies = CheckpointCopies(task, self._tensors)
 
     def newest_checkpoint(self) -> Checkpoint | None:
-        """Return the newest good checkpoint; None if none was ever saved.
+        """Return the newest good checkpoint, here or on another host; None if none was ever saved.
 
-        Damaged ones are recorded. Raises TaskFailure (`input`) if all are damaged.
+        Damaged ones are recorded. Raises TaskFailure: `input` if all are damaged, `peers_missing` if there is
+        none here and another host does not answer; and tf.errors.OpError if a task is lost.
         """
         self.finish()
-        checkpoint = self._folder.newest_good(self._report_damaged) if self._folder else None
+        if self._folder is None:
+            return None
+        copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
+        checkpoint = self._folder.newest_good(self._report_damaged, copies)
         self._saved_step = checkpoint.global_step if checkpoint else -1
         return checkpoint
 
@@ -117,12 +125,18 @@ class CheckpointSaver:
         return self._schedule.steps_left(global_step)
 
     def save_last(self, session: TrainingSession, global_step: int) -> None:
-        """Save the final model. Raises TaskFailure (`input`) if it cannot be saved."""
+        """Save the final model, and wait for its copies. Raises TaskFailure (`input`) if it is not saved."""
+        if self._folder is None:
+            return
+        self._copies.run_ends = True
         self.save(session, global_step)
         if why := self.finish():
             raise TaskFailure(
                 INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
             )
+        self.is_saving = True
+        self._copies.finish()
+        self.is_saving = False
 
     def save(self, session: TrainingSession, global_step: int) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
@@ -176,7 +190,8 @@ class CheckpointSaver:
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
             fields = {"path": str(path), "fingerprint": fingerprint, **seconds}
             self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
-        except NotFinite as error:
+            self._copies.send(values, self._saved_step, fingerprint)
+        except (NotFinite, DamagedError) as error:
             self._fail(global_step, str(error))
         except (tf.errors.OpError, OSError) as error:
             self._fail(global_step, error_in_short(error))

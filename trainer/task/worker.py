@@ -27,6 +27,7 @@ from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failu
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.task.chief import Chief
+from trainer.task.kept_copies import keep_copies
 from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
 
@@ -42,6 +43,7 @@ def run_worker(task: RunningTask) -> int:
     task.join_cluster()
     if task.cluster.is_local:
         OwnPart(task.target, task.cluster).create(serving_note(task))
+    keep_copies(task)
     notify("READY=1", f"STATUS={task.progress.status}")
     worker = _Worker(task)
     try:

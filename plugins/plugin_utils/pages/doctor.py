@@ -97,7 +97,7 @@ def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[
             **_of_host(action, host),
             "host": host,
             "tasks": action.variables["cluster_tasks"].get(host, []),
-            "data_directory": "" if data["source"] else data["directories"].get(host, ""),
+            "data_directories": [] if data["source"] else data["directories"].get(host, []),
             "listener": of_host.get("listening", {}).get("listener", {}),
         }
         for host, of_host in peers.items()

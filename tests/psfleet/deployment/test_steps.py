@@ -11,6 +11,7 @@ from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, tra
 from psfleet.deployment.steps import COMPUTED
 from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
 from tests.repository import ROOT
+from trainer.host.port_checks import TaskPort, task_ports
 
 
 def listed(content: object) -> Iterator[Mapping[str, Any]]:
@@ -110,14 +111,21 @@ def test_before_keys_are_signed_the_files_say_so() -> None:
     ]
 
 
+def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
+    (arguments,) = trainer.look(made_host())
+    assert task_ports(arguments["starting"]) == [TaskPort("ps", 0, 2222), TaskPort("worker", 0, 2223)]
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"source": "", "directories": {"here": "/srv/data"}}, "/srv/data"),
-        ({"source": "/home/ana/data", "directories": {"here": "/opt/psfleet/data"}}, ""),
-        ({"source": "", "directories": {}}, ""),
+        ({"source": "", "directories": {"here": ["/a", "/b"]}}, ["/a", "/b"]),
+        ({"source": "/home/ana/data", "directories": {"here": ["/opt/psfleet/data"]}}, []),
+        ({"source": "", "directories": {}}, []),
     ],
 )
-def test_a_host_is_asked_for_data_that_nothing_carries_there(data: dict[str, Any], expected: str) -> None:
+def test_a_host_is_asked_for_data_that_nothing_carries_there(
+    data: dict[str, Any], expected: list[str]
+) -> None:
     (arguments,) = package_store.requirements(made_host(cluster={"data": data}))
-    assert arguments["data_directory"] == expected
+    assert arguments["data_directories"] == expected

@@ -1,5 +1,7 @@
 """Checkpoints that do not read whole are passed over, only the newest are kept: on TensorFlow's own files."""
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,16 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger_parts import COUNTERS
-from trainer.model.checkpoints import Checkpoint, CheckpointFolder, NotFinite, RestoreOperation, step_in
+from trainer.model.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    DamagedError,
+    Fetch,
+    NotFinite,
+    RestoreOperation,
+    checkpoint_paths,
+    step_in,
+)
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -118,6 +129,105 @@ def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> 
     newest = again.newest_good(_none_damaged)
     assert newest is not None
     assert newest.global_step == 300
+
+
+def test_the_disk_has_a_checkpoint_before_it_gets_its_name(
+    folder: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append(f"{path.name}, with {step_in(checkpoint_paths(folder.directory)[-1])} there")
+
+    monkeypatch.setattr(os, "fsync", noted)
+    _save(folder, 400)
+    assert synced == [
+        f"model.ckpt-400.tempstate.{DATA}, with 300 there",
+        f"model.ckpt-400.tempstate.{INDEX}, with 300 there",
+        "checkpoints, with 400 there",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "fingerprint", "problem"),
+    [(400, "0" * 16, "0000000000000000 was written, "), (401, None, "^it holds global step 400$")],
+)
+def test_what_does_not_read_back_as_it_was_written_does_not_count(
+    folder: CheckpointFolder, tmp_path: Path, step: int, fingerprint: str | None, problem: str
+) -> None:
+    before = _names(folder)
+    _put(_elsewhere(tmp_path, 400), 400, folder.unfinished(step))
+    with pytest.raises(DamagedError, match=problem):
+        folder.accept(step, fingerprint)
+    folder.remove_unfinished()
+    assert _names(folder) == before
+
+
+def test_a_checkpoint_removes_those_of_a_past_that_was_left(folder: CheckpointFolder) -> None:
+    _save(folder, 250)
+    assert [step_in(path) for path in checkpoint_paths(folder.directory)] == [200, 250]
+
+
+def _elsewhere(tmp_path: Path, step: int) -> Path:
+    """Return the folder of another host with the checkpoint of a step."""
+    other = CheckpointFolder(tmp_path / "elsewhere", keep=9)
+    _save(other, step)
+    return other.directory
+
+
+def _put(source: Path, step: int, target: Path) -> None:
+    for ending in (DATA, INDEX):
+        shutil.copy(source / f"model.ckpt-{step}.{ending}", f"{target}.{ending}")
+
+
+def _fetch(source: Path, step: int) -> Fetch:
+    return lambda folder: _put(source, step, folder.unfinished(step))
+
+
+@pytest.mark.parametrize(("step", "newest"), [(400, 400), (300, 300), (100, 300)])
+def test_a_copy_is_taken_if_it_is_newer(
+    folder: CheckpointFolder, tmp_path: Path, step: int, newest: int
+) -> None:
+    copies = {step: [_fetch(_elsewhere(tmp_path, step), step)]}
+    found = folder.newest_good(_none_damaged, copies)
+    assert found is not None
+    assert found.global_step == newest
+    assert found.path.parent == folder.directory
+
+
+def test_a_damaged_checkpoint_is_replaced_by_its_copy(folder: CheckpointFolder, tmp_path: Path) -> None:
+    (folder.directory / f"model.ckpt-300.{DATA}").write_bytes(b"")
+    damaged: list[int] = []
+    copies = {300: [_fetch(_elsewhere(tmp_path, 300), 300)]}
+    found = folder.newest_good(lambda path, _: damaged.append(step_in(path)), copies)
+    assert found is not None
+    assert found.global_step == 300
+    assert damaged == [300]
+
+
+def test_a_damaged_copy_is_passed_over_and_said(folder: CheckpointFolder, tmp_path: Path) -> None:
+    source = _elsewhere(tmp_path, 400)
+    (source / f"model.ckpt-400.{DATA}").write_bytes(b"")
+    damaged: list[int] = []
+    found = folder.newest_good(
+        lambda path, _: damaged.append(step_in(path)), {400: [_fetch(source, 400), _fetch(source, 400)]}
+    )
+    assert found is not None
+    assert found.global_step == 300
+    assert damaged == [400, 400]
+    assert not [name for name in _names(folder) if "400" in name]
+
+
+def test_where_the_only_copy_is_damaged_the_run_does_not_begin_anew(tmp_path: Path) -> None:
+    source = _elsewhere(tmp_path, 400)
+    (source / f"model.ckpt-400.{DATA}").write_bytes(b"")
+    folder = CheckpointFolder(tmp_path / "checkpoints", keep=2)
+    with pytest.raises(TaskFailure, match=r"are damaged \(model.ckpt-400\)") as failure:
+        folder.newest_good(lambda _path, _problem: None, {400: [_fetch(source, 400)]})
+    assert failure.value.code == INPUT
 
 
 def test_a_checkpoint_of_fewer_ps_gives_each_what_it_holds_once() -> None:

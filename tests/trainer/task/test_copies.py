@@ -1,0 +1,112 @@
+"""Copies of checkpoints on another host: a run goes on from them where the chief's disk is lost."""
+
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import INPUT, STOPPED
+from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
+from trainer.model.fingerprint import fingerprint_of
+
+PS_ELSEWHERE, WORKER1_ELSEWHERE = (0,), (2,)
+SAVES_OFTEN = "--checkpoint_interval_seconds=0.5"
+MORE = 100
+
+
+class _Hosts(Cluster):
+    """Tasks on two hosts, on each of which the run's directory has the same path: here it is one folder."""
+
+    def directory(self, task: str) -> Path:  # noqa: ARG002 - the same for all
+        return self.folder / "run"
+
+
+def _copies(folder: Path) -> list[Path]:
+    copies = folder / "run" / "copies"
+    return checkpoint_paths(copies) if copies.is_dir() else []
+
+
+def _stopped_run(folder: Path, elsewhere: Sequence[int], flags: Sequence[str] = ()) -> None:
+    """Train until some copies count, and stop."""
+    with _Hosts(folder, flags=[SAVES_OFTEN, *flags], elsewhere=elsewhere) as cluster:
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until(lambda: len(_copies(folder)) > 1, "copies")
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+
+
+def _lose_the_chiefs_disk(folder: Path) -> None:
+    shutil.rmtree(folder / "run" / "checkpoints")
+    for left in (folder / "run").glob("*/worker0*"):
+        left.unlink() if left.is_file() else shutil.rmtree(left)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "keeper", "flags"),
+    [
+        (PS_ELSEWHERE, "ps0", ["--optimizer=adam"]),
+        (PS_ELSEWHERE, "ps0", ["--replication=sync"]),
+        (WORKER1_ELSEWHERE, "worker1", []),
+        (WORKER1_ELSEWHERE, "worker1", ["--replication=in_graph"]),
+    ],
+)
+def test_a_run_goes_on_from_a_copy_when_the_chiefs_disk_is_lost(
+    tmp_path: Path, elsewhere: Sequence[int], keeper: str, flags: Sequence[str]
+) -> None:
+    _stopped_run(tmp_path, elsewhere, flags)
+    newest = _copies(tmp_path)[-1]
+    copy, problem = read_checkpoint(newest)
+    assert copy is not None, problem
+    if keeper == "ps0" or "in_graph" in str(flags):  # it outlives the chief
+        assert newest.name == checkpoint_paths(tmp_path / "run" / "checkpoints")[-1].name
+    _lose_the_chiefs_disk(tmp_path)
+    last = f"--steps={copy.global_step + MORE}"
+    with _Hosts(tmp_path, flags=[SAVES_OFTEN, *flags, last], elsewhere=elsewhere) as cluster:
+        cluster.start()
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+        fetched, restored = cluster.only("worker0", "checkpoint_fetched"), cluster.only("worker0", "restored")
+        assert (fetched.integer("global_step"), fetched.text("task")) == (copy.global_step, keeper)
+        assert restored.integer("global_step") == copy.global_step
+        assert restored.text("fingerprint") == fingerprint_of(copy.values)
+        assert cluster.only("worker0", "finished").integer("global_step") >= copy.global_step + MORE
+
+
+def test_a_run_does_not_begin_anew_when_all_copies_are_damaged(tmp_path: Path) -> None:
+    _stopped_run(tmp_path, PS_ELSEWHERE)
+    _lose_the_chiefs_disk(tmp_path)
+    copies = [file.name for file in (tmp_path / "run" / "copies").glob("*.data-*")]
+    for name in copies:
+        (tmp_path / "run" / "copies" / name).write_bytes(b"x")
+    with _Hosts(tmp_path, elsewhere=PS_ELSEWHERE) as cluster:
+        cluster.start()
+        assert cluster.wait("worker0") == {"worker0": INPUT}, cluster.outputs()
+        assert len(cluster.records("worker0", "checkpoint_damaged")) == len(copies)
+        assert cluster.records("worker0", "initialised") == []
+
+
+def test_a_copy_that_fails_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "copies").write_text("in the way")
+    with _Hosts(tmp_path, flags=["--steps=300"], elsewhere=PS_ELSEWHERE) as cluster:
+        cluster.start()
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+        failed = cluster.records("worker0", "checkpoint_copy_failed")
+        assert {record.text("task") for record in failed} == {"ps0"}
+        assert "copies" in failed[-1].text("reason")
+        assert cluster.records("worker0", "checkpoint_copied") == []
+        assert "no copies of checkpoints are kept" in cluster.output("ps0")
+
+
+@pytest.mark.parametrize(("elsewhere", "flags"), [((), []), (PS_ELSEWHERE, ["--checkpoint_copies=1"])])
+def test_without_another_host_and_when_none_is_wanted_there_are_no_copies(
+    tmp_path: Path, elsewhere: Sequence[int], flags: Sequence[str]
+) -> None:
+    with _Hosts(tmp_path, flags=["--steps=300", *flags], elsewhere=elsewhere) as cluster:
+        cluster.start()
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+        assert not (tmp_path / "run" / "copies").exists()
+        assert cluster.records("worker0", "checkpointed")
+        assert not [record for record in cluster.records("worker0") if "cop" in record.event]

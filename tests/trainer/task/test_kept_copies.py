@@ -1,0 +1,74 @@
+"""What a task makes of the files that another host has sent: a copy, or nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainer.coordination.ledger_parts import COUNTERS
+from trainer.model.checkpoints import CheckpointFolder, checkpoint_paths, step_in
+from trainer.task.copies import SENT
+from trainer.task.kept_copies import accept_sent
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CheckpointFolder:
+    return CheckpointFolder(tmp_path / "copies", keep=2)
+
+
+def _send(folder: CheckpointFolder, step: int, fingerprint: str = "") -> None:
+    """Send a checkpoint, with its own fingerprint where none is named."""
+    other = CheckpointFolder(folder.directory.parent / "sender", keep=9)
+    values = {COUNTERS: np.array([step, 0, step]), "weights": np.full(100, step, np.float32)}
+    path, own = other.write(values)
+    for file in other.directory.glob(f"{path.name}.*"):
+        file.rename(f"{folder.unfinished(step)}{file.name.removeprefix(path.name)}")
+    (folder.directory / f"model.ckpt-{step}{SENT}").write_text(fingerprint or own)
+
+
+def _steps(folder: CheckpointFolder) -> list[int]:
+    return [step_in(path) for path in checkpoint_paths(folder.directory)]
+
+
+def test_copies_count_and_the_oldest_go(folder: CheckpointFolder) -> None:
+    for step in (100, 200, 300):
+        _send(folder, step)
+        accept_sent(folder)
+    assert _steps(folder) == [200, 300]
+    assert not [*folder.directory.glob("*tempstate*")]
+
+
+def test_a_copy_that_reads_back_otherwise_is_refused(
+    folder: CheckpointFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _send(folder, 100)
+    accept_sent(folder)
+    _send(folder, 200, "0123456789abcdef")
+    accept_sent(folder)
+    assert _steps(folder) == [100]
+    assert not [*folder.directory.glob("*tempstate*")]
+    assert "at global step 200 is refused: 0123456789abcdef was written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "fingerprint"),
+    [
+        (f"model.ckpt-100{SENT}", "0123456789abcde"),  # the last digit is still to come
+        (f"model.ckpt-100{SENT}", "../../etc/passwd"),
+        (f"model.ckpt-{'9' * 19}{SENT}", "0" * 16),
+        (f"other-100{SENT}", "0" * 16),
+    ],
+)
+def test_nothing_else_is_taken_for_a_copy(folder: CheckpointFolder, name: str, fingerprint: str) -> None:
+    _send(folder, 100)
+    (folder.directory / f"model.ckpt-100{SENT}").unlink()
+    (folder.directory / name).write_text(fingerprint)
+    accept_sent(folder)
+    assert _steps(folder) == []
+
+
+def test_a_task_that_starts_again_forgets_what_was_half_sent(folder: CheckpointFolder) -> None:
+    _send(folder, 100)
+    again = CheckpointFolder(folder.directory, keep=2)
+    accept_sent(again)
+    assert _steps(again) == []

@@ -1,0 +1,52 @@
+"""The copies of the chief's checkpoints that a task keeps on its own host, and when a new one counts."""
+
+import re
+import time
+from threading import Thread
+
+from trainer.coordination.running_task import RunningTask
+from trainer.host.error_lines import error_in_short
+from trainer.model.checkpoints import CheckpointFolder, DamagedError
+from trainer.process.console import say
+from trainer.task.copies import COPIES, SENT
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_SENT = re.compile(rf"model\.ckpt-([0-9]{{1,18}}){re.escape(SENT)}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+
+def keep_copies(task: RunningTask) -> None:
+    """Start the thread that takes care of copies, if this task is a keeper."""
+    run_directory = task.options.run_directory
+    if run_directory is None or task.cluster.task not in task.cluster.keepers(
+        task.settings.checkpoint_copies
+    ):
+        return
+    try:
+        folder = CheckpointFolder(run_directory.absolute() / COPIES, task.settings.checkpoints_to_keep)
+    except OSError as error:  # the chief records that its copies fail
+        say(f"no copies of checkpoints are kept: {error}")
+        return
+    Thread(target=_keep, args=(folder,), daemon=True).start()
+
+
+def accept_sent(folder: CheckpointFolder) -> None:
+    """Let each checkpoint that was sent completely count, unless it does not read back as it was sent."""
+    for file in folder.directory.glob(f"*{SENT}"):
+        match, sent = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")
+        if match is None or not _FINGERPRINT.fullmatch(sent):
+            continue  # it is still being written
+        try:
+            folder.accept(int(match[1]), sent)
+        except (DamagedError, OSError) as error:
+            say(f"the copy of the checkpoint at global step {match[1]} is refused: {error}")
+        folder.remove_unfinished()
+
+
+def _keep(folder: CheckpointFolder) -> None:
+    while True:
+        try:
+            accept_sent(folder)
+        except Exception as error:
+            say(f"copies of checkpoints: {error_in_short(error)}")
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
