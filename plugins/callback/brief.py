@@ -42,8 +42,8 @@ PAGES_MEANWHILE = {"log", "tensorboard", "verdict"}
 WATCHING = f"{COLLECTION}watch_run"
 # It queries all hosts for some of its pages.
 SHOWING = f"{COLLECTION}show"
-# An action that succeeds even if its host does not answer.
-REACHING = f"{COLLECTION}reach_host"
+# An action that can report a host that does not answer, and succeed.
+REACHING = f"{COLLECTION}host_steps"
 
 REFUSED = (
     "the playbooks rely on what their first tasks check and compute. Leave the option out: a task with "

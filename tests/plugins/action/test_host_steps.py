@@ -1,8 +1,12 @@
 """Several steps on a host: their messages, and the name of a step that fails."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from plugins.action.host_steps import ActionModule
+from plugins.plugin_utils.actions import AnswerError
 from tests.plugins.steps.module_run import action_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node1"
@@ -47,3 +51,34 @@ def test_a_host_whose_keys_cannot_be_signed_fails_whatever_came_after_that() -> 
     found = took(IDENTITY | {"host_key": "none"}, {"changed": True}, {"changed": False})
     assert (found["failed"], found["failed_step"]) == (True, "Look at the keys")
     assert "/etc/ssh/ssh_host_ed25519_key.pub of node1" in found["msg"]
+
+
+ROOT = {"name": "Act as root", "step": "require_root", "arguments": {}}
+UNITS = {"name": "Read units", "step": "trainer_units", "arguments": {}}
+REFUSED = {"failed": True, "msg": "no"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "reached", "failed_step", "says"),
+    [
+        ([{}, {}], True, None, "- node1, user me: answered as root"),
+        ([REFUSED], False, None, "- node1, user me: logged in, but could not act as root: no"),
+        ([{}, REFUSED], True, "Read units", "- node1, user me: answered as root"),
+        ([AnswerError("damaged")], False, None, "- node1, user me: damaged"),
+    ],
+)
+def test_a_host_that_is_not_reached_as_root_is_reported_if_that_is_wanted(
+    answers: list[Any], reached: bool, failed_step: str | None, says: str
+) -> None:
+    action = action_of(ActionModule, inventory_hostname="node1", ansible_user="me")
+    action._take_calls = lambda _calls: answered(answers)
+    found = action._act({"report_unreached": True, "steps": [ROOT, UNITS]})
+    assert (found["reached"], found["summary"]) == (reached, says)
+    assert (found.get("failed", False), found.get("failed_step")) == (bool(failed_step), failed_step)
+
+
+def answered(answers: list[Any]) -> Iterator[dict[str, Any]]:
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+        yield dict(answer)

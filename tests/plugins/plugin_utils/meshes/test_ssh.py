@@ -6,7 +6,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import ssh
 
-from plugins.action import mesh_certificates
+from plugins.action import exchange_keys
 from psfleet.carry.certificates import public_text
 from tests.plugins.steps.module_run import action_of
 
@@ -23,13 +23,13 @@ def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3])
         "node2": {"host_key": KEYS[1], "user_key": second, "addresses": ["10.0.0.2", "fd00::2"]},
     }
     days = {"host": 365, "user": 90}
-    asked = {"directory": str(directory), "user": "psfleet-ssh", "told": told, "days": days}
+    asked = {"mesh": "ssh", "directory": str(directory), "user": "psfleet-ssh", "told": told, "days": days}
     hosts = {
         "Node1": {"ansible_port": 2022},
         "node2": {"ansible_port": 2022, "ssh_mesh_port": 22000},
         "new": {},
     }
-    action = action_of(mesh_certificates.ActionModule, check=check_mode, cluster_plan=PLAN, hostvars=hosts)
+    action = action_of(exchange_keys.ActionModule, check=check_mode, cluster_plan=PLAN, hostvars=hosts)
     return dict(action._act(asked))
 
 
