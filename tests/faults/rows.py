@@ -91,6 +91,8 @@ def _resized(run: Watched) -> None:
         run.end()
     finally:
         run.cluster.play("deploy.yml", check=True)
+    if not run.first_line(("its workers were 2, then 4",), 0.0):
+        raise FaultError("the run did not go on with four workers")
 
 
 def _chiefs_host_replaced(run: Watched) -> None:
@@ -204,7 +206,9 @@ ROWS = (
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
     Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),
-    Row("F19/workers", "stop.yml, then train.yml with four workers instead of two", _resized),
+    Row(
+        "F19/workers", "stop.yml, then train.yml with four workers instead of two", _resized, options=_LONGER
+    ),
     Row("F21", "a second run is started on the same hosts", _second_run),
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),
     Row("F26", "all hosts go down at once", rebooted("node3", "node1", "node2"), _ALL, ("node1", *_ALL)),
