@@ -22,7 +22,7 @@ def run_of(*, norm: float = 1.0, **looks: list[tuple[float, float]]) -> Any:  # 
         return SimpleNamespace(name=name, of=lambda _event: records)
 
     workers = [worker(name, found) for name, found in looks.items()]
-    return SimpleNamespace(workers=workers, rules=SimpleNamespace(one_client=False))
+    return SimpleNamespace(recorded_workers=workers, rules=SimpleNamespace(one_client=False))
 
 
 @pytest.mark.parametrize(
