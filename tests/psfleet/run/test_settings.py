@@ -34,8 +34,9 @@ def settings(program: dict[str, Any] | None = None, **values: object) -> dict[st
 def test_a_ps_knows_who_takes_part_and_what_it_may_use_and_nothing_of_what_is_trained() -> None:
     own: dict[str, Any] = {"replicas_to_aggregate": 1, "threads": 2, "gpu_memory_fraction": 0.5}
     assert settings(model="linear", replication="sync", **own)["tasks"]["ps0"]["flags"] == (
-        "--replication=sync --replicas_to_aggregate=1 --existing_servers=false --threads=2 "
-        "--gpu_memory_fraction=0.5 --barrier_deadline_seconds=120 --recovery_deadline_seconds=900"
+        "--replication=sync --replicas_to_aggregate=1 --existing_servers=false --checkpoints_to_keep=3 "
+        "--checkpoint_copies=2 --threads=2 --gpu_memory_fraction=0.5 "
+        "--barrier_deadline_seconds=120 --recovery_deadline_seconds=900"
     )
 
 

@@ -53,7 +53,7 @@ def test_a_copy_that_reads_back_otherwise_is_refused(
 @pytest.mark.parametrize(
     ("name", "fingerprint"),
     [
-        (f"model.ckpt-100{SENT}", "0123456789abcde"),  # the last digit is still to come
+        (f"model.ckpt-100{SENT}", "g" * 16),
         (f"model.ckpt-100{SENT}", "../../etc/passwd"),
         (f"model.ckpt-{'9' * 19}{SENT}", "0" * 16),
         (f"other-100{SENT}", "0" * 16),
@@ -65,6 +65,16 @@ def test_nothing_else_is_taken_for_a_copy(folder: CheckpointFolder, name: str, f
     (folder.directory / name).write_text(fingerprint)
     accept_sent(folder)
     assert _steps(folder) == []
+
+
+def test_a_copy_whose_fingerprint_is_still_to_come_waits_for_it(folder: CheckpointFolder) -> None:
+    _send(folder, 100)
+    file = folder.directory / f"model.ckpt-100{SENT}"
+    fingerprint = file.read_text()
+    for sent, steps in ((fingerprint[:15], []), (fingerprint, [100])):
+        file.write_text(sent)
+        accept_sent(folder)
+        assert _steps(folder) == steps
 
 
 def test_a_task_that_starts_again_forgets_what_was_half_sent(folder: CheckpointFolder) -> None:
